@@ -1,14 +1,27 @@
-"""Where the functions of src/ are: tests name a function, and a place in it, so that neither moves nor rewritten text concern them.
+"""Where the functions of src/ are: tests name a function, and a place in it, so that neither moves
+nor rewritten text concern them.
 
-A key is FUNCTION, or PREFIX/FUNCTION where static functions of several files have one name: PREFIX is a folder or a file of its path.
+A key is FUNCTION, or PREFIX/FUNCTION where static functions of several files have one name: PREFIX
+is a folder or a file of its path.
 """
+
 import os
 import re
 
 COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
 WORD = re.compile(r"[A-Za-z_]\w*")
-NO_NAMES = {"__attribute__", "__launch_bounds__", "__align__", "DF_ALIGNED", "alignas", "_Alignas", "static_assert", "_Static_assert", "defined"}
+NO_NAMES = {
+    "__attribute__",
+    "__launch_bounds__",
+    "__align__",
+    "DF_ALIGNED",
+    "alignas",
+    "_Alignas",
+    "static_assert",
+    "_Static_assert",
+    "defined",
+}
 
 
 class NotFound(Exception):
@@ -20,7 +33,8 @@ def blank(match):
 
 
 def code_of(text):
-    """The text, as long as it was, with blanks in the place of comments and of what is in quotation marks."""
+    """The text, as long as it was, with blanks in the place of comments and of what is in quotation
+    marks."""
     return COMMENT_OR_TEXT.sub(blank, text)
 
 
@@ -42,7 +56,11 @@ def closing(code, at):
 class Function:
     def __init__(self, name, path, start, body, end):
         self.name, self.path = name, path
-        self.start, self.body, self.end = start, body, end  # of the head; behind the {, -1 for a macro's call; behind the }
+        self.start, self.body, self.end = (
+            start,
+            body,
+            end,
+        )  # of the head; behind the {, -1 for a macro's call; behind the }
 
 
 def functions_of(text, path):
@@ -58,15 +76,21 @@ def functions_of(text, path):
                     head = Function(match[0], path, match.start(), -1, at)
                     found.append(head)
         elif match[0] == "{":
-            if code[:match.start()].rstrip().endswith("extern"):  # "C"
+            if code[: match.start()].rstrip().endswith("extern"):  # "C"
                 continue
             at = closing(code, match.start()) + 1
-            if head and re.fullmatch(r"\s*(__attribute__\b.*)?", code[head.end:match.start()], re.S):
+            if head and re.fullmatch(
+                r"\s*(__attribute__\b.*)?", code[head.end : match.start()], re.S
+            ):
                 head.body, head.end = match.end(), at
             head = None
         else:
             head = None
-    return [function for function in found if function.body >= 0 or re.match(r"\s*(\n|$)", code[function.end:])]
+    return [
+        function
+        for function in found
+        if function.body >= 0 or re.match(r"\s*(\n|$)", code[function.end :])
+    ]
 
 
 class Sources:
@@ -93,14 +117,22 @@ class Sources:
         return range(first, first + text.count("\n", function.start, function.end) + 1)
 
     def find(self, key):
-        """All definitions of this function. Those of one file are for different compilers (#if); of several files, the key must say which."""
+        """All definitions of this function. Those of one file are for different compilers (#if); of
+        several files, the key must say which."""
         prefix, _, name = key.rpartition("/")
-        found = [function for function in self.by_name.get(name, []) if not prefix or prefix in function.path.split("/")]
+        found = [
+            function
+            for function in self.by_name.get(name, [])
+            if not prefix or prefix in function.path.split("/")
+        ]
         paths = sorted({function.path for function in found})
         if not found:
             raise NotFound("no function %s in src/" % key)
         if len(paths) > 1:
-            raise NotFound("%s is a function of %s: name it FOLDER/%s or FILE/%s" % (key, " and ".join(paths), name, name))
+            raise NotFound(
+                "%s is a function of %s: name it FOLDER/%s or FILE/%s"
+                % (key, " and ".join(paths), name, name)
+            )
         return found
 
 
@@ -121,15 +153,21 @@ def find_place(sources, key, anchor):
     if WORD        the condition of the if that has this word
     plant: NAME    the comment plant: NAME of the source
     """
-    places = [place for function in sources.find(key) for place in places_in(sources.texts[function.path], function, anchor)]
+    places = [
+        place
+        for function in sources.find(key)
+        for place in places_in(sources.texts[function.path], function, anchor)
+    ]
     if len(places) != 1:
-        raise NotFound("%s has %s: %s" % (key, "%d places" % len(places) if places else "no place", anchor))
+        raise NotFound(
+            "%s has %s: %s" % (key, "%d places" % len(places) if places else "no place", anchor)
+        )
     return places[0]
 
 
 def places_in(text, function, anchor):
     code, name, _, word = code_of(text), *anchor.partition(" ")
-    body = code[:function.end]
+    body = code[: function.end]
 
     def matches(pattern):
         return re.compile(pattern).finditer(body, function.body)
@@ -137,12 +175,14 @@ def places_in(text, function, anchor):
     if anchor == "{":
         yield Place(function.path, function.body, function.body)
     elif name == "plant:":
-        for match in re.compile(r"/\* plant: %s \*/" % re.escape(word)).finditer(text, function.body, function.end):
+        for match in re.compile(r"/\* plant: %s \*/" % re.escape(word)).finditer(
+            text, function.body, function.end
+        ):
             yield Place(function.path, match.start(), match.end())
     elif name == "if":
         for match in matches(r"\bif \("):
             end = closing(code, match.end() - 1)
-            if word in WORD.findall(code[match.end():end]):
+            if word in WORD.findall(code[match.end() : end]):
                 yield Place(function.path, match.end(), end)
     elif name.startswith("."):
         for match in matches(r"\w+(?:(?:->|\.)\w+)*(?:->|\.)%s\b" % re.escape(name[1:])):
@@ -153,6 +193,11 @@ def places_in(text, function, anchor):
     else:
         for match in matches(r"(?<![\w.>])(?:\w+(?:->|\.))*%s\(" % re.escape(name)):
             end = closing(code, match.end() - 1)
-            if not word or word in WORD.findall(code[match.end():end]):
-                yield Place(function.path, match.start(), end + 1, NAME=text[match.start():match.end() - 1],
-                            ARGUMENTS=text[match.end():end])
+            if not word or word in WORD.findall(code[match.end() : end]):
+                yield Place(
+                    function.path,
+                    match.start(),
+                    end + 1,
+                    NAME=text[match.start() : match.end() - 1],
+                    ARGUMENTS=text[match.end() : end],
+                )

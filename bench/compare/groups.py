@@ -1,4 +1,6 @@
-"""Groups of ranks: started by each library's own launcher, commanded over a Unix socket, never left behind."""
+"""Groups of ranks: started by each library's own launcher, commanded over a Unix socket, never left
+behind."""
+
 import os
 import pathlib
 import selectors
@@ -25,8 +27,8 @@ def is_crowded(ranks, bed):
 
 
 def memory_directory(bed=None):
-    """Where libraries may keep shared files: in memory, so that no disk is part of a measurement. Hosts share no memory:
-    there it is for the driver's own files."""
+    """Where libraries may keep shared files: in memory, so that no disk is part of a measurement.
+    Hosts share no memory: there it is for the driver's own files."""
     if bed is not None:
         return None
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -35,7 +37,17 @@ def memory_directory(bed=None):
 class Library:
     """What is measured. variants: names, by the number that the program knows them by."""
 
-    def __init__(self, name, variants, program, is_peer=True, launcher=None, arguments=None, environment=None, between=None):
+    def __init__(
+        self,
+        name,
+        variants,
+        program,
+        is_peer=True,
+        launcher=None,
+        arguments=None,
+        environment=None,
+        between=None,
+    ):
         self.name = name
         self.variants = variants
         self.program = program
@@ -43,7 +55,9 @@ class Library:
         self.launcher = launcher
         self.arguments = arguments or (lambda ranks, directory, bed: [])
         self.environment = environment or (lambda ranks, bed: {})
-        self.between = between or (lambda bed, ranks, directory: ([], {}))  # a launcher's words and variables for several hosts
+        self.between = between or (
+            lambda bed, ranks, directory: ([], {})
+        )  # a launcher's words and variables for several hosts
 
     def command(self, ranks, directory, bed=None):
         words = self.between(bed, ranks, directory)[0] if bed else []
@@ -51,38 +65,90 @@ class Library:
 
 
 def openmpi(name, program, more=(), spin=None):
-    """spin None: give the processor up while waiting only where there are more ranks than processors."""
+    """spin None: give the processor up while waiting only where there are more ranks than
+    processors."""
+
     def arguments(ranks, directory, bed):
         crowded = is_crowded(ranks, bed)
         give_up = crowded if spin is None else not spin
-        words = ["--oversubscribe", "--mca", "btl_vader_backing_directory", directory,
-                 "--mca", "mpi_yield_when_idle", "1" if give_up else "0"]
+        words = [
+            "--oversubscribe",
+            "--mca",
+            "btl_vader_backing_directory",
+            directory,
+            "--mca",
+            "mpi_yield_when_idle",
+            "1" if give_up else "0",
+        ]
         if crowded or bed:  # a host here cannot be bound to all cores that mpirun sees
             words += ["--bind-to", "none"]
         return words + list(more)
 
     def between(bed, ranks, directory):
         places = ",".join(f"{bed.address(i)}:{ranks // bed.hosts}" for i in range(bed.hosts))
-        return ["--mca", "plm_rsh_agent", bed.agent(directory), "--mca", "oob_tcp_if_include", bed.interface,
-                "--mca", "btl_tcp_if_include", bed.interface, "--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp",
-                "--map-by", "slot", "--host", places], {}
+        return [
+            "--mca",
+            "plm_rsh_agent",
+            bed.agent(directory),
+            "--mca",
+            "oob_tcp_if_include",
+            bed.interface,
+            "--mca",
+            "btl_tcp_if_include",
+            bed.interface,
+            "--mca",
+            "pml",
+            "ob1",
+            "--mca",
+            "btl",
+            "self,vader,tcp",
+            "--map-by",
+            "slot",
+            "--host",
+            places,
+        ], {}
 
-    return Library(name, {0: name}, program, launcher="mpirun.openmpi", arguments=arguments, between=between,
-                   environment=lambda ranks, bed: {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+    return Library(
+        name,
+        {0: name},
+        program,
+        launcher="mpirun.openmpi",
+        arguments=arguments,
+        between=between,
+        environment=lambda ranks, bed: {
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        },
+    )
 
 
 def mpich(name, program, polls=None):
-    """polls: looks before it gives the processor up; None: 1 where there are more ranks than processors."""
+    """polls: looks before it gives the processor up; None: 1 where there are more ranks than
+    processors."""
+
     def environment(ranks, bed):
         wanted = polls if polls is not None else 1 if is_crowded(ranks, bed) else None
         return {} if wanted is None else {"MPIR_CVAR_POLLS_BEFORE_YIELD": str(wanted)}
 
     def between(bed, ranks, directory):
         places = ",".join(f"{bed.address(i)}:{ranks // bed.hosts}" for i in range(bed.hosts))
-        return (["-launcher", "rsh", "-launcher-exec", bed.agent(directory), "-iface", bed.interface, "-hosts", places],
-                {"UCX_TLS": "tcp,self,sysv,posix", "UCX_NET_DEVICES": bed.interface})
+        return (
+            [
+                "-launcher",
+                "rsh",
+                "-launcher-exec",
+                bed.agent(directory),
+                "-iface",
+                bed.interface,
+                "-hosts",
+                places,
+            ],
+            {"UCX_TLS": "tcp,self,sysv,posix", "UCX_NET_DEVICES": bed.interface},
+        )
 
-    return Library(name, {0: name}, program, launcher="mpirun.mpich", environment=environment, between=between)
+    return Library(
+        name, {0: name}, program, launcher="mpirun.mpich", environment=environment, between=between
+    )
 
 
 def environment(library, ranks, directory, bed=None):
@@ -117,10 +183,20 @@ class Group:
             raise
 
     def _launch(self, words, environment, log):
-        # A process group of its own, to end it by; no session of its own: Linux shares processors out among sessions
-        # (sched_autogroup_enabled), and sched_yield gives way within one only. mpirun keeps its ranks in one session.
-        self.launched.append(subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                              preexec_fn=os.setpgrp, cwd=self.directory))
+        # A process group of its own, to end it by; no session of its own: Linux shares processors
+        # out among sessions (sched_autogroup_enabled), and sched_yield gives way within one only.
+        # mpirun keeps its ranks in one session.
+        self.launched.append(
+            subprocess.Popen(
+                words,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=os.setpgrp,
+                cwd=self.directory,
+            )
+        )
 
     def _launch_rank(self, words, rank, variables, log):
         if self.bed:
@@ -152,7 +228,9 @@ class Group:
         listener.settimeout(0.1)
         while len(self.connections) < self.ranks:
             if time.monotonic() > deadline:
-                raise Failure(f"did not start within {self.start_seconds:.0f} s{self._last_words()}")
+                raise Failure(
+                    f"did not start within {self.start_seconds:.0f} s{self._last_words()}"
+                )
             if any(process.poll() is not None for process in self.launched):
                 raise Failure(f"ended while starting{self._last_words()}")
             try:
@@ -202,7 +280,9 @@ class Group:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     missing = len(selector.get_map())
-                    raise Failure(f"hangs: {missing} of {self.ranks} ranks have not come back after {seconds:.0f} s")
+                    raise Failure(
+                        f"hangs: {missing} of {self.ranks} ranks have not come back after {seconds:.0f} s"
+                    )
                 for key, _ in selector.select(left):
                     part = key.fileobj.recv(4096)
                     if not part:
@@ -222,7 +302,9 @@ class Group:
 
     def close(self):
         """Waits for what was asked to end, and ends what does not."""
-        while time.monotonic() < self.deadline and any(process.poll() is None for process in self.launched):
+        while time.monotonic() < self.deadline and any(
+            process.poll() is None for process in self.launched
+        ):
             time.sleep(0.01)
         if any(process.poll() is None for process in self.launched):
             print(f"{self.library.name}: had to be killed at the end", file=sys.stderr)
@@ -234,7 +316,8 @@ class Group:
                 os.killpg(process.pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
                 pass
-        # Launchers give ranks process groups of their own. While a rank's socket is open, its number is its own.
+        # Launchers give ranks process groups of their own. While a rank's socket is open, its
+        # number is its own.
         for rank, pid in zip(list(self.connections), self.pids):
             if not self._ended(rank):
                 try:

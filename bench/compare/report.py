@@ -1,4 +1,6 @@
-"""Figures of comparisons: files, merging, statistics, tables as text and for docs/PERFORMANCE.md."""
+"""Figures of comparisons: files, merging, statistics, tables as text and for
+docs/PERFORMANCE.md."""
+
 import json
 import math
 import re
@@ -38,7 +40,9 @@ def hosts_of(data):
     """One number: figures of one host and of several are not of one table."""
     counts = {run.get("hosts", 1) for run in data["runs"]}
     if len(counts) > 1:
-        raise SystemExit(f"compare: figures of {' and of '.join(map(str, sorted(counts)))} hosts do not go into one table")
+        raise SystemExit(
+            f"compare: figures of {' and of '.join(map(str, sorted(counts)))} hosts do not go into one table"
+        )
     return counts.pop() if counts else 1
 
 
@@ -48,7 +52,9 @@ def merge(files):
         pieces = len(merged["runs"])
         merged["runs"] += data["runs"]
         merged["versions"].update(data["versions"])
-        merged["failures"] += [{**failure, "piece": failure["piece"] + pieces} for failure in data["failures"]]
+        merged["failures"] += [
+            {**failure, "piece": failure["piece"] + pieces} for failure in data["failures"]
+        ]
         for key, point in data["points"].items():
             into = merged["points"].setdefault(key, {**point, "rounds": [], "wrong": {}})
             into["rounds"] += [{**one, "piece": one["piece"] + pieces} for one in point["rounds"]]
@@ -115,8 +121,10 @@ def described(data):
         on = run["machine"]
         caches = ", ".join(f"{name} {size}" for name, size in on["caches"].items())
         virtual = f", virtual ({on['virtual']})" if on["virtual"] else ""
-        lines.append(f"{on['cpu']}, {on['cores']} cores{virtual}, {caches}, {on['memory_gib']} GiB; "
-                     f"Linux {on['kernel']}; {on['compiler']}")
+        lines.append(
+            f"{on['cpu']}, {on['cores']} cores{virtual}, {caches}, {on['memory_gib']} GiB; "
+            f"Linux {on['kernel']}; {on['compiler']}"
+        )
     versions = [version for name, version in data["versions"].items() if name != "bound"]
     lines.append("; ".join(dict.fromkeys(versions)))
     commits = dict.fromkeys(run["commit"] for run in data["runs"])
@@ -125,7 +133,9 @@ def described(data):
     hosts = hosts_of(data)
     if hosts > 1:
         lines.append(f"{hosts} hosts: network namespaces of that machine")
-    lines.append(f"{span}, commit {', '.join(commits)}, in {len(dates)} piece{'s' * (len(dates) > 1)}")
+    lines.append(
+        f"{span}, commit {', '.join(commits)}, in {len(dates)} piece{'s' * (len(dates) > 1)}"
+    )
     return lines
 
 
@@ -135,7 +145,8 @@ def columns(points):
 
 
 def variant_cells(point, names):
-    """'12.3 (0.45)': microseconds, and how many times DFCCL's with the same memory that is, in the same round."""
+    """'12.3 (0.45)': microseconds, and how many times DFCCL's with the same memory that is, in the
+    same round."""
     cells = ""
     for name in names:
         ratio = point.ratio(name, "dfccl-mem" if name.endswith("-mem") else "dfccl")
@@ -146,33 +157,54 @@ def variant_cells(point, names):
 def text(data):
     points = points_of(data)
     lines = ["# " + line for line in described(data)] if data["runs"] else []
-    lines.append("# us a call, medians; ratio: ours / best peer, of the same round (below 1: ours is faster); spread: "
-                 "(max - min) / median")
+    lines.append(
+        "# us a call, medians; ratio: ours / best peer, of the same round (below 1: ours is faster); spread: "
+        "(max - min) / median"
+    )
     names = columns(points)
     variants = sorted({name for point in points for name in point.variants})
     if variants:
-        lines.append("# " + ", ".join(variants) + ": in brackets, how many times the time of dfccl (-mem: dfccl-mem), medians of the ratios "
-                     "of one round")
+        lines.append(
+            "# "
+            + ", ".join(variants)
+            + ": in brackets, how many times the time of dfccl (-mem: dfccl-mem), medians of the ratios "
+            "of one round"
+        )
     at = None
     for point in points:
         if at != (point.ranks, point.operation):
             at = (point.ranks, point.operation)
-            heads = "".join(f"{name:>14}" for name in names) + "".join(f"{name:>20}" for name in variants)
-            lines += ["", f"{point.operation}, {point.ranks} ranks",
-                      f"{'bytes':>12}{heads}{'best peer':>15}{'ratio':>8}{'mem':>8}{'mem/bound':>11}{'rounds':>8}{'spread':>8}"]
-        cells = "".join(f"{number(point.median.get(name)):>14}" for name in names) + variant_cells(point, variants)
+            heads = "".join(f"{name:>14}" for name in names) + "".join(
+                f"{name:>20}" for name in variants
+            )
+            lines += [
+                "",
+                f"{point.operation}, {point.ranks} ranks",
+                f"{'bytes':>12}{heads}{'best peer':>15}{'ratio':>8}{'mem':>8}{'mem/bound':>11}{'rounds':>8}{'spread':>8}",
+            ]
+        cells = "".join(f"{number(point.median.get(name)):>14}" for name in names) + variant_cells(
+            point, variants
+        )
         spreads = [point.spread(name) for name in ("dfccl", point.best) if name in point.median]
-        lines.append(f"{point.bytes:>12}{cells}{point.best or '-':>15}{number(point.ratio('dfccl', point.best)):>8}"
-                     f"{number(point.ratio('dfccl-mem', point.best)):>8}{number(point.ratio('dfccl-mem', 'bound')):>11}"
-                     f"{len(point.rounds):>8}{percent(max(spreads) if spreads else None):>8}")
-    wrong = [f"{name} at {point.ranks} {point.operation} {point.bytes}: {count}" for point in points
-             for name, count in point.wrong.items()]
+        lines.append(
+            f"{point.bytes:>12}{cells}{point.best or '-':>15}{number(point.ratio('dfccl', point.best)):>8}"
+            f"{number(point.ratio('dfccl-mem', point.best)):>8}{number(point.ratio('dfccl-mem', 'bound')):>11}"
+            f"{len(point.rounds):>8}{percent(max(spreads) if spreads else None):>8}"
+        )
+    wrong = [
+        f"{name} at {point.ranks} {point.operation} {point.bytes}: {count}"
+        for point in points
+        for name, count in point.wrong.items()
+    ]
     lines += ["", "wrong elements: " + ("; ".join(wrong) if wrong else "none")]
-    lines += [f"failed: {one['library']}, {one['where']}: {one['reason']}" for one in data["failures"]]
+    lines += [
+        f"failed: {one['library']}, {one['where']}: {one['reason']}" for one in data["failures"]
+    ]
     return "\n".join(lines) + "\n"
 
 
-# ---- the tables of docs/PERFORMANCE.md and of the note behind it; a document has any of these, between markers
+# ---- the tables of docs/PERFORMANCE.md and of the note behind it; a document has any of these,
+# between markers
 
 TABLES = "compare"
 POINTS = "compare-points"
@@ -185,9 +217,15 @@ def filled(sentence):
 
 
 def code(command):
-    """A command as indented code; a shell takes its lines as one. An option and its value stay on one line."""
+    """A command as indented code; a shell takes its lines as one. An option and its value stay on
+    one line."""
     bound = re.sub(r" (-\S+) (?=[^-])", " \\1\a", command)
-    lines = [line.replace("\a", " ") for line in textwrap.wrap(bound, COLUMNS - 10, break_long_words=False, break_on_hyphens=False)]
+    lines = [
+        line.replace("\a", " ")
+        for line in textwrap.wrap(
+            bound, COLUMNS - 10, break_long_words=False, break_on_hyphens=False
+        )
+    ]
     return ("    " + " \\\n        ".join(lines)).split("\n")
 
 
@@ -200,11 +238,15 @@ def cell(point, name):
 
 
 def both_memories(point):
-    """'12.3 (0.45, 0.40)': microseconds with ordinary memory, and the ratios to the best peer with either memory."""
+    """'12.3 (0.45, 0.40)': microseconds with ordinary memory, and the ratios to the best peer with
+    either memory."""
     if point is None or point.best is None or "dfccl" not in point.median:
         return cell(point, "dfccl")
     ratios = [point.ratio(name, point.best) for name, _ in MEMORIES]
-    return number(point.median["dfccl"]) + f" ({', '.join('-' if ratio is None else f'{ratio:.2f}' for ratio in ratios)})"
+    return (
+        number(point.median["dfccl"])
+        + f" ({', '.join('-' if ratio is None else f'{ratio:.2f}' for ratio in ratios)})"
+    )
 
 
 def against_bound(point):
@@ -214,7 +256,9 @@ def against_bound(point):
 
 
 def docs_table(points, content):
-    operations = [name for name in machine.OPERATIONS if any(point.operation == name for point in points)]
+    operations = [
+        name for name in machine.OPERATIONS if any(point.operation == name for point in points)
+    ]
     sizes = sorted({point.bytes for point in points})
     found = {(point.operation, point.bytes): point for point in points}
     lines = ["| bytes | " + " | ".join(operations) + " |", "| ---: |" + " ---: |" * len(operations)]
@@ -225,15 +269,19 @@ def docs_table(points, content):
 
 
 def against_peers(points, name):
-    """How often ours is faster than every peer: (points won, points compared, geometric mean of the ratios, the worst)."""
+    """How often ours is faster than every peer: (points won, points compared, geometric mean of the
+    ratios, the worst)."""
     compared = [point for point in points if point.ratio(name, point.best) is not None]
     if not compared:
         return None
     faster = sum(point.ratio(name, point.best) < 1 for point in compared)
     mean = math.exp(statistics.fmean(math.log(point.ratio(name, point.best)) for point in compared))
     worst = max(compared, key=lambda point: point.ratio(name, point.best))
-    return (f"{faster} of {len(compared)} points", f"{mean:.2f}",
-            f"{worst.ratio(name, worst.best):.2f} ({worst.operation}, {readable_size(worst.bytes)}, {worst.best})")
+    return (
+        f"{faster} of {len(compared)} points",
+        f"{mean:.2f}",
+        f"{worst.ratio(name, worst.best):.2f} ({worst.operation}, {readable_size(worst.bytes)}, {worst.best})",
+    )
 
 
 def summary(points, name):
@@ -250,7 +298,11 @@ MEMORIES = (("dfccl", "ordinary memory"), ("dfccl-mem", "dfcclMemAlloc memory"))
 def summary_table(data):
     """The comparison in one glance."""
     points = points_of(data)
-    lines = ["", "| DFCCL's time divided by the fastest peer's | below 1 at | geometric mean | worst |", "| --- | ---: | ---: | --- |"]
+    lines = [
+        "",
+        "| DFCCL's time divided by the fastest peer's | below 1 at | geometric mean | worst |",
+        "| --- | ---: | ---: | --- |",
+    ]
     for ranks in sorted({point.ranks for point in points}):
         for name, memory in MEMORIES:
             found = against_peers([point for point in points if point.ranks == ranks], name)
@@ -262,12 +314,19 @@ def summary_table(data):
 def reliability(points):
     """How many rounds, and how far apart they are."""
     rounds = [len(point.rounds) for point in points]
-    spreads = [point.spread(name) for point in points for name in (*OWN, point.best) if name in point.median]
+    spreads = [
+        point.spread(name)
+        for point in points
+        for name in (*OWN, point.best)
+        if name in point.median
+    ]
     if not spreads:
         return ""
     many = f"{min(rounds)}" if min(rounds) == max(rounds) else f"{min(rounds)} to {max(rounds)}"
-    return (f"Medians of {many} rounds; the rounds of one figure lie {percent(statistics.median(spreads))} of it apart (median over "
-            "all figures; largest - smallest): differences below that mean little.")
+    return (
+        f"Medians of {many} rounds; the rounds of one figure lie {percent(statistics.median(spreads))} of it apart (median over "
+        "all figures; largest - smallest): differences below that mean little."
+    )
 
 
 def origin(data, files):
@@ -280,9 +339,18 @@ def origin(data, files):
 
 
 def mishaps(data, points):
-    failed = "; ".join(f"{one['library']} ({one['where']}: {one['reason']})" for one in data["failures"])
+    failed = "; ".join(
+        f"{one['library']} ({one['where']}: {one['reason']})" for one in data["failures"]
+    )
     wrong = sum(len(point.wrong) for point in points)
-    return ["", *filled(f"Points with wrong elements: {wrong}. " + (f"Failed: {failed}." if failed else "Nothing failed.")), ""]
+    return [
+        "",
+        *filled(
+            f"Points with wrong elements: {wrong}. "
+            + (f"Failed: {failed}." if failed else "Nothing failed.")
+        ),
+        "",
+    ]
 
 
 def docs(data, files):
@@ -291,8 +359,13 @@ def docs(data, files):
     out = [*origin(data, files), "Commands:", ""]
     for command in dict.fromkeys(run["command"] for run in data["runs"]):
         out += code(command)
-    out += ["", *filled("Cells: microseconds a call, and in brackets the ratio to the fastest of the peers at that point (below 1: "
-                        "DFCCL is faster). " + reliability(points))]
+    out += [
+        "",
+        *filled(
+            "Cells: microseconds a call, and in brackets the ratio to the fastest of the peers at that point (below 1: "
+            "DFCCL is faster). " + reliability(points)
+        ),
+    ]
     for ranks in sorted({point.ranks for point in points}):
         here = [point for point in points if point.ranks == ranks]
         for name, memory in MEMORIES:
@@ -300,23 +373,39 @@ def docs(data, files):
                 out += ["", *filled(f"**{ranks} ranks, {memory}**: {summary(here, name)}."), ""]
                 out += docs_table(here, lambda point, name=name: cell(point, name))
         if any("bound" in point.median for point in here):
-            out += ["", *filled(f"**{ranks} ranks, bound**: microseconds of the zero-copy program, and the ratio of DFCCL with "
-                                "dfcclMemAlloc memory to it."), ""]
+            out += [
+                "",
+                *filled(
+                    f"**{ranks} ranks, bound**: microseconds of the zero-copy program, and the ratio of DFCCL with "
+                    "dfcclMemAlloc memory to it."
+                ),
+                "",
+            ]
             out += docs_table(here, against_bound)
     return "\n".join(out + mishaps(data, points))
 
 
 def docs_points(data, files):
-    """One table of every second size and the largest; a document that shows more has the whole tables."""
+    """One table of every second size and the largest; a document that shows more has the whole
+    tables."""
     points = points_of(data)
-    out = [*origin(data, files), "", *filled("Cells: microseconds a call with ordinary memory, and in brackets the ratio to the "
-                                             "fastest peer at that point with ordinary memory and with dfcclMemAlloc memory (below 1: "
-                                             "DFCCL is faster). " + reliability(points)), ""]
+    out = [
+        *origin(data, files),
+        "",
+        *filled(
+            "Cells: microseconds a call with ordinary memory, and in brackets the ratio to the "
+            "fastest peer at that point with ordinary memory and with dfcclMemAlloc memory (below 1: "
+            "DFCCL is faster). " + reliability(points)
+        ),
+        "",
+    ]
     for ranks in sorted({point.ranks for point in points}):
         here = [point for point in points if point.ranks == ranks]
         sizes = sorted({point.bytes for point in here})
         shown = {*sizes[::2], sizes[-1]}
-        head, rule, *rows = docs_table([point for point in here if point.bytes in shown], both_memories)
+        head, rule, *rows = docs_table(
+            [point for point in here if point.bytes in shown], both_memories
+        )
         if out[-1] == "":
             out += ["| ranks " + head, "| ---: " + rule]
         out += [f"| {ranks} " + row for row in rows]
@@ -334,10 +423,19 @@ def replaced(path, whole, name, content):
 
 def render_docs(data, path, files):
     whole = path.read_text()
-    found = {name: content for name, content in ((TABLES, docs), (POINTS, docs_points), (SUMMARY, lambda data, _: summary_table(data)))
-             if f"<!-- {name}: " in whole}
+    found = {
+        name: content
+        for name, content in (
+            (TABLES, docs),
+            (POINTS, docs_points),
+            (SUMMARY, lambda data, _: summary_table(data)),
+        )
+        if f"<!-- {name}: " in whole
+    }
     if not found:
-        raise SystemExit(f"compare: {path} has no markers for tables: <!-- {TABLES}: begin --> and end, or {POINTS}, or {SUMMARY}")
+        raise SystemExit(
+            f"compare: {path} has no markers for tables: <!-- {TABLES}: begin --> and end, or {POINTS}, or {SUMMARY}"
+        )
     for name, content in found.items():
         whole = replaced(path, whole, name, content(data, files))
     path.write_text(whole)
@@ -345,4 +443,5 @@ def render_docs(data, path, files):
 
 def svg(data):
     import drawing
+
     return drawing.panels(points_of(data), columns(points_of(data)), described(data))

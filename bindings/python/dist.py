@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Meson runs this for a source distribution: the link to this repository becomes the sources that the package needs."""
+"""Meson runs this for a source distribution: the link to this repository becomes the sources that
+the package needs."""
 
 import os
 import shutil

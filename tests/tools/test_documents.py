@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Promise: every link of the documents leads to a file and a heading that are there, every path of the sources that they
-name exists, and their lines are of 120 columns, those of tables of 200. test_documents.py ROOT"""
+"""Promise: every link of the documents leads to a file and a heading that are there, every path of
+the sources that they name exists, and their lines are of 120 columns, those of tables of 200.
+test_documents.py ROOT"""
+
 import pathlib
 import re
 import sys

@@ -74,7 +74,8 @@ class Run:
         return list(self._told)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits until this run is complete and its callback has returned; drives the library meanwhile.
+        """Waits until this run is complete and its callback has returned; drives the library
+        meanwhile.
 
         Raises what the run failed of, or Timeout after so many seconds: then the run goes on.
         """
@@ -95,16 +96,37 @@ class Run:
 class Collective:
     """A registered collective: run it any number of times, in any order beside others."""
 
-    def __init__(self, context: Context, kind: str, id: int, count: int, type: DataType, root: int,
-                 ranks: Sequence[int] | None, name: str | None, varying: bool,
-                 sizes: tuple[int | None, int | None] | None = None):
-        self.context, self.kind, self.id, self.count, self.type, self.root = context, kind, id, count, type, root
+    def __init__(
+        self,
+        context: Context,
+        kind: str,
+        id: int,
+        count: int,
+        type: DataType,
+        root: int,
+        ranks: Sequence[int] | None,
+        name: str | None,
+        varying: bool,
+        sizes: tuple[int | None, int | None] | None = None,
+    ):
+        self.context, self.kind, self.id, self.count, self.type, self.root = (
+            context,
+            kind,
+            id,
+            count,
+            type,
+            root,
+        )
         self.size = context.size if ranks is None else len(ranks)
         self.rank = context.rank if ranks is None else list(ranks).index(context.rank)
         self.name, self.varying = name, varying
         self._lock = threading.Lock()
-        self._outstanding: deque[tuple[int, Any, int]] = deque()  # number, what the run keeps alive, callback's token
-        self._failure: tuple[int, str] | None = None  # the first since the last wait, which no wait has told yet
+        self._outstanding: deque[tuple[int, Any, int]] = (
+            deque()
+        )  # number, what the run keeps alive, callback's token
+        self._failure: tuple[int, str] | None = (
+            None  # the first since the last wait, which no wait has told yet
+        )
         self._run = RunStruct()
         self._run_reference = byref(self._run)
         self.runs = 0  # submitted so far
@@ -113,43 +135,71 @@ class Collective:
         self.key: Any = None
         self.plain: Any = None
         self._held = False
-        self._inside: deque[None] = deque()  # one entry for each call that asks the library for a run's end
+        self._inside: deque[None] = (
+            deque()
+        )  # one entry for each call that asks the library for a run's end
         wide = self.size
         self._sizes = sizes  # elements of both arrays at least, None: not needed; or None: by kind
-        self._send_wide, self._recv_wide = {"all_gather": (1, wide), "reduce_scatter": (wide, 1),
-                                            "all_to_all": (wide, wide), "gather": (1, wide),
-                                            "scatter": (wide, 1)}.get(kind, (1, 1))
+        self._send_wide, self._recv_wide = {
+            "all_gather": (1, wide),
+            "reduce_scatter": (wide, 1),
+            "all_to_all": (wide, wide),
+            "gather": (1, wide),
+            "scatter": (wide, 1),
+        }.get(kind, (1, 1))
         if sizes is None and kind in ("gather", "scatter"):
             at_root = self.rank == root
-            self._sizes = (count if kind == "gather" else count * wide if at_root else None,
-                           count if kind == "scatter" else count * wide if at_root else None)
+            self._sizes = (
+                count if kind == "gather" else count * wide if at_root else None,
+                count if kind == "scatter" else count * wide if at_root else None,
+            )
 
     def __repr__(self) -> str:
         name = self.name or f"{self.id}"
         return f"<collective {name}, {self.kind} of {self.count} {self.type.name}, group of {self.size}>"
 
-    def run(self, send: Any = None, recv: Any = None, *, count: int = 0, send_counts: Sequence[int] | None = None,
-            callback: Callable[[errors.Error | None], Any] | None = None) -> Run:
+    def run(
+        self,
+        send: Any = None,
+        recv: Any = None,
+        *,
+        count: int = 0,
+        send_counts: Sequence[int] | None = None,
+        callback: Callable[[errors.Error | None], Any] | None = None,
+    ) -> Run:
         """Submits one run; never blocks.
 
-        send, recv   arrays; one alone is in place. all_gather and reduce_scatter in place have the whole array, this
-                     rank's part at its place in the group. What a rank does not need (reduce: recv, broadcast: send,
+        send, recv   arrays; one alone is in place. all_gather and reduce_scatter in place have the
+        whole array, this
+                     rank's part at its place in the group. What a rank does not need (reduce: recv,
+                     broadcast: send,
                      but on the root) may be None.
-        count        only with varying: this run's elements, at most the registered ones
-        send_counts  only of all_to_all_dynamic: elements for each position
+        count        only with varying: this run's elements, at most the registered ones send_counts
+        only of all_to_all_dynamic: elements for each position
                      A barrier has no arrays. The kinds from gather on take no run in place.
-        callback     called with None, or with the error, on a thread of the library or inside a wait
+        callback     called with None, or with the error, on a thread of the library or inside a
+        wait
         """
         elements = count or self.count
         if count and not self.varying and count != self.count:
-            raise errors.InvalidArgument(f"a run of {count} elements of {self!r}, which was registered without varying")
+            raise errors.InvalidArgument(
+                f"a run of {count} elements of {self!r}, which was registered without varying"
+            )
         if (self.kind == "all_to_all_dynamic") != (send_counts is not None):
-            raise errors.InvalidArgument(f"send_counts are of all_to_all_dynamic, and it needs them; this is {self!r}")
-        source, target = (self._memories(send, recv, elements) if self._sizes is None
-                          else self._separate(send, recv, count, send_counts))
+            raise errors.InvalidArgument(
+                f"send_counts are of all_to_all_dynamic, and it needs them; this is {self!r}"
+            )
+        source, target = (
+            self._memories(send, recv, elements)
+            if self._sizes is None
+            else self._separate(send, recv, count, send_counts)
+        )
         counts = told = None
         if send_counts is not None:
-            counts, told = (ctypes.c_size_t * self.size)(*send_counts), (ctypes.c_size_t * self.size)()
+            counts, told = (
+                (ctypes.c_size_t * self.size)(*send_counts),
+                (ctypes.c_size_t * self.size)(),
+            )
         send_at, recv_at = source.address if source else 0, target.address if target else 0
         if self.kind == "all_gather" and target is source and source:
             send_at += self.rank * elements * self.type.bytes
@@ -162,7 +212,11 @@ class Collective:
             _callbacks[token] = (callback, self)
         try:
             keep = (source, target, counts, told)
-            return Run(self, self._submit(send_at or None, recv_at or None, count, keep, token, counts, told), told)
+            return Run(
+                self,
+                self._submit(send_at or None, recv_at or None, count, keep, token, counts, told),
+                told,
+            )
         except BaseException:
             _callbacks.pop(token, None)
             raise
@@ -177,19 +231,32 @@ class Collective:
             both = self._checked(send if recv is None else recv, elements, False)
             return both, both
         if in_place:
-            both = self._checked(send if recv is None else recv, elements * max(self._send_wide, self._recv_wide), True)
+            both = self._checked(
+                send if recv is None else recv,
+                elements * max(self._send_wide, self._recv_wide),
+                True,
+            )
             return both, both
-        source = None if self.kind == "broadcast" and self.rank != self.root else self._checked(
-            send, elements * self._send_wide, False)
-        target = None if self.kind == "reduce" and self.rank != self.root else self._checked(
-            recv, elements * self._recv_wide, True)
+        source = (
+            None
+            if self.kind == "broadcast" and self.rank != self.root
+            else self._checked(send, elements * self._send_wide, False)
+        )
+        target = (
+            None
+            if self.kind == "reduce" and self.rank != self.root
+            else self._checked(recv, elements * self._recv_wide, True)
+        )
         return source, target
 
-    def _separate(self, send: Any, recv: Any, count: int,
-                  send_counts: Sequence[int] | None) -> tuple[Memory | None, Memory | None]:
+    def _separate(
+        self, send: Any, recv: Any, count: int, send_counts: Sequence[int] | None
+    ) -> tuple[Memory | None, Memory | None]:
         sent, received = self._sizes or (None, None)
         if send_counts is not None:
-            if len(send_counts) != self.size or any(not 0 <= each <= self.count for each in send_counts):
+            if len(send_counts) != self.size or any(
+                not 0 <= each <= self.count for each in send_counts
+            ):
                 raise errors.InvalidArgument(f"send_counts {list(send_counts)} of {self!r}")
             sent = sum(send_counts)
         if count and self.varying and count <= self.count:
@@ -207,7 +274,8 @@ class Collective:
                 raise errors.InvalidArgument(f"an array of {memory.type.name} for {self!r}")
             if memory.bytes < elements * self.type.bytes:
                 raise errors.InvalidArgument(
-                    f"an array of {memory.bytes // self.type.bytes} elements where {self!r} needs {elements}")
+                    f"an array of {memory.bytes // self.type.bytes} elements where {self!r} needs {elements}"
+                )
             pair.append(memory)
         return pair[0], pair[1]
 
@@ -217,11 +285,20 @@ class Collective:
             raise errors.InvalidArgument(f"an array of {memory.type.name} for {self!r}")
         if memory.bytes != elements * self.type.bytes:
             raise errors.InvalidArgument(
-                f"an array of {memory.bytes // self.type.bytes} elements where {self!r} needs {elements}")
+                f"an array of {memory.bytes // self.type.bytes} elements where {self!r} needs {elements}"
+            )
         return memory
 
-    def _submit(self, send: int | None, recv: int | None, count: int, keep: Any, token: int = 0,
-                counts: Any = None, told: Any = None) -> int:
+    def _submit(
+        self,
+        send: int | None,
+        recv: int | None,
+        count: int,
+        keep: Any,
+        token: int = 0,
+        counts: Any = None,
+        told: Any = None,
+    ) -> int:
         context, run = self.context, self._run
         context._calls.append(None)
         try:
@@ -235,7 +312,10 @@ class Collective:
                     self._drop_complete(handle)
                 run.sendBuf, run.recvBuf, run.count = send, recv, count
                 if counts is not None:
-                    run.sendCounts, run.recvCounts = ctypes.addressof(counts), ctypes.addressof(told)
+                    run.sendCounts, run.recvCounts = (
+                        ctypes.addressof(counts),
+                        ctypes.addressof(told),
+                    )
                 if token:
                     run.callback, run.arg = _callback_address, token
                 code = lib.dfcclRun(handle, self.id, self._run_reference)
@@ -254,10 +334,15 @@ class Collective:
         """The lock is held."""
         waiting, token = self._outstanding, _inside.callback
         if not token:
-            while waiting and (code := lib.dfcclWaitRun(handle, self.id, waiting[0][0], 0)) != IN_PROGRESS:
+            while (
+                waiting
+                and (code := lib.dfcclWaitRun(handle, self.id, waiting[0][0], 0)) != IN_PROGRESS
+            ):
                 self._note(code)
                 waiting.popleft()
-        elif any(each[2] == token for each in waiting):  # runs end in order: those before the callback's own
+        elif any(
+            each[2] == token for each in waiting
+        ):  # runs end in order: those before the callback's own
             while waiting[0][2] != token:
                 waiting.popleft()
         elif waiting:  # a callback may not look at a run
@@ -266,7 +351,8 @@ class Collective:
                 waiting.clear()
 
     def _note(self, code: int) -> None:
-        """After a failure all later runs of the collective fail too, so the last of several tells of all."""
+        """After a failure all later runs of the collective fail too, so the last of several tells
+        of all."""
         if code != SUCCESS:
             failure = code, last_error()
             self._failure = self._failure or failure
@@ -299,7 +385,9 @@ class Collective:
                 raise context._closed()
             if self._held:
                 return
-            if timeout is None or timeout * 1000 > _SLICE_MS:  # most runs end within the first slice
+            if (
+                timeout is None or timeout * 1000 > _SLICE_MS
+            ):  # most runs end within the first slice
                 code = lib.dfcclWaitRun(handle, self.id, number, _SLICE_MS)
                 left = None if timeout is None else timeout - _SLICE_MS / 1000
             else:
@@ -307,10 +395,14 @@ class Collective:
             if code != IN_PROGRESS:
                 self._forget(number, code)
             else:
-                code = self._drive(handle, number, None if left is None else time.monotonic() + left)
+                code = self._drive(
+                    handle, number, None if left is None else time.monotonic() + left
+                )
             if code == IN_PROGRESS:
-                raise _GoesOn(f"run {number} of {self!r} is not complete after {timeout:g} s; it goes on. "
-                              + context._state_of(self.id))
+                raise _GoesOn(
+                    f"run {number} of {self!r} is not complete after {timeout:g} s; it goes on. "
+                    + context._state_of(self.id)
+                )
             if code != SUCCESS:
                 check(code)
         finally:
@@ -335,7 +427,11 @@ class Collective:
         self._inside.append(None)
         try:
             with self.context._entered() as handle:
-                return SUCCESS if self._held else lib.dfcclWaitRun(handle, self.id, number, milliseconds)
+                return (
+                    SUCCESS
+                    if self._held
+                    else lib.dfcclWaitRun(handle, self.id, number, milliseconds)
+                )
         finally:
             self._inside.pop()
 
@@ -355,14 +451,17 @@ class Collective:
             return self._outstanding[-1][0] if self._outstanding else None
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits for all its runs submitted before; raises the first failure since the last such wait."""
+        """Waits for all its runs submitted before; raises the first failure since the last such
+        wait."""
         self._wait_up_to(self._last(), timeout)
         with self._lock:
             failure, self._failure = self._failure, None
         if failure is not None:
             raise errors.of_code(*failure)
         with self.context._entered() as handle:
-            check(lib.dfcclTest(handle, self.id, byref(c_int())))  # of a broken context: its failure
+            check(
+                lib.dfcclTest(handle, self.id, byref(c_int()))
+            )  # of a broken context: its failure
 
     def _wait_up_to(self, number: int | None, timeout: float | None) -> None:
         if inside_callback():
@@ -381,9 +480,11 @@ class Collective:
         return number is None or self._look(number) != IN_PROGRESS
 
     def hold(self) -> bool:
-        """Refuses further runs (Held) if all have completed well, and nobody waits; whether it does so.
+        """Refuses further runs (Held) if all have completed well, and nobody waits; whether it does
+        so.
 
-        The ends of its runs are known from here on without the library, also after it is deregistered.
+        The ends of its runs are known from here on without the library, also after it is
+        deregistered.
         """
         with self.context._entered() as handle, self._lock:
             self._drop_complete(handle)
@@ -412,4 +513,7 @@ class Collective:
         with self.context._entered() as handle:
             check(lib.dfcclGetConfiguration(handle, self.id, byref(struct)))
         values = {field[0]: getattr(struct, field[0]) for field in struct._fields_[3:]}
-        return {key: value.decode() if isinstance(value, bytes) else value for key, value in values.items()}
+        return {
+            key: value.decode() if isinstance(value, bytes) else value
+            for key, value in values.items()
+        }

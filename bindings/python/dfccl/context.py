@@ -20,22 +20,38 @@ from .registers import Registers
 
 _BACKENDS = {"auto": 0, "cpu": 1, "cuda": 2}
 _open: set[Context] = set()
-_kinds = {"all_reduce": "AllReduce", "reduce": "Reduce", "broadcast": "Broadcast", "all_gather": "AllGather",
-          "reduce_scatter": "ReduceScatter", "all_to_all": "AllToAll", "gather": "Gather", "scatter": "Scatter"}
+_kinds = {
+    "all_reduce": "AllReduce",
+    "reduce": "Reduce",
+    "broadcast": "Broadcast",
+    "all_gather": "AllGather",
+    "reduce_scatter": "ReduceScatter",
+    "all_to_all": "AllToAll",
+    "gather": "Gather",
+    "scatter": "Scatter",
+}
 
 
 def unique_id() -> bytes:
-    """The identity of a new job: 128 bytes for every rank. This process must live until all ranks have joined."""
+    """The identity of a new job: 128 bytes for every rank. This process must live until all ranks
+    have joined."""
     made = UniqueId()
     check(lib.dfcclGetUniqueId(byref(made)))
     return bytes(made)
 
 
-def _config(backend: str, device: int, max_blocks: int, queue_depth: int, timeout: float | None) -> Config:
+def _config(
+    backend: str, device: int, max_blocks: int, queue_depth: int, timeout: float | None
+) -> Config:
     if backend not in _BACKENDS:
         raise errors.InvalidArgument(f"no backend {backend!r}: there are {', '.join(_BACKENDS)}")
-    return Config(backend=_BACKENDS[backend], device=device, maxBlocks=max_blocks, queueDepth=queue_depth,
-                  timeoutMs=0 if timeout is None else max(1, int(timeout * 1000)))
+    return Config(
+        backend=_BACKENDS[backend],
+        device=device,
+        maxBlocks=max_blocks,
+        queueDepth=queue_depth,
+        timeoutMs=0 if timeout is None else max(1, int(timeout * 1000)),
+    )
 
 
 class _Entered:
@@ -58,27 +74,45 @@ class _Entered:
 class Context(Registers):
     """One rank of a job. Joins it; blocks until all ranks have.
 
-    rank, size   0 to size-1, of so many
-    id           unique_id() of one process, the same on every rank
-    backend      "auto", "cpu" or "cuda"
-    timeout      seconds after which a run that is not complete ends with Timeout; None: never
+    rank, size   0 to size-1, of so many id           unique_id() of one process, the same on every
+    rank backend      "auto", "cpu" or "cuda" timeout      seconds after which a run that is not
+    complete ends with Timeout; None: never
 
-    A context is a context manager: at the end of the block it is closed. What is still open when the interpreter
-    ends is closed then, and aborted first if runs are outstanding.
+    A context is a context manager: at the end of the block it is closed. What is still open when
+    the interpreter ends is closed then, and aborted first if runs are outstanding.
     """
 
-    def __init__(self, rank: int, size: int, id: bytes, *, backend: str = "auto", device: int = -1,
-                 max_blocks: int = 0, queue_depth: int = 0, timeout: float | None = None):
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        id: bytes,
+        *,
+        backend: str = "auto",
+        device: int = -1,
+        max_blocks: int = 0,
+        queue_depth: int = 0,
+        timeout: float | None = None,
+    ):
         if len(id) != 128:
             raise errors.InvalidArgument(f"an id of {len(id)} bytes; unique_id() gives 128")
         handle = c_void_p()
         config = _config(backend, device, max_blocks, queue_depth, timeout)
-        check(lib.dfcclInit(byref(handle), size, UniqueId.from_buffer_copy(id), rank, byref(config)))
+        check(
+            lib.dfcclInit(byref(handle), size, UniqueId.from_buffer_copy(id), rank, byref(config))
+        )
         self._adopt(handle.value)
 
     @classmethod
-    def from_environment(cls, *, backend: str = "auto", device: int = -1, max_blocks: int = 0, queue_depth: int = 0,
-                         timeout: float | None = None) -> Context:
+    def from_environment(
+        cls,
+        *,
+        backend: str = "auto",
+        device: int = -1,
+        max_blocks: int = 0,
+        queue_depth: int = 0,
+        timeout: float | None = None,
+    ) -> Context:
         """Joins by the variables of torchrun, mpirun or Slurm (dfcclInitFromEnv)."""
         handle = c_void_p()
         config = _config(backend, device, max_blocks, queue_depth, timeout)
@@ -99,7 +133,9 @@ class Context(Registers):
         _open.add(self)
 
     def __repr__(self) -> str:
-        return f"<dfccl rank {self.rank} of {self.size}{', closed' if self._handle is None else ''}>"
+        return (
+            f"<dfccl rank {self.rank} of {self.size}{', closed' if self._handle is None else ''}>"
+        )
 
     def __enter__(self) -> Context:
         return self
@@ -117,8 +153,17 @@ class Context(Registers):
 
     # ---- collectives
 
-    def _register(self, kind: str, id: int, count: int, dtype: DataTypeLike, *, op: RedOpLike | None = None,
-                  root: int | None = None, **options: Any) -> Collective:
+    def _register(
+        self,
+        kind: str,
+        id: int,
+        count: int,
+        dtype: DataTypeLike,
+        *,
+        op: RedOpLike | None = None,
+        root: int | None = None,
+        **options: Any,
+    ) -> Collective:
         kind_of_data = data_type(dtype)
         if count < 0:
             raise errors.InvalidArgument(f"id {id} or count {count} is out of range")
@@ -127,13 +172,27 @@ class Context(Registers):
             arguments.append(red_op(op))
         if root is not None:
             arguments.append(root)
-        return self._register_as(kind, id, _kinds[kind], arguments, count, kind_of_data, None, root=root or 0,
-                                 **options)
+        return self._register_as(
+            kind, id, _kinds[kind], arguments, count, kind_of_data, None, root=root or 0, **options
+        )
 
-    def _register_as(self, kind: str, id: int, function: str, arguments: Sequence[Any], count: int,
-                     dtype: DataTypeLike, sizes: tuple[int | None, int | None] | None, *, root: int = 0,
-                     ranks: Sequence[int] | None = None, priority: int = 0, name: str | None = None,
-                     algorithm: str | None = None, varying: bool = False) -> Collective:
+    def _register_as(
+        self,
+        kind: str,
+        id: int,
+        function: str,
+        arguments: Sequence[Any],
+        count: int,
+        dtype: DataTypeLike,
+        sizes: tuple[int | None, int | None] | None,
+        *,
+        root: int = 0,
+        ranks: Sequence[int] | None = None,
+        priority: int = 0,
+        name: str | None = None,
+        algorithm: str | None = None,
+        varying: bool = False,
+    ) -> Collective:
         options = CollOptions(priority=priority, varying=int(varying))
         if ranks is not None:
             ranks = [int(rank) for rank in ranks]
@@ -145,12 +204,21 @@ class Context(Registers):
         if count < 0 or not 0 <= id < 2**64:
             raise errors.InvalidArgument(f"id {id} or count {count} is out of range")
         size = self.size if ranks is None else len(ranks)
-        if any(isinstance(each, ctypes.Array) and each._type_ is c_size_t and len(each) != size
-               for each in arguments) and kind != "neighbours":
-            raise errors.InvalidArgument(f"{kind} among {size} ranks needs {size} counts and displacements")
+        if (
+            any(
+                isinstance(each, ctypes.Array) and each._type_ is c_size_t and len(each) != size
+                for each in arguments
+            )
+            and kind != "neighbours"
+        ):
+            raise errors.InvalidArgument(
+                f"{kind} among {size} ranks needs {size} counts and displacements"
+            )
         with self._entered() as handle:
             check(getattr(lib, "dfcclRegister" + function)(handle, id, *arguments, byref(options)))
-        made = Collective(self, kind, id, count, data_type(dtype), root, ranks, name, varying, sizes)
+        made = Collective(
+            self, kind, id, count, data_type(dtype), root, ranks, name, varying, sizes
+        )
         self._collectives[id] = made
         return made
 
@@ -173,7 +241,9 @@ class Context(Registers):
         kind, number = data_type(dtype), c_int()
         memory = memory_of(scalar, False)
         if memory.bytes != kind.bytes or memory.type not in (None, kind):
-            raise errors.InvalidArgument(f"the scalar has {memory.bytes} bytes; one element of {kind.name} is needed")
+            raise errors.InvalidArgument(
+                f"the scalar has {memory.bytes} bytes; one element of {kind.name} is needed"
+            )
         with self._entered() as handle:
             check(lib.dfcclRedOpCreatePreMulSum(handle, byref(number), memory.address, kind, 0))
         return Operator(number.value)
@@ -207,7 +277,9 @@ class Context(Registers):
         end = None if timeout is None else time.monotonic() + timeout
         collectives = list(self._collectives.values())
         for collective, number in [(each, each._last()) for each in collectives]:
-            collective._wait_up_to(number, None if end is None else max(0.0, end - time.monotonic()))
+            collective._wait_up_to(
+                number, None if end is None else max(0.0, end - time.monotonic())
+            )
         for collective in collectives:
             collective._failure = None
         failure, self._failure = self._failure, None
@@ -215,7 +287,9 @@ class Context(Registers):
             raise errors.of_code(*failure)
         with self._entered() as handle:
             for collective in list(self._collectives.values())[:1]:
-                check(lib.dfcclTest(handle, collective.id, byref(c_int())))  # of a broken context: its failure
+                check(
+                    lib.dfcclTest(handle, collective.id, byref(c_int()))
+                )  # of a broken context: its failure
 
     def synchronize(self) -> None:
         """Blocks until the device is idle (dfcclDeviceSynchronize)."""
@@ -225,7 +299,8 @@ class Context(Registers):
     # ---- the end
 
     def abort(self) -> None:
-        """Gives up: outstanding runs end with Aborted here, with RemoteError on peers that need this rank."""
+        """Gives up: outstanding runs end with Aborted here, with RemoteError on peers that need
+        this rank."""
         with self._entered() as handle:
             check(lib.dfcclAbort(handle))
 
@@ -236,7 +311,8 @@ class Context(Registers):
             check(lib.dfcclAbortCollectives(handle, (c_uint64 * len(given))(*given), len(given)))
 
     def close(self) -> None:
-        """Waits for outstanding runs and other threads' calls, and leaves the job. Twice does nothing."""
+        """Waits for outstanding runs and other threads' calls, and leaves the job. Twice does
+        nothing."""
         if inside_callback():
             raise errors.InvalidUsage("a callback cannot close a context")
         with self._close_lock:
@@ -256,7 +332,9 @@ class Context(Registers):
             try:
                 while self._calls:
                     time.sleep(0.001)
-                for collective in list(self._collectives.values()):  # what callbacks have submitted meanwhile
+                for collective in list(
+                    self._collectives.values()
+                ):  # what callbacks have submitted meanwhile
                     number = collective._last()
                     if number is not None:
                         collective._drive(handle, number, None)
@@ -307,7 +385,9 @@ class Group(Registers):
     def __init__(self, context: Context, ranks: list[int]):
         self.context, self.ranks = context, ranks
 
-    def _register(self, kind: str, id: int, count: int, dtype: DataTypeLike, **options: Any) -> Collective:
+    def _register(
+        self, kind: str, id: int, count: int, dtype: DataTypeLike, **options: Any
+    ) -> Collective:
         return self.context._register(kind, id, count, dtype, ranks=self.ranks, **options)
 
     def _register_as(self, kind: str, id: int, *arguments: Any, **options: Any) -> Collective:
@@ -320,8 +400,15 @@ class Group(Registers):
         return len(self.ranks)
 
 
-def contexts(size: int, *, backend: str = "auto", device: int = -1, max_blocks: int = 0, queue_depth: int = 0,
-             timeout: float | None = None) -> list[Context]:
+def contexts(
+    size: int,
+    *,
+    backend: str = "auto",
+    device: int = -1,
+    max_blocks: int = 0,
+    queue_depth: int = 0,
+    timeout: float | None = None,
+) -> list[Context]:
     """All ranks of a job in this process: one context each, for threads or for one thread."""
     if size < 1:
         raise errors.InvalidArgument(f"{size} ranks; a job has at least one")
@@ -338,7 +425,8 @@ def contexts(size: int, *, backend: str = "auto", device: int = -1, max_blocks: 
 
 @atexit.register
 def _close_all() -> None:
-    """No library thread may call Python after this. Runs that nobody can wait for any more are given up."""
+    """No library thread may call Python after this. Runs that nobody can wait for any more are
+    given up."""
     for context in list(_open):
         if context._process != os.getpid() or context._handle is None:
             continue

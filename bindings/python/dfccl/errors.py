@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-__all__ = ["Error", "InvalidArgument", "InvalidUsage", "RemoteError", "Timeout", "Mismatch", "Aborted", "OutOfMemory"]
+__all__ = [
+    "Error",
+    "InvalidArgument",
+    "InvalidUsage",
+    "RemoteError",
+    "Timeout",
+    "Mismatch",
+    "Aborted",
+    "OutOfMemory",
+]
 
 
 class Error(RuntimeError):
-    """A call or a run failed. The text is the library's sentence, `code` is the number of include/dfccl.h."""
+    """A call or a run failed. The text is the library's sentence, `code` is the number of
+    include/dfccl.h."""
 
     code = 3
 
@@ -55,7 +65,16 @@ class OutOfMemory(Error, MemoryError):
 
 _classes = {
     each.code: each
-    for each in (Error, InvalidArgument, InvalidUsage, RemoteError, Timeout, Mismatch, Aborted, OutOfMemory)
+    for each in (
+        Error,
+        InvalidArgument,
+        InvalidUsage,
+        RemoteError,
+        Timeout,
+        Mismatch,
+        Aborted,
+        OutOfMemory,
+    )
 }
 
 

@@ -1,7 +1,8 @@
 """Flight recorder dumps as JSON: python -m dfccl.flight to-json FILE... [-o FOLDER]
 
-torch writes its dumps as pickles, and a pickle can make a program run what it likes. So this does not unpickle: it reads
-the few opcodes that plain values need, and refuses every other one with its place.
+torch writes its dumps as pickles, and a pickle can make a program run what it likes. So this does
+not unpickle: it reads the few opcodes that plain values need, and refuses every other one with its
+place.
 """
 
 from __future__ import annotations
@@ -15,10 +16,21 @@ from collections.abc import Sequence
 from typing import Any
 
 MOST_BYTES = 512 << 20  # of a dump, and of what dfccl-sim check reads
-_MOST_VALUES = 50_000_000  # shared values count each time: a small pickle can stand for a text without end
+_MOST_VALUES = (
+    50_000_000  # shared values count each time: a small pickle can stand for a text without end
+)
 
 _mark = object()
-_numbers_and_texts = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"}
+_numbers_and_texts = {
+    "BININT",
+    "BININT1",
+    "BININT2",
+    "LONG1",
+    "BINFLOAT",
+    "BINUNICODE",
+    "SHORT_BINUNICODE",
+    "BINUNICODE8",
+}
 _constants = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _short_tuples = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
@@ -34,10 +46,10 @@ class _Machine:
 
     def _pop(self, count: int) -> list[Any]:
         """The topmost values, none of which is a mark."""
-        values = self.stack[len(self.stack) - count:] if count else []
+        values = self.stack[len(self.stack) - count :] if count else []
         if len(values) < count or any(value is _mark for value in values):
             raise Refused("a value is missing")
-        del self.stack[len(self.stack) - count:]
+        del self.stack[len(self.stack) - count :]
         return values
 
     def _pop_to_mark(self) -> list[Any]:
@@ -78,7 +90,7 @@ class _Machine:
         elif name == "TUPLE":
             stack.append(tuple(self._pop_to_mark()))
         elif name == "APPEND":
-            value, = self._pop(1)
+            (value,) = self._pop(1)
             self._top(list).append(value)
         elif name == "APPENDS":
             values = self._pop_to_mark()
@@ -115,7 +127,9 @@ def _check_size(value: Any) -> None:
                 raise Refused("a value that contains itself")
             open_ones.add(id(each))
             stack.append((each, True))
-            stack.extend((child, False) for child in children if isinstance(child, (dict, list, tuple)))
+            stack.extend(
+                (child, False) for child in children if isinstance(child, (dict, list, tuple))
+            )
 
 
 def read(data: bytes) -> dict[str, Any]:
@@ -147,10 +161,19 @@ def to_json(source: str, target: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m dfccl.flight", description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m dfccl.flight", description=__doc__.split("\n", 1)[0]
+    )
     parser.add_argument("command", choices=["to-json"])
-    parser.add_argument("files", nargs="+", metavar="FILE", help="a dump that torch's flight recorder has pickled")
-    parser.add_argument("-o", "--output", metavar="FOLDER", help="where FILE.json is written; beside FILE if not given")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="a dump that torch's flight recorder has pickled"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="where FILE.json is written; beside FILE if not given",
+    )
     options = parser.parse_args(arguments)
     for source in options.files:
         folder = options.output if options.output is not None else os.path.dirname(source)

@@ -24,7 +24,9 @@ from . import errors
 SUCCESS = 0
 IN_PROGRESS = 7
 
-VERSION_CODE = 100  # major*10000 + minor*100 + patch of the header that the structs below are copied from
+VERSION_CODE = (
+    100  # major*10000 + minor*100 + patch of the header that the structs below are copied from
+)
 
 
 class _Struct(ctypes.Structure):
@@ -147,11 +149,48 @@ _functions = {
     "RegisterScan": _register + [c_int, c_int, POINTER(CollOptions)],
     "RegisterAllGatherV": [c_void_p, c_uint64, _counts, _counts, c_int, POINTER(CollOptions)],
     "RegisterReduceScatterV": [c_void_p, c_uint64, _counts, c_int, c_int, POINTER(CollOptions)],
-    "RegisterGatherV": [c_void_p, c_uint64, c_size_t, _counts, _counts, c_int, c_int, POINTER(CollOptions)],
-    "RegisterScatterV": [c_void_p, c_uint64, _counts, _counts, c_size_t, c_int, c_int, POINTER(CollOptions)],
-    "RegisterAllToAllV": [c_void_p, c_uint64, _counts, _counts, _counts, _counts, c_int, POINTER(CollOptions)],
-    "RegisterNeighbours": [c_void_p, c_uint64, c_int, POINTER(c_int), _counts, c_int, POINTER(c_int), _counts, c_int,
-                           POINTER(CollOptions)],
+    "RegisterGatherV": [
+        c_void_p,
+        c_uint64,
+        c_size_t,
+        _counts,
+        _counts,
+        c_int,
+        c_int,
+        POINTER(CollOptions),
+    ],
+    "RegisterScatterV": [
+        c_void_p,
+        c_uint64,
+        _counts,
+        _counts,
+        c_size_t,
+        c_int,
+        c_int,
+        POINTER(CollOptions),
+    ],
+    "RegisterAllToAllV": [
+        c_void_p,
+        c_uint64,
+        _counts,
+        _counts,
+        _counts,
+        _counts,
+        c_int,
+        POINTER(CollOptions),
+    ],
+    "RegisterNeighbours": [
+        c_void_p,
+        c_uint64,
+        c_int,
+        POINTER(c_int),
+        _counts,
+        c_int,
+        POINTER(c_int),
+        _counts,
+        c_int,
+        POINTER(CollOptions),
+    ],
     "RegisterAllToAllDynamic": _register + [POINTER(CollOptions)],
     "RedOpCreatePreMulSum": [c_void_p, POINTER(c_int), c_void_p, c_int, c_int],
     "RedOpDestroy": [c_void_p, c_int],
@@ -170,7 +209,9 @@ _functions = {
 
 
 def _load() -> ctypes.CDLL:
-    path = os.environ.get("DFCCL_TEST_LIBRARY") or os.path.join(os.path.dirname(__file__), "libdfccl.so")
+    path = os.environ.get("DFCCL_TEST_LIBRARY") or os.path.join(
+        os.path.dirname(__file__), "libdfccl.so"
+    )
     try:
         library = ctypes.CDLL(path)
     except OSError as error:

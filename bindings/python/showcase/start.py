@@ -11,8 +11,15 @@ import torch.distributed as dist
 def join() -> int:
     torch.set_num_threads(1)
     timeout = datetime.timedelta(seconds=float(os.environ.get("TIMEOUT", "5")))
-    place = {"init_method": f"file://{os.environ['PLACE']}", "rank": int(os.environ["RANK"]),
-             "world_size": int(os.environ["WORLD_SIZE"])} if "PLACE" in os.environ else {}
+    place = (
+        {
+            "init_method": f"file://{os.environ['PLACE']}",
+            "rank": int(os.environ["RANK"]),
+            "world_size": int(os.environ["WORLD_SIZE"]),
+        }
+        if "PLACE" in os.environ
+        else {}
+    )
     dist.init_process_group(os.environ.get("BACKEND", "dfccl"), timeout=timeout, **place)
     return dist.get_rank()
 

@@ -1,4 +1,5 @@
-"""Two DistributedDataParallel models, called in an order that depends on the rank, and one backward for both."""
+"""Two DistributedDataParallel models, called in an order that depends on the rank, and one backward
+for both."""
 
 import torch
 from start import end, join

@@ -1,4 +1,5 @@
-"""What the tests share: a time limit that says what was stuck, and ranks as threads or processes."""
+"""What the tests share: a time limit that says what was stuck, and ranks as threads or
+processes."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def time_limit(name: str, seconds: float = SECONDS) -> Callable[[], None]:
     timer = threading.Timer(seconds, _strike, [name])
     timer.daemon = True
     timer.start()
-    faulthandler.dump_traceback_later(seconds + 10, exit=True)  # should the timer's thread not run, or a dump block
+    faulthandler.dump_traceback_later(
+        seconds + 10, exit=True
+    )  # should the timer's thread not run, or a dump block
 
     def lift() -> None:
         timer.cancel()
@@ -66,7 +69,8 @@ class Case(unittest.TestCase):
             context.close()
 
     def on_threads(self, function, contexts) -> list:
-        """function(context) of each rank in a thread of its own: the results, or the first failure."""
+        """function(context) of each rank in a thread of its own: the results, or the first
+        failure."""
         results: list = [None] * len(contexts)
         failures: list[BaseException] = []
 
@@ -102,8 +106,13 @@ def meeting_place() -> str:
 def on_processes(function, size: int, *arguments) -> list[int]:
     """function(rank, size, *arguments) in a new process for each rank: their exit statuses."""
     spawn = multiprocessing.get_context("spawn")
-    children = [spawn.Process(target=_child, args=(function, (rank, size, *arguments), f"rank {rank} of {function.__name__}"))
-                for rank in range(size)]
+    children = [
+        spawn.Process(
+            target=_child,
+            args=(function, (rank, size, *arguments), f"rank {rank} of {function.__name__}"),
+        )
+        for rank in range(size)
+    ]
     for child in children:
         child.start()
     for child in children:

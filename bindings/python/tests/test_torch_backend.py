@@ -1,4 +1,5 @@
-"""The backend of one device beside another library's, and groups that are split from others. Skipped without torch."""
+"""The backend of one device beside another library's, and groups that are split from others.
+Skipped without torch."""
 
 from __future__ import annotations
 
@@ -18,8 +19,15 @@ import dfccl
 import dfccl.torch
 from support import Case, meeting_place, on_processes
 
-# It moves nothing. Its type is not ours, as NCCL's is not: torch takes two backends of one type for one.
-dist.Backend.register_backend("other", _create_fake_pg, True, ["cuda", "meta"], _backend_type=dist.ProcessGroup.BackendType.UCC)
+# It moves nothing. Its type is not ours, as NCCL's is not: torch takes two backends of one type for
+# one.
+dist.Backend.register_backend(
+    "other",
+    _create_fake_pg,
+    True,
+    ["cuda", "meta"],
+    _backend_type=dist.ProcessGroup.BackendType.UCC,
+)
 
 
 def join(backend: str, rank: int, size: int, place: str) -> None:
@@ -50,7 +58,9 @@ def _operations(rank: int, size: int, group=None) -> None:
     whole = torch.empty(2 * size, 3)
     dist.all_gather_into_tensor(whole, mine, group=group)
     assert torch.equal(whole, torch.cat(pieces))
-    if isinstance(group or dist.group.WORLD, dfccl.torch.ProcessGroup):  # C++ does not ask a backend in Python for it
+    if isinstance(
+        group or dist.group.WORLD, dfccl.torch.ProcessGroup
+    ):  # C++ does not ask a backend in Python for it
         gathered = torch.empty(2 * size, 3) if member == 0 else None
         dist.gather_single(mine, gathered, root, group=group)
         assert member or torch.equal(gathered, whole)
@@ -58,7 +68,9 @@ def _operations(rank: int, size: int, group=None) -> None:
     dist.scatter(mine, pieces if member == 0 else None, root, group=group)
     assert (mine == member).all()
     part = torch.empty(2, 3)
-    dist.reduce_scatter(part, [torch.full((2, 3), float(each)) for each in range(size)], group=group)
+    dist.reduce_scatter(
+        part, [torch.full((2, 3), float(each)) for each in range(size)], group=group
+    )
     assert (part == size * member).all()
     dist.reduce_scatter_tensor(part, whole, group=group)
     assert (part == size * member).all()
@@ -74,9 +86,15 @@ def _operations(rank: int, size: int, group=None) -> None:
     assert all((tensor == size).all() for tensor in both)
     if size > 1:
         ring = torch.empty(5)
-        next_one, last = (dist.get_global_rank(group or dist.group.WORLD, (member + by) % size) for by in (1, -1))
-        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.full((5,), float(member)), next_one, group=group),
-                                            dist.P2POp(dist.irecv, ring, last, group=group)]):
+        next_one, last = (
+            dist.get_global_rank(group or dist.group.WORLD, (member + by) % size) for by in (1, -1)
+        )
+        for work in dist.batch_isend_irecv(
+            [
+                dist.P2POp(dist.isend, torch.full((5,), float(member)), next_one, group=group),
+                dist.P2POp(dist.irecv, ring, last, group=group),
+            ]
+        ):
             work.wait()
         assert (ring == (member - 1) % size).all()
     everybody = [None] * size
@@ -137,7 +155,9 @@ def _split_all(rank: int, size: int) -> None:
     mine = dist.split_group(split_ranks=halves)
     assert dist.get_process_group_ranks(mine) == halves[rank % 2]
     _operations(rank, len(halves[rank % 2]), mine)
-    twice = dist.split_group(split_ranks=halves, timeout=datetime.timedelta(seconds=30), group_desc="twice")
+    twice = dist.split_group(
+        split_ranks=halves, timeout=datetime.timedelta(seconds=30), group_desc="twice"
+    )
     assert twice.group_desc == "twice" and twice.group_name != mine.group_name
     _operations(rank, len(halves[rank % 2]), twice)
 

@@ -1,4 +1,5 @@
-"""Registrations have a limit: what is not used is forgotten, while ranks are out of step. Skipped without torch."""
+"""Registrations have a limit: what is not used is forgotten, while ranks are out of step. Skipped
+without torch."""
 
 from __future__ import annotations
 
@@ -80,7 +81,8 @@ def _shapes(rank: int, size: int, place: str) -> None:
 
 
 def _round_and_round(rank: int, size: int, place: str) -> None:
-    """What was forgotten comes back, again and again; nobody is in step, and shapes that are held are called."""
+    """What was forgotten comes back, again and again; nobody is in step, and shapes that are held
+    are called."""
     join(rank, size, place)
     chance = random.Random(100 + rank)
     hot = torch.empty(2000)
@@ -104,7 +106,8 @@ def _round_and_round(rank: int, size: int, place: str) -> None:
 
 
 def _from_any(rank: int, size: int, place: str) -> None:
-    """Receives from any rank go on: the numbers of messages are not forgotten, other registrations are."""
+    """Receives from any rank go on: the numbers of messages are not forgotten, other registrations
+    are."""
     join(rank, size, place)
     for message in range(3 * LIMIT):
         tensor = torch.ones(message + 1)
@@ -149,6 +152,7 @@ class Questions(unittest.TestCase):
             answered.append((number, question["of"]))
             if len(answered) == 2:
                 all_answered.set()
+
         asker.answer("test", answer)
         number = store.add("job questions", 1)  # another rank has its number
         with unittest.mock.patch.object(keeper, "_LOOK_S", 1000.0):
@@ -156,7 +160,9 @@ class Questions(unittest.TestCase):
             asker.ask("test", of="this rank")
             time.sleep(0.1)  # its keeper has looked in vain
             store.set(f"job question {number}", json.dumps({"kind": "test", "of": "another"}))
-            self.assertTrue(all_answered.wait(60), "the keeper sleeps, and has not seen its own rank's question")
+            self.assertTrue(
+                all_answered.wait(60), "the keeper sleeps, and has not seen its own rank's question"
+            )
             asker.stop()
         self.assertEqual(answered, [(1, "another"), (2, "this rank")])
 

@@ -1,8 +1,10 @@
-"""torch's own tests of a backend, which its wheel has, under Gloo's name: python torch_own.py [-v] [TEST...]
+"""torch's own tests of a backend, which its wheel has, under Gloo's name: python torch_own.py [-v]
+[TEST...]
 
-They need expecttest (pip). BACKEND_OF_GLOO=gloo: on Gloo itself, to compare. BACKEND=dfccl: under our own name, which
-fewer of them know. WORLD_SIZE: ranks (2). Not part of the lane: minutes. That the events of a profile are asynchronous is
-not asked for: only code in C++ can end an event in another thread.
+They need expecttest (pip). BACKEND_OF_GLOO=gloo: on Gloo itself, to compare. BACKEND=dfccl: under
+our own name, which fewer of them know. WORLD_SIZE: ranks (2). Not part of the lane: minutes. That
+the events of a profile are asynchronous is not asked for: only code in C++ can end an event in
+another thread.
 """
 
 # ruff: noqa: E402  the environment must be set before torch is imported
@@ -15,7 +17,9 @@ os.environ.setdefault("WORLD_SIZE", "2")
 os.environ.setdefault("BACKEND", "gloo")
 os.environ["TEMP_DIR"] = folder = tempfile.mkdtemp()
 owner = os.getpid()
-atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))  # a forked rank leaves it
+atexit.register(
+    lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True)
+)  # a forked rank leaves it
 for name in ("barrier", "test_dir", "init_dir"):
     os.makedirs(os.path.join(folder, name))
 

@@ -1,8 +1,10 @@
-"""The flight recorder: the last calls of this process, and what other ranks were doing when a call is late.
+"""The flight recorder: the last calls of this process, and what other ranks were doing when a call
+is late.
 
-Each call leaves a record in a ring. A rank whose call reaches its time limit asks the others through torch's store.
-Each rank's keeper answers with its rank's last calls and its threads' stacks. So the error names the ranks that have
-not come, and where each of them is. dump() writes the ring in the format of torch's own recorder.
+Each call leaves a record in a ring. A rank whose call reaches its time limit asks the others
+through torch's store. Each rank's keeper answers with its rank's last calls and its threads'
+stacks. So the error names the ranks that have not come, and where each of them is. dump() writes
+the ring in the format of torch's own recorder.
 """
 
 from __future__ import annotations
@@ -39,14 +41,37 @@ _FRESH_S = 5.0  # so long answers are taken for those of the next late call, too
 _TOLD_CALLS, _TOLD_RANKS, _TOLD_FRAMES = 20, 8, 5
 
 # c10d's names of what torch's analyser knows; the rest (monitored_barrier) is not in its dumps.
-_torch_names = {"all_reduce": "all_reduce", "all_reduce_coalesced": "allreduce_coalesced", "broadcast": "broadcast",
-                "reduce": "reduce", "all_gather": "all_gather", "all_gather_single": "_all_gather_base",
-                "reduce_scatter": "reduce_scatter", "reduce_scatter_single": "_reduce_scatter_base",
-                "gather": "gather", "scatter": "scatter", "all_to_all": "all_to_all",
-                "all_to_all_single": "all_to_all", "barrier": "barrier", "send": "send", "recv": "recv"}
-_torch_types = {torch.uint8: "Byte", torch.int8: "Char", torch.int16: "Short", torch.int32: "Int", torch.int64: "Long",
-                torch.float16: "Half", torch.float32: "Float", torch.float64: "Double", torch.bool: "Bool",
-                torch.bfloat16: "BFloat16", torch.complex64: "ComplexFloat", torch.complex128: "ComplexDouble"}
+_torch_names = {
+    "all_reduce": "all_reduce",
+    "all_reduce_coalesced": "allreduce_coalesced",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "all_gather": "all_gather",
+    "all_gather_single": "_all_gather_base",
+    "reduce_scatter": "reduce_scatter",
+    "reduce_scatter_single": "_reduce_scatter_base",
+    "gather": "gather",
+    "scatter": "scatter",
+    "all_to_all": "all_to_all",
+    "all_to_all_single": "all_to_all",
+    "barrier": "barrier",
+    "send": "send",
+    "recv": "recv",
+}
+_torch_types = {
+    torch.uint8: "Byte",
+    torch.int8: "Char",
+    torch.int16: "Short",
+    torch.int32: "Int",
+    torch.int64: "Long",
+    torch.float16: "Half",
+    torch.float32: "Float",
+    torch.float64: "Double",
+    torch.bool: "Bool",
+    torch.bfloat16: "BFloat16",
+    torch.complex64: "ComplexFloat",
+    torch.complex128: "ComplexDouble",
+}
 
 FAILED = -1  # instead of the time of a call's end
 
@@ -65,8 +90,21 @@ class GroupFacts:
 class Call:
     """One call of this rank."""
 
-    __slots__ = ("number", "facts", "sequence", "operation", "peers", "name", "parts", "shapes", "dtype", "created", "stack",
-                 "thread", "ended")
+    __slots__ = (
+        "number",
+        "facts",
+        "sequence",
+        "operation",
+        "peers",
+        "name",
+        "parts",
+        "shapes",
+        "dtype",
+        "created",
+        "stack",
+        "thread",
+        "ended",
+    )
 
     def state(self) -> str:
         if self.ended is None:
@@ -76,12 +114,16 @@ class Call:
                 codes = [errors.Error.code]
             if IN_PROGRESS not in codes:
                 self.ended = FAILED if any(codes) else time.time_ns()
-        return "started" if self.ended is None else "failed" if self.ended == FAILED else "completed"
+        return (
+            "started" if self.ended is None else "failed" if self.ended == FAILED else "completed"
+        )
 
     def text(self) -> str:
         what = self.operation
         if self.peers is not None:
-            source, target = ("any rank" if peer < 0 else f"rank {self.facts.ranks[peer]}" for peer in self.peers)
+            source, target = (
+                "any rank" if peer < 0 else f"rank {self.facts.ranks[peer]}" for peer in self.peers
+            )
             what += f" from {source} to {target}"
         if self.dtype is not None:
             what += f" of {str(self.dtype).removeprefix('torch.')} {', '.join(str(list(shape)) for shape in self.shapes[:4])}"
@@ -96,18 +138,24 @@ def _setting(name: str, standard: int, most: int) -> int:
     if value == "":
         return standard
     if not value.isascii() or not value.isdigit() or int(value) > most:
-        raise errors.InvalidUsage(f"environment variable {name} is {value!r}; it must be a whole number from 0 to {most}")
+        raise errors.InvalidUsage(
+            f"environment variable {name} is {value!r}; it must be a whole number from 0 to {most}"
+        )
     return int(value)
 
 
 def flight_settings() -> tuple[int, bool, str]:
     """Calls that are remembered, whether they have stacks, the folder of dumps."""
-    return (_setting("DFCCL_TORCH_FLIGHT", 2000, 10**6), _setting("DFCCL_TORCH_STACKS", 1, 1) == 1,
-            os.environ.get("DFCCL_TORCH_DUMP", ""))
+    return (
+        _setting("DFCCL_TORCH_FLIGHT", 2000, 10**6),
+        _setting("DFCCL_TORCH_STACKS", 1, 1) == 1,
+        os.environ.get("DFCCL_TORCH_DUMP", ""),
+    )
 
 
 def _symbolized(stacks: list[Any]) -> list[list[Frame]]:
-    """torch looks whether it has _inductor, and so imports it: seconds in which nobody is answered. It is not needed for this."""
+    """torch looks whether it has _inductor, and so imports it: seconds in which nobody is answered.
+    It is not needed for this."""
     if "torch._inductor" in sys.modules:
         return symbolize_tracebacks(stacks)
     stand_in = torch._inductor = SimpleNamespace()
@@ -125,14 +173,19 @@ def _frames_of(calls: Sequence[Call]) -> list[list[Frame]]:
     return [[] if call.stack is None else list(next(stacks)) for call in calls]
 
 
-_own = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
-        os.path.dirname(os.path.abspath(torch.__file__)) + os.sep)
+_own = (
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
+    os.path.dirname(os.path.abspath(torch.__file__)) + os.sep,
+)
 
 
 def _place(frames: Sequence[Frame]) -> str:
     """The program's own frames as a piece of a sentence."""
     program = [frame for frame in frames if not frame["filename"].startswith(_own)] or list(frames)
-    shown = [f"{frame['filename']}:{frame['line']} in {frame['name']}" for frame in program[:_TOLD_FRAMES]]
+    shown = [
+        f"{frame['filename']}:{frame['line']} in {frame['name']}"
+        for frame in program[:_TOLD_FRAMES]
+    ]
     return " < ".join(shown) + (" < ..." if len(program) > _TOLD_FRAMES else "")
 
 
@@ -146,7 +199,13 @@ def _threads() -> list[dict[str, Any]]:
             continue
         frames: list[Frame] = []
         while frame is not None and len(frames) < 64:
-            frames.append({"name": frame.f_code.co_name, "filename": frame.f_code.co_filename, "line": frame.f_lineno})
+            frames.append(
+                {
+                    "name": frame.f_code.co_name,
+                    "filename": frame.f_code.co_filename,
+                    "line": frame.f_lineno,
+                }
+            )
             frame = frame.f_back
         told.append({"thread": name, "at": _place(frames)})
     return sorted(told, key=lambda each: each["thread"] != "MainThread")
@@ -175,8 +234,15 @@ class Flight:
         facts = self._groups[name] = GroupFacts(next(self._group_numbers), name, ranks, timeout)
         return facts
 
-    def record(self, facts: GroupFacts, operation: str, peers: tuple[int, int] | None, parts: list[Part],
-               outputs: Sequence[torch.Tensor], name: str | None) -> Call | None:
+    def record(
+        self,
+        facts: GroupFacts,
+        operation: str,
+        peers: tuple[int, int] | None,
+        parts: list[Part],
+        outputs: Sequence[torch.Tensor],
+        name: str | None,
+    ) -> Call | None:
         if not self._remembers:
             return None
         call = Call()
@@ -184,13 +250,21 @@ class Flight:
             facts.collectives = call.sequence = facts.collectives + 1
         else:
             facts.points = call.sequence = facts.points + 1
-        call.number, call.facts, call.operation, call.peers = next(self._numbers), facts, operation, peers
+        call.number, call.facts, call.operation, call.peers = (
+            next(self._numbers),
+            facts,
+            operation,
+            peers,
+        )
         call.name, call.parts = name, parts
         if len(outputs) == 1:  # most calls
             output = outputs[0]
             call.shapes, call.dtype = (output.shape,), output.dtype
         else:
-            call.shapes, call.dtype = [tensor.shape for tensor in outputs], outputs[0].dtype if outputs else None
+            call.shapes, call.dtype = (
+                [tensor.shape for tensor in outputs],
+                outputs[0].dtype if outputs else None,
+            )
         call.created, call.thread, call.ended = time.time_ns(), threading.get_ident(), None
         call.stack = self._gather(True, False, False) if self._gather is not None else None
         self._ring.append(call)
@@ -201,7 +275,9 @@ class Flight:
     def _told(self, asked: int, _: Question) -> None:
         if not self._remembers:
             return
-        self._keeper.store.set(self._keeper.name(f"flight {self._rank}"), json.dumps(self._answer(asked)))
+        self._keeper.store.set(
+            self._keeper.name(f"flight {self._rank}"), json.dumps(self._answer(asked))
+        )
         self._dump_if_wanted()
 
     def _answer(self, asked: int) -> dict[str, Any]:
@@ -214,8 +290,13 @@ class Flight:
         told = waiting + calls[-1:]
         places = [_place(frames) for frames in _frames_of(told)]
         texts = [{"call": call.text(), "at": place} for call, place in zip(told, places)]
-        return {"asked": asked, "runs": runs, "waiting": texts[:len(waiting)], "last": texts[len(waiting):],
-                "threads": _threads()}
+        return {
+            "asked": asked,
+            "runs": runs,
+            "waiting": texts[: len(waiting)],
+            "last": texts[len(waiting) :],
+            "threads": _threads(),
+        }
 
     def _ask(self, ranks: Sequence[int], patience: float) -> dict[int, dict[str, Any]]:
         """What other ranks answer within so many seconds."""
@@ -237,20 +318,37 @@ class Flight:
             return answers
 
     def late(self, call: Call, seconds: float) -> str:
-        """What an error says of a call that has reached its time limit: the call, and the ranks that have not come."""
-        frames, = _frames_of([call])
+        """What an error says of a call that has reached its time limit: the call, and the ranks
+        that have not come."""
+        (frames,) = _frames_of([call])
         lines = [call.text() + (f"; called at {_place(frames)}" if frames else "")]
-        members = {rank for collective, _ in call.parts for rank in collective.members} or set(call.facts.ranks)
+        members = {rank for collective, _ in call.parts for rank in collective.members} or set(
+            call.facts.ranks
+        )
         others = sorted(members - {self._rank})
         try:
             answers = self._ask(others, min(_PATIENCE_S, seconds))
-        except (RuntimeError, ValueError, KeyError) as failure:  # the store is gone, or has something else there
-            lines.append(f"torch's store is out of reach ({failure}), so other ranks cannot be asked")
+        except (
+            RuntimeError,
+            ValueError,
+            KeyError,
+        ) as failure:  # the store is gone, or has something else there
+            lines.append(
+                f"torch's store is out of reach ({failure}), so other ranks cannot be asked"
+            )
             answers, others = {}, []
-        missing = [rank for rank in others if rank not in answers or self._lacks(rank, answers[rank], call)]
+        missing = [
+            rank for rank in others if rank not in answers or self._lacks(rank, answers[rank], call)
+        ]
         for rank in missing[:_TOLD_RANKS]:
-            lines.append(f"rank {rank} " + (self._tell(answers[rank]) if rank in answers else
-                                            "has not answered: it has ended, or has had too little time, or a call holds its interpreter"))
+            lines.append(
+                f"rank {rank} "
+                + (
+                    self._tell(answers[rank])
+                    if rank in answers
+                    else "has not answered: it has ended, or has had too little time, or a call holds its interpreter"
+                )
+            )
         if len(missing) > _TOLD_RANKS:
             lines.append(f"and {len(missing) - _TOLD_RANKS} ranks more")
         self._dump_if_wanted()
@@ -258,37 +356,68 @@ class Flight:
 
     @staticmethod
     def _lacks(rank: int, answer: dict[str, Any], call: Call) -> bool:
-        return not call.parts or any(rank in collective.members and answer["runs"].get(f"{collective.id}", 0) <= number
-                   for collective, number in call.parts)
+        return not call.parts or any(
+            rank in collective.members and answer["runs"].get(f"{collective.id}", 0) <= number
+            for collective, number in call.parts
+        )
 
     def _tell(self, answer: dict[str, Any]) -> str:
         def placed(told: dict[str, str]) -> str:
             return told["call"] + (f"; called at {told['at']}" if told["at"] else "")
+
         lines = ["has not come"]
         lines += ["  it waits for " + placed(told) for told in answer["waiting"][:3]]
         if not answer["waiting"]:
-            lines += ["  its last call was " + placed(told) for told in answer["last"]] or ["  it has made no call"]
-        lines += [f"  its thread {each['thread']} is at {each['at']}" for each in answer["threads"][:4]]
+            lines += ["  its last call was " + placed(told) for told in answer["last"]] or [
+                "  it has made no call"
+            ]
+        lines += [
+            f"  its thread {each['thread']} is at {each['at']}" for each in answer["threads"][:4]
+        ]
         return "\n  ".join(lines)
 
     # ---- dumps
 
     def flight(self) -> dict[str, Any]:
-        """The ring as torch's recorder tells it (version 2.10), and `rank` and each call's `name` besides."""
-        calls = [call for call in list(self._ring) if call.operation in _torch_names
-                 and (call.peers is None or call.peers[0] >= 0)]  # torch's dumps have no receive from any rank
+        """The ring as torch's recorder tells it (version 2.10), and `rank` and each call's `name`
+        besides."""
+        calls = [
+            call
+            for call in list(self._ring)
+            if call.operation in _torch_names and (call.peers is None or call.peers[0] >= 0)
+        ]  # torch's dumps have no receive from any rank
         entries = [self._entry(call, frames) for call, frames in zip(calls, _frames_of(calls))]
         groups = self._groups.values()
-        done = {facts.number: [call.sequence for call in calls if call.facts is facts and call.peers is None
-                               and call.state() == "completed"] for facts in groups}
-        return {"version": "2.10", "comm_lib_version": version(), "rank": self._rank,
-                "pg_config": {facts.name: {"name": facts.name, "desc": facts.description, "ranks": str(facts.ranks)}
-                              for facts in groups},
-                "pg_status": {str(facts.number): {"last_enqueued_collective": facts.collectives,
-                                                  "last_started_collective": facts.collectives,
-                                                  "last_completed_collective": max(done[facts.number], default=-1)}
-                              for facts in groups},
-                "entries": entries}
+        done = {
+            facts.number: [
+                call.sequence
+                for call in calls
+                if call.facts is facts and call.peers is None and call.state() == "completed"
+            ]
+            for facts in groups
+        }
+        return {
+            "version": "2.10",
+            "comm_lib_version": version(),
+            "rank": self._rank,
+            "pg_config": {
+                facts.name: {
+                    "name": facts.name,
+                    "desc": facts.description,
+                    "ranks": str(facts.ranks),
+                }
+                for facts in groups
+            },
+            "pg_status": {
+                str(facts.number): {
+                    "last_enqueued_collective": facts.collectives,
+                    "last_started_collective": facts.collectives,
+                    "last_completed_collective": max(done[facts.number], default=-1),
+                }
+                for facts in groups
+            },
+            "entries": entries,
+        }
 
     def _entry(self, call: Call, frames: list[Frame]) -> dict[str, Any]:
         operation = _torch_names[call.operation]
@@ -298,17 +427,30 @@ class Flight:
         inputs, outputs = self._sizes(call)
         types = [] if call.dtype is None else [_torch_types.get(call.dtype, str(call.dtype))]
         state = call.state()
-        entry = {"record_id": call.number, "pg_id": call.facts.number, "is_p2p": call.peers is not None,
-                 "process_group": (call.facts.name, call.facts.description),
-                 "collective_seq_id": call.sequence if call.peers is None else call.facts.collectives,
-                 "p2p_seq_id": 0 if call.peers is None else call.sequence, "op_id": call.sequence,
-                 "profiling_name": f"dfccl:{operation}", "name": call.name, "time_created_ns": call.created,
-                 "input_sizes": inputs, "input_dtypes": types * len(inputs),
-                 "output_sizes": outputs, "output_dtypes": types * len(outputs),
-                 "state": "completed" if state == "completed" else "started", "time_discovered_started_ns": None,
-                 "time_discovered_completed_ns": call.ended if state == "completed" else None, "retired": state != "started",
-                 "timeout_ms": int(1000 * call.facts.timeout), "thread_id": str(call.thread), "thread_name": "",
-                 "frames": frames}
+        entry = {
+            "record_id": call.number,
+            "pg_id": call.facts.number,
+            "is_p2p": call.peers is not None,
+            "process_group": (call.facts.name, call.facts.description),
+            "collective_seq_id": call.sequence if call.peers is None else call.facts.collectives,
+            "p2p_seq_id": 0 if call.peers is None else call.sequence,
+            "op_id": call.sequence,
+            "profiling_name": f"dfccl:{operation}",
+            "name": call.name,
+            "time_created_ns": call.created,
+            "input_sizes": inputs,
+            "input_dtypes": types * len(inputs),
+            "output_sizes": outputs,
+            "output_dtypes": types * len(outputs),
+            "state": "completed" if state == "completed" else "started",
+            "time_discovered_started_ns": None,
+            "time_discovered_completed_ns": call.ended if state == "completed" else None,
+            "retired": state != "started",
+            "timeout_ms": int(1000 * call.facts.timeout),
+            "thread_id": str(call.thread),
+            "thread_name": "",
+            "frames": frames,
+        }
         return entry
 
     @staticmethod
@@ -320,9 +462,14 @@ class Flight:
         if call.operation == "reduce_scatter":
             return outputs[:1] * size, outputs
         if call.operation in ("all_gather_single", "reduce_scatter_single"):
+
             def scaled(shape: list[int]) -> list[int]:
                 first = shape[0] if shape else 1
-                return [first // size if call.operation == "all_gather_single" else first * size, *shape[1:]]
+                return [
+                    first // size if call.operation == "all_gather_single" else first * size,
+                    *shape[1:],
+                ]
+
             return [scaled(shape) for shape in outputs], outputs
         if call.operation == "send":
             return outputs, []
@@ -332,7 +479,10 @@ class Flight:
         """Writes FOLDER/rank_R, which torchfrtrace reads, and FOLDER/R.json."""
         os.makedirs(folder, exist_ok=True)
         told = self.flight()
-        for name, content in ((f"rank_{self._rank}", pickle.dumps(told, 2)), (f"{self._rank}.json", json.dumps(told).encode())):
+        for name, content in (
+            (f"rank_{self._rank}", pickle.dumps(told, 2)),
+            (f"{self._rank}.json", json.dumps(told).encode()),
+        ):
             unfinished = os.path.join(folder, f".{name}.{os.getpid()}.{threading.get_ident()}")
             with open(unfinished, "wb") as file:
                 file.write(content)

@@ -1,10 +1,13 @@
-"""A limit for registrations: what is not used any more is forgotten, by all ranks of a group at the same run.
+"""A limit for registrations: what is not used any more is forgotten, by all ranks of a group at the
+same run.
 
-The i-th run of a registration meets the i-th on each other member, so members may end it after equally many runs only,
-and they are out of step. A rank with too many registrations puts a question to all. Each member's keeper then holds the
-registrations of the group that this rank has not run lately, lists them with their numbers of runs in torch's store, and
-waits for the other lists. What all members list with the same number is forgotten; the rest goes on. A call of what is
-held waits meanwhile. It waits for keepers only, never for another rank's program, so this cannot close a circle.
+The i-th run of a registration meets the i-th on each other member, so members may end it after
+equally many runs only, and they are out of step. A rank with too many registrations puts a question
+to all. Each member's keeper then holds the registrations of the group that this rank has not run
+lately, lists them with their numbers of runs in torch's store, and waits for the other lists. What
+all members list with the same number is forgotten; the rest goes on. A call of what is held waits
+meanwhile. It waits for keepers only, never for another rank's program, so this cannot close a
+circle.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ def most_registrations() -> int:
     name = "DFCCL_TORCH_REGISTRATIONS"
     value = os.environ.get(name, "") or str(_STANDARD)
     if not value.isascii() or not value.isdigit() or not _LEAST <= int(value) <= _MOST:
-        raise errors.InvalidUsage(f"environment variable {name} is {value!r}; it must be a whole number from {_LEAST} to {_MOST}")
+        raise errors.InvalidUsage(
+            f"environment variable {name} is {value!r}; it must be a whole number from {_LEAST} to {_MOST}"
+        )
     return int(value)
 
 
@@ -57,7 +62,8 @@ class Forgetting:
             self._keeper.ask("forget", group=group._name, round=self._asked[1], ranks=group._ranks)
 
     def _begin(self, _: int, question: Question) -> None:
-        """In the keeper's thread. All ranks see the questions of a group in one order; of two of one round one counts."""
+        """In the keeper's thread. All ranks see the questions of a group in one order; of two of
+        one round one counts."""
         name, round, ranks = question["group"], question["round"], question["ranks"]
         if self._keeper.rank not in ranks or round != self._rounds.get(name, 0) + 1:
             return
@@ -81,6 +87,7 @@ class Forgetting:
                 group._decide(lists)
             self._over(name, round)
             return True
+
         if not step():
             self._keeper.watch(step)
 
@@ -100,7 +107,8 @@ class Forgetting:
         return self._keeper.name(f"forget {name} {round} {rank}")
 
     def _lists(self, name: str, round: int, ranks: list[int]) -> dict[int, dict[int, int]] | None:
-        """What each member lists: runs by id. None as long as one is missing; a rank that has left lists nothing."""
+        """What each member lists: runs by id. None as long as one is missing; a rank that has left
+        lists nothing."""
         found: dict[int, dict[int, int]] = {}
         for rank in ranks:
             key = self._list(name, round, rank)
@@ -119,22 +127,34 @@ class Forgets:
     """A part of ProcessGroup."""
 
     def _hold(self) -> list[Any]:
-        """Keeps calls from registrations that may be forgotten: not run since they were marked, and at rest."""
+        """Keeps calls from registrations that may be forgotten: not run since they were marked, and
+        at rest."""
         with self._register_lock:
-            asks = self._anywhere is not None or bool(self._askers.ranks)  # then numbers of messages are remembered
+            asks = self._anywhere is not None or bool(
+                self._askers.ranks
+            )  # then numbers of messages are remembered
             for key, collective in list(self._collectives.items()):
-                if not (asks and key[-1] == "send_recv") and collective.mark == collective.runs and collective.hold():
+                if (
+                    not (asks and key[-1] == "send_recv")
+                    and collective.mark == collective.runs
+                    and collective.hold()
+                ):
                     self._held[key] = self._collectives.pop(key)
             return list(self._held.values())
 
     def _decide(self, lists: dict[int, dict[int, int]] | None) -> None:
-        """Forgets what all members list with as many runs, and lets go of the rest. None: of all."""
+        """Forgets what all members list with as many runs, and lets go of the rest. None: of
+        all."""
         with self._register_lock:
             held = list(self._held.items())
             self._held.clear()
             for key, collective in held:
-                if lists is not None and all(lists[rank].get(collective.id) == collective.runs for rank in collective.members):
-                    with contextlib.suppress(errors.Error):  # of a broken context: calls will say so
+                if lists is not None and all(
+                    lists[rank].get(collective.id) == collective.runs for rank in collective.members
+                ):
+                    with contextlib.suppress(
+                        errors.Error
+                    ):  # of a broken context: calls will say so
                         collective.deregister()
                     self._plain.pop(collective.plain, None)
                 else:

@@ -1,8 +1,9 @@
-"""The process group: each call of c10d becomes runs of collectives that are registered when first used.
+"""The process group: each call of c10d becomes runs of collectives that are registered when first
+used.
 
-A collective's id is a hash of the group's name, the operation, the number and type of elements, operator, root, and
-the name that the program gave, if any. So the i-th call of a signature meets the i-th call of it on each other member,
-whatever calls of other signatures come between.
+A collective's id is a hash of the group's name, the operation, the number and type of elements,
+operator, root, and the name that the program gave, if any. So the i-th call of a signature meets
+the i-th call of it on each other member, whatever calls of other signatures come between.
 """
 
 from __future__ import annotations
@@ -46,14 +47,23 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     supports_coalescing = False
     supports_splitting = True
 
-    def __init__(self, job: Job, store: dist.Store, name: str, ranks: Sequence[int], timeout: datetime.timedelta):
+    def __init__(
+        self,
+        job: Job,
+        store: dist.Store,
+        name: str,
+        ranks: Sequence[int],
+        timeout: datetime.timedelta,
+    ):
         rank = list(ranks).index(job.context.rank)
         super().__init__(store, rank, len(ranks))
         self._job, self._context, self._name, self._ranks = job, job.context, name, list(ranks)
         self._rank, self._size = rank, len(ranks)
         self._timeout = timeout.total_seconds()
         self._collectives: dict[Key, Collective] = {}
-        self._plain: dict[Any, Collective] = {}  # all-reduces of these that need no other look at their tensor
+        self._plain: dict[
+            Any, Collective
+        ] = {}  # all-reduces of these that need no other look at their tensor
         self._held: dict[Key, Collective] = {}  # of these, those that may be forgotten just now
         self._register_lock = threading.Condition()
         self._coalescing = _Coalescing()
@@ -108,7 +118,9 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
 
     def _get_backend(self, device: torch.device) -> ProcessGroup:
         if torch.device(device).type != "cpu":
-            raise RuntimeError(f"the process group dfccl has no backend for {device}: it takes tensors of the CPU")
+            raise RuntimeError(
+                f"the process group dfccl has no backend for {device}: it takes tensors of the CPU"
+            )
         return self
 
     def _set_default_timeout(self, timeout: datetime.timedelta) -> None:
@@ -119,16 +131,27 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     def timeout(self) -> datetime.timedelta:
         return datetime.timedelta(seconds=self._timeout)
 
-    def split_group(self, ranks: Sequence[int], timeout: datetime.timedelta | None = None, opts: Any = None,
-                    group_name: str | None = None, group_desc: str | None = None,
-                    device_types: Any = None) -> ProcessGroup | None:
+    def split_group(
+        self,
+        ranks: Sequence[int],
+        timeout: datetime.timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+        device_types: Any = None,
+    ) -> ProcessGroup | None:
         """A group of some of this one's ranks, or None on the others. Nobody waits for anybody."""
         self._times_split += 1
         if self._rank not in ranks:
             return None
         name = group_name or f"{self._name}:split:{self._times_split}:{sorted(ranks)}"
-        made = ProcessGroup(self._job, dist.PrefixStore(name, self.get_group_store()), name,
-                            [self._ranks[rank] for rank in ranks], timeout or self.timeout())
+        made = ProcessGroup(
+            self._job,
+            dist.PrefixStore(name, self.get_group_store()),
+            name,
+            [self._ranks[rank] for rank in ranks],
+            timeout or self.timeout(),
+        )
         made.setGroupDesc(group_desc or f"{self._facts.description}:split")
         return made
 
@@ -144,7 +167,8 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     # ---- collectives and runs
 
     def _of(self, *signature: Any) -> Collective:
-        """The collective of a signature: (what, count, type, operator or None, root or None, members or None, kind)."""
+        """The collective of a signature: (what, count, type, operator or None, root or None,
+        members or None, kind)."""
         key = (names.local.name, *signature)
         found = self._collectives.get(key)
         return found if found is not None else self._register_new(key)
@@ -153,16 +177,28 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         given, what, dtype, count, type, op, root, members, kind = key
         with self._register_lock:
             if not self._register_lock.wait_for(lambda: key not in self._held, self._timeout):
-                raise errors.Timeout(f"the ranks {self._ranks} have not agreed for {self._timeout:g} s which registrations are "
-                                     "forgotten: one of them has ended, or a call holds its interpreter")
+                raise errors.Timeout(
+                    f"the ranks {self._ranks} have not agreed for {self._timeout:g} s which registrations are "
+                    "forgotten: one of them has ended, or a call holds its interpreter"
+                )
             found = self._collectives.get(key)
             if found is None:
-                text = f"{what} {dtype}[{count}]" + (f" {op.name.lower()}" if op is not None else "") + (
-                    f" root {root}" if root is not None else "") + f", group {self._name!r}" + (
-                    f", named {given!r}" if given is not None else "")
-                id = int.from_bytes(hashlib.blake2b(f"{members} {text}".encode(), digest_size=8).digest(), "little")
-                ranks = self._ranks if members is None else [self._ranks[member] for member in members]
-                found = self._register_as(kind, id, count, type, op=op, root=root, ranks=ranks, name=text)
+                text = (
+                    f"{what} {dtype}[{count}]"
+                    + (f" {op.name.lower()}" if op is not None else "")
+                    + (f" root {root}" if root is not None else "")
+                    + f", group {self._name!r}"
+                    + (f", named {given!r}" if given is not None else "")
+                )
+                id = int.from_bytes(
+                    hashlib.blake2b(f"{members} {text}".encode(), digest_size=8).digest(), "little"
+                )
+                ranks = (
+                    self._ranks if members is None else [self._ranks[member] for member in members]
+                )
+                found = self._register_as(
+                    kind, id, count, type, op=op, root=root, ranks=ranks, name=text
+                )
                 found.members, found.key = ranks, key
                 self._collectives[key] = found
                 self._job.forgetting.registered()
@@ -173,7 +209,9 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         found = self._collectives.get(key) or self._held.get(key)
         return found.runs if found is not None else 0
 
-    def _register_as(self, kind: str, id: int, count: Any, type: DataType, *, op: Any, root: Any, **options: Any) -> Collective:
+    def _register_as(
+        self, kind: str, id: int, count: Any, type: DataType, *, op: Any, root: Any, **options: Any
+    ) -> Collective:
         if kind == "barrier":
             return self._context.register_barrier(id, **options)
         if kind == "send_recv":
@@ -187,15 +225,29 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     def _abort_collectives(self, collectives: Sequence[Collective]) -> None:
         self._context.abort_collectives({collective.id for collective in collectives})
 
-    def _move(self, kind: str, what: str, count: int | tuple[int, ...], like: torch.Tensor, send: int, recv: int, keep: Any,
-              root: int | None = None, members: tuple[int, ...] | None = None) -> Part:
+    def _move(
+        self,
+        kind: str,
+        what: str,
+        count: int | tuple[int, ...],
+        like: torch.Tensor,
+        send: int,
+        recv: int,
+        keep: Any,
+        root: int | None = None,
+        members: tuple[int, ...] | None = None,
+    ) -> Part:
         """One run that moves elements, of any type."""
         type, factor = element(like)
-        count = tuple(each * factor for each in count) if isinstance(count, tuple) else count * factor
+        count = (
+            tuple(each * factor for each in count) if isinstance(count, tuple) else count * factor
+        )
         collective = self._of(what, like.dtype, count, type, None, root, members, kind)
         return self._run(collective, like if members is None else None, send, recv, keep)
 
-    def _run(self, collective: Collective, tensor: torch.Tensor | None, send: int, recv: int, keep: Any) -> Part:
+    def _run(
+        self, collective: Collective, tensor: torch.Tensor | None, send: int, recv: int, keep: Any
+    ) -> Part:
         """tensor: what the program gave, if the call is one that can be exchanged."""
         if self._check is None or tensor is None or names.local.name is not None:
             while True:
@@ -203,11 +255,19 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
                     return collective, collective._submit(send or None, recv or None, 0, keep)
                 except Held:
                     collective = self._of(*collective.key[1:])
-        return self._check.run(collective, tensor, lambda: collective._submit(send or None, recv or None, 0, keep))
+        return self._check.run(
+            collective, tensor, lambda: collective._submit(send or None, recv or None, 0, keep)
+        )
 
-    def _work(self, what: str, parts: list[Part], outputs: list[torch.Tensor],
-              finish: Callable[[], Any] | None = None, peers: tuple[int, int] | None = None,
-              inner: Sequence[Work] = ()) -> Work:
+    def _work(
+        self,
+        what: str,
+        parts: list[Part],
+        outputs: list[torch.Tensor],
+        finish: Callable[[], Any] | None = None,
+        peers: tuple[int, int] | None = None,
+        inner: Sequence[Work] = (),
+    ) -> Work:
         self._sequence += 1
         if self._check is not None:
             parts, finish = self._check.joined(parts, finish)
@@ -215,14 +275,18 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         if inner:
             work._inner, work._call = inner, inner[0]._call
         else:
-            work._call = self._job.flight.record(self._facts, what, peers, parts, outputs, names.local.name)
+            work._call = self._job.flight.record(
+                self._facts, what, peers, parts, outputs, names.local.name
+            )
         if self._coalescing.works is not None:
             self._coalescing.works.append(work)
         return work
 
     def _late(self, work: Work, failure: errors.Error, seconds: float) -> errors.Timeout:
-        text = (f"{work._operation} in group {self._name!r} (ranks {self._ranks}) reached its timeout on "
-                f"rank {self._rank} of {self._size}: {failure}")
+        text = (
+            f"{work._operation} in group {self._name!r} (ranks {self._ranks}) reached its timeout on "
+            f"rank {self._rank} of {self._size}: {failure}"
+        )
         if work._call is not None and work._asks:
             late = (each._call for each in work._inner if each._call.state() == "started")
             text += "\n  " + self._job.flight.late(next(late, work._call), seconds)
@@ -251,7 +315,13 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     def _together(self, what: str, works: list[Work], outputs: list[torch.Tensor]) -> Work:
         parts = [part for work in works for part in work._parts]
         finishes = [work._finish for work in works if work._finish is not None]
-        return self._work(what, parts, outputs, (lambda: [each() for each in finishes]) if finishes else None, inner=works)
+        return self._work(
+            what,
+            parts,
+            outputs,
+            (lambda: [each() for each in finishes]) if finishes else None,
+            inner=works,
+        )
 
     # ---- several at once, profiles, the end
 
@@ -260,7 +330,9 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
 
     def end_coalescing(self, device: Any) -> Work:
         works, self._coalescing.works = self._coalescing.works, None
-        return self._together("coalesced", works, [output for work in works for output in work._outputs])
+        return self._together(
+            "coalesced", works, [output for work in works for output in work._outputs]
+        )
 
     _start_coalescing, _end_coalescing = start_coalescing, end_coalescing
 
@@ -295,7 +367,9 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         self._job.watcher.settle(self)
         if not self._job.leave(self):
             for collective in self._collectives.values():
-                with contextlib.suppress(errors.Error):  # of a context that is broken: nothing is left to mend
+                with contextlib.suppress(
+                    errors.Error
+                ):  # of a context that is broken: nothing is left to mend
                     collective.deregister()
         self._collectives.clear()
         self._plain.clear()

@@ -1,4 +1,5 @@
-"""A communication hook of DistributedDataParallel: buckets meet by the names of their parameters."""
+"""A communication hook of DistributedDataParallel: buckets meet by the names of their
+parameters."""
 
 import gc
 import weakref
@@ -26,14 +27,18 @@ def _model_of(parameter: torch.Tensor) -> DistributedDataParallel:
                 _learn(each)
     model = _known[parameter][1]() if parameter in _known else None
     if model is None:
-        raise RuntimeError("the bucket's parameters belong to no DistributedDataParallel of this process")
+        raise RuntimeError(
+            "the bucket's parameters belong to no DistributedDataParallel of this process"
+        )
     return model
 
 
 def ddp_hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """model.register_comm_hook(None, dfccl.torch.ddp_hook): the mean of gradients, as without a hook.
+    """model.register_comm_hook(None, dfccl.torch.ddp_hook): the mean of gradients, as without a
+    hook.
 
-    Ranks may reduce their buckets in any order, also buckets of equal size. state: the model, or None.
+    Ranks may reduce their buckets in any order, also buckets of equal size. state: the model, or
+    None.
     """
     parameters = bucket.parameters()
     if isinstance(state, DistributedDataParallel) and parameters[0] not in _known:

@@ -21,7 +21,13 @@ class Job:
     """One context for all process groups of a set of ranks."""
 
     def __init__(self, context: Context, checks: bool, keeper: Keeper, flight: Flight, most: int):
-        self.context, self.watcher, self.keeper, self.flight, self.groups = context, Watcher(), keeper, flight, set[Any]()
+        self.context, self.watcher, self.keeper, self.flight, self.groups = (
+            context,
+            Watcher(),
+            keeper,
+            flight,
+            set[Any](),
+        )
         self.checks = checks  # DFCCL_TORCH_CHECK, as rank 0 has it
         self.asked_any: dict[str, set[int]] = {}  # by group: the members that receive from any rank
         self.forgetting = Forgetting(self, keeper, most)
@@ -55,7 +61,8 @@ def _join(store: dist.Store, rank: int, size: int, key: str) -> Job:
 
 
 def create(options: Any, _: Any = None) -> ProcessGroup | Backend:
-    """What torch calls for each group. The first one of all ranks makes the context that later ones share."""
+    """What torch calls for each group. The first one of all ranks makes the context that later ones
+    share."""
     global _world, _jobs
     size, ranks = options.group_size, list(options.global_ranks_in_group)
     everybody = not ranks

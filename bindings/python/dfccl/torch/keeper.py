@@ -1,7 +1,9 @@
-"""The keeper: a thread on each rank of a job that answers other ranks' questions, whatever the program does meanwhile.
+"""The keeper: a thread on each rank of a job that answers other ranks' questions, whatever the
+program does meanwhile.
 
-A question is an entry of torch's store that all ranks see, in the same order. Who asks pays for it; a job in which
-nobody asks pays for one look at the store, twice a second. Tasks are what an answer takes in several steps.
+A question is an entry of torch's store that all ranks see, in the same order. Who asks pays for it;
+a job in which nobody asks pays for one look at the store, twice a second. Tasks are what an answer
+takes in several steps.
 """
 
 from __future__ import annotations
@@ -28,14 +30,17 @@ class Keeper:
     """Of a job on one rank."""
 
     def __init__(self, store: Any, key: str, rank: int):
-        # A client of its own: one that waits for a key in another thread would keep this one from looking.
+        # A client of its own: one that waits for a key in another thread would keep this one from
+        # looking.
         clone = getattr(store, "clone", None)
         self.store = clone() if clone is not None else store
         self.rank = rank
         self._key = key
         self._answers: dict[str, Callable[[int, Question], Any]] = {}
         self._tasks: list[Callable[[], bool]] = []
-        self._seen = self._own = 0  # the numbers of the last question that was seen, and of the last one of this rank
+        self._seen = self._own = (
+            0  # the numbers of the last question that was seen, and of the last one of this rank
+        )
         self._condition = threading.Condition()
         self._stopped = self._wanted = False
         self._process = os.getpid()
@@ -46,7 +51,8 @@ class Keeper:
         _open.add(self)
 
     def answer(self, kind: str, function: Callable[[int, Question], Any]) -> None:
-        """function(number, question) for each question of a kind, in the keeper's thread. Before start()."""
+        """function(number, question) for each question of a kind, in the keeper's thread. Before
+        start()."""
         self._answers[kind] = function
 
     def ask(self, kind: str, **what: Any) -> int:
@@ -80,15 +86,20 @@ class Keeper:
         while True:
             with self._condition:
                 if not self._stopped and not self._wanted:
-                    # Another rank may have taken a number before this rank's question, and not put its own yet.
-                    self._condition.wait(pause if self._tasks or self._seen < self._own else _LOOK_S)
+                    # Another rank may have taken a number before this rank's question, and not put
+                    # its own yet.
+                    self._condition.wait(
+                        pause if self._tasks or self._seen < self._own else _LOOK_S
+                    )
                 if self._stopped:
                     return
                 pause = _TASK_S[0] if self._wanted else min(1.2 * pause, _TASK_S[1])
                 self._wanted = False
             try:
                 for number, question in self._new_questions():
-                    with contextlib.suppress(errors.Error):  # of a context that is broken or closed: calls say so
+                    with contextlib.suppress(
+                        errors.Error
+                    ):  # of a context that is broken or closed: calls say so
                         self._answers[question["kind"]](number, question)
                 for task in list(self._tasks):
                     try:
@@ -101,7 +112,8 @@ class Keeper:
                 return
 
     def _new_questions(self) -> list[tuple[int, Question]]:
-        """In their order. Of those that are answered by what this rank does now the last is enough."""
+        """In their order. Of those that are answered by what this rank does now the last is
+        enough."""
         found: list[tuple[int, Question]] = []
         while self.store.check([f"{self._key} question {self._seen + 1}"]):
             self._seen += 1
@@ -131,6 +143,7 @@ _open: weakref.WeakSet[Keeper] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """A thread that is inside torch's store when the interpreter ends would bring the process down."""
+    """A thread that is inside torch's store when the interpreter ends would bring the process
+    down."""
     for keeper in list(_open):
         keeper.stop()

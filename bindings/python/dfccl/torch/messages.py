@@ -1,9 +1,10 @@
 """Messages from one rank to another, and receives from any rank.
 
-A receive from any rank needs to know who has sent. Nobody tells as long as nobody asks: a rank's first such receive puts
-a question to the group. From then on each member counts, in torch's store, the messages that it sends to this rank. A
-rank that has sent more messages of a signature than this one has received from it serves the receive. So nothing is
-received that was not sent, whoever comes first, and a receive that waits keeps nobody from anything.
+A receive from any rank needs to know who has sent. Nobody tells as long as nobody asks: a rank's
+first such receive puts a question to the group. From then on each member counts, in torch's store,
+the messages that it sends to this rank. A rank that has sent more messages of a signature than this
+one has received from it serves the receive. So nothing is received that was not sent, whoever comes
+first, and a receive that waits keeps nobody from anything.
 """
 
 from __future__ import annotations
@@ -46,8 +47,10 @@ class AnyWork(Work):
 
     def _nobody(self, seconds: float) -> errors.Timeout:
         tensor = self._outputs[0]
-        return errors.Timeout(f"after {seconds:g} s no rank has sent {tensor.dtype}[{tensor.numel()}] that is not received; "
-                              "the receive goes on")
+        return errors.Timeout(
+            f"after {seconds:g} s no rank has sent {tensor.dtype}[{tensor.numel()}] that is not received; "
+            "the receive goes on"
+        )
 
     def _look(self) -> bool:
         return self._found.is_set() and super()._look()
@@ -58,7 +61,9 @@ class Anywhere:
 
     def __init__(self, group: ProcessGroup, keeper: Keeper):
         self._group, self._keeper = group, keeper
-        self.lock = threading.RLock()  # also held by receives from named ranks, which may take what one of these would
+        self.lock = (
+            threading.RLock()
+        )  # also held by receives from named ranks, which may take what one of these would
         self._waiting: list[tuple[AnyWork, str, torch.Tensor, str | None]] = []
         self._changes = -1
         self._next = 0
@@ -104,12 +109,16 @@ class Anywhere:
         with self.lock:
             waiting, self._waiting = self._waiting, []
         for work, *_ in waiting:
-            self._end(work, errors.Aborted("the process group has given up this receive from any rank"))
+            self._end(
+                work, errors.Aborted("the process group has given up this receive from any rank")
+            )
 
     def _look(self) -> None:
         """Serves what can be served, in the order of the receives. The lock is held."""
         if self._waiting:
-            changes = self._keeper.store.add(_changes(self._keeper, self._group, self._group._rank), 0)
+            changes = self._keeper.store.add(
+                _changes(self._keeper, self._group, self._group._rank), 0
+            )
             if changes != self._changes:
                 self._changes = changes
                 for each in list(self._waiting):
@@ -158,7 +167,8 @@ class Askers:
         self.ranks: set[int] = set()
 
     def answer(self, target: int) -> None:
-        """In the keeper's thread: a member asks for the first time. Tells what this rank has sent it so far."""
+        """In the keeper's thread: a member asks for the first time. Tells what this rank has sent
+        it so far."""
         group = self._group
         self.ranks.add(target)  # first: what is sent meanwhile is told twice, rather than never
 
@@ -169,6 +179,7 @@ class Askers:
                 if key[-1] == "send_recv" and key[-2] == (group._rank, target):
                     self.tell(target, key)
             return True
+
         if target != group._rank and not tell_all():
             self._keeper.watch(tell_all)
 
@@ -190,21 +201,48 @@ def answer_any(job: Job, _: int, question: Question) -> None:
 class Messages:
     """A part of ProcessGroup."""
 
-    def _point(self, what: str, tensor: torch.Tensor, source: int, target: int) -> tuple[Part, Callable[[], Any] | None]:
+    def _point(
+        self, what: str, tensor: torch.Tensor, source: int, target: int
+    ) -> tuple[Part, Callable[[], Any] | None]:
         """A message: one run of a channel from one member to another."""
         sends, dense = self._rank == source, tensor.contiguous()
         at = dense.data_ptr()
-        part = self._move("send_recv", f"{what} {source}->{target}", dense.numel(), dense, at if sends else 0,
-                          0 if sends else at, dense, None, (source, target))
+        part = self._move(
+            "send_recv",
+            f"{what} {source}->{target}",
+            dense.numel(),
+            dense,
+            at if sends else 0,
+            0 if sends else at,
+            dense,
+            None,
+            (source, target),
+        )
         return part, None if dense is tensor or sends else lambda: tensor.copy_(dense)
 
     def _key_of_point(self, what: str, tensor: torch.Tensor, source: int, target: int) -> Key:
         type, factor = element(tensor)
-        return (names.current(), f"{what} {source}->{target}", tensor.dtype, tensor.numel() * factor, type, None, None,
-                (source, target), "send_recv")
+        return (
+            names.current(),
+            f"{what} {source}->{target}",
+            tensor.dtype,
+            tensor.numel() * factor,
+            type,
+            None,
+            None,
+            (source, target),
+            "send_recv",
+        )
 
-    def _points(self, what: str, sends: Sequence[tuple[torch.Tensor, int]], receives: Sequence[tuple[torch.Tensor, int]],
-                outputs: list[torch.Tensor], operation: str = "", peers: tuple[int, int] | None = None) -> Work:
+    def _points(
+        self,
+        what: str,
+        sends: Sequence[tuple[torch.Tensor, int]],
+        receives: Sequence[tuple[torch.Tensor, int]],
+        outputs: list[torch.Tensor],
+        operation: str = "",
+        peers: tuple[int, int] | None = None,
+    ) -> Work:
         """Sends to and receives from members, and from this rank to itself."""
         check([tensor for tensor, _ in (*sends, *receives)])
         parts, afters = [], []
@@ -222,20 +260,42 @@ class Messages:
         for tensor, peer in sends:
             if peer != self._rank and tensor.numel() > 0:
                 parts.append(self._point(what, tensor, self._rank, peer)[0])
-        return self._work(operation or what, parts, outputs, (lambda: [each() for each in afters]) if afters else None, peers)
+        return self._work(
+            operation or what,
+            parts,
+            outputs,
+            (lambda: [each() for each in afters]) if afters else None,
+            peers,
+        )
 
     def send(self, tensors: Tensors, target: int, tag: int) -> Work:
         what = f"send, tag {tag},"
-        work = self._timed("send", self._points, what, [(tensors[0], target)], [], list(tensors), "send",
-                           (self._rank, target))
+        work = self._timed(
+            "send",
+            self._points,
+            what,
+            [(tensors[0], target)],
+            [],
+            list(tensors),
+            "send",
+            (self._rank, target),
+        )
         if target in self._askers.ranks and tensors[0].numel() > 0:
             self._askers.tell(target, self._key_of_point(what, tensors[0], self._rank, target))
         return work
 
     def recv(self, tensors: Tensors, source: int, tag: int) -> Work:
         with self._anywhere.lock if self._anywhere is not None else contextlib.nullcontext():
-            return self._timed("recv", self._points, f"send, tag {tag},", [], [(tensors[0], source)], list(tensors),
-                               "recv", (source, self._rank))
+            return self._timed(
+                "recv",
+                self._points,
+                f"send, tag {tag},",
+                [],
+                [(tensors[0], source)],
+                list(tensors),
+                "recv",
+                (source, self._rank),
+            )
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> Work:
         return self._timed("recvAnySource", self._receive_any, tensors, f"send, tag {tag},")
@@ -245,17 +305,23 @@ class Messages:
     def _receive_any(self, tensors: Tensors, what: str) -> Work:
         check(tensors)
         if tensors[0].numel() == 0:
-            raise errors.InvalidArgument("a receive of no elements from any rank: a message of none is not sent")
+            raise errors.InvalidArgument(
+                "a receive of no elements from any rank: a message of none is not sent"
+            )
         with self._register_lock:
             if self._anywhere is None:
                 self._anywhere = Anywhere(self, self._job.keeper)
         work = AnyWork(self, "recv", list(tensors))
         self._sequence += 1
-        work._call = self._job.flight.record(self._facts, "recv", (-1, self._rank), [], list(tensors), names.current())
+        work._call = self._job.flight.record(
+            self._facts, "recv", (-1, self._rank), [], list(tensors), names.current()
+        )
         self._anywhere.add(work, what, tensors[0])
         return work
 
-    def _served_from(self, work: AnyWork, part: Part, after: Callable[[], Any] | None, source: int) -> None:
+    def _served_from(
+        self, work: AnyWork, part: Part, after: Callable[[], Any] | None, source: int
+    ) -> None:
         work._parts, work._finish, work._source = [part], after, source
         if work._call is not None:
             work._call.parts, work._call.peers = work._parts, (source, self._rank)

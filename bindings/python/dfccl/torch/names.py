@@ -20,10 +20,11 @@ def current() -> str | None:
 
 @contextlib.contextmanager
 def name(text: str | None) -> Iterator[None]:
-    """Names the calls of this thread inside the block: calls of equal shape, but different names, never meet.
+    """Names the calls of this thread inside the block: calls of equal shape, but different names,
+    never meet.
 
-        with dfccl.torch.name("layer3.weight"):
-            dist.all_reduce(tensor)
+    with dfccl.torch.name("layer3.weight"):
+        dist.all_reduce(tensor)
     """
     before = local.name
     local.name = text

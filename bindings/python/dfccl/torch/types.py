@@ -16,20 +16,49 @@ Key = tuple[Any, ...]  # a signature: name, what, dtype, count, type, operator, 
 Op = dist.ReduceOp.RedOpType
 
 # Reduced as what they are.
-types = {torch.int8: DataType.int8, torch.uint8: DataType.uint8, torch.int16: DataType.int16,
-         torch.int32: DataType.int32, torch.int64: DataType.int64, torch.float16: DataType.float16, torch.float32: DataType.float32,
-         torch.float64: DataType.float64, torch.bfloat16: DataType.bfloat16,
-         torch.float8_e4m3fn: DataType.float8_e4m3, torch.float8_e5m2: DataType.float8_e5m2}
+types = {
+    torch.int8: DataType.int8,
+    torch.uint8: DataType.uint8,
+    torch.int16: DataType.int16,
+    torch.int32: DataType.int32,
+    torch.int64: DataType.int64,
+    torch.float16: DataType.float16,
+    torch.float32: DataType.float32,
+    torch.float64: DataType.float64,
+    torch.bfloat16: DataType.bfloat16,
+    torch.float8_e4m3fn: DataType.float8_e4m3,
+    torch.float8_e5m2: DataType.float8_e5m2,
+}
 for _name in ("uint16", "uint32", "uint64"):
     if hasattr(torch, _name):
         types[getattr(torch, _name)] = DataType[_name]
 # Moved, not reduced: (type, how many of it an element has).
-moved = {1: (DataType.uint8, 1), 2: (DataType.float16, 1), 4: (DataType.int32, 1), 8: (DataType.int64, 1),
-         16: (DataType.int64, 2)}
-ops = {Op.SUM: RedOp.SUM, Op.PRODUCT: RedOp.PROD, Op.MAX: RedOp.MAX, Op.MIN: RedOp.MIN, Op.AVG: RedOp.AVG,
-       Op.BAND: RedOp.BAND, Op.BOR: RedOp.BOR, Op.BXOR: RedOp.BXOR}
-bool_ops = {Op.SUM: RedOp.MAX, Op.PRODUCT: RedOp.MIN, Op.MAX: RedOp.MAX, Op.MIN: RedOp.MIN,
-            Op.BOR: RedOp.MAX, Op.BAND: RedOp.MIN, Op.BXOR: RedOp.BXOR}
+moved = {
+    1: (DataType.uint8, 1),
+    2: (DataType.float16, 1),
+    4: (DataType.int32, 1),
+    8: (DataType.int64, 1),
+    16: (DataType.int64, 2),
+}
+ops = {
+    Op.SUM: RedOp.SUM,
+    Op.PRODUCT: RedOp.PROD,
+    Op.MAX: RedOp.MAX,
+    Op.MIN: RedOp.MIN,
+    Op.AVG: RedOp.AVG,
+    Op.BAND: RedOp.BAND,
+    Op.BOR: RedOp.BOR,
+    Op.BXOR: RedOp.BXOR,
+}
+bool_ops = {
+    Op.SUM: RedOp.MAX,
+    Op.PRODUCT: RedOp.MIN,
+    Op.MAX: RedOp.MAX,
+    Op.MIN: RedOp.MIN,
+    Op.BOR: RedOp.MAX,
+    Op.BAND: RedOp.MIN,
+    Op.BXOR: RedOp.BXOR,
+}
 bitwise = (Op.BAND, Op.BOR, Op.BXOR)
 
 
@@ -40,6 +69,10 @@ def element(tensor: torch.Tensor) -> tuple[DataType, int]:
 def check(tensors: Tensors) -> None:
     for tensor in tensors:
         if not tensor.is_cpu:
-            raise errors.InvalidArgument(f"a tensor on {tensor.device}: this process group takes tensors of the CPU")
+            raise errors.InvalidArgument(
+                f"a tensor on {tensor.device}: this process group takes tensors of the CPU"
+            )
         if tensor.layout is not torch.strided:
-            raise errors.InvalidArgument(f"a tensor of layout {tensor.layout}: this process group takes dense tensors")
+            raise errors.InvalidArgument(
+                f"a tensor of layout {tensor.layout}: this process group takes dense tensors"
+            )

@@ -21,7 +21,8 @@ no_time = datetime.timedelta(0)
 
 
 class Work(dist.Work):
-    """One or several runs, and what remains to be done with their results (copies into place), once."""
+    """One or several runs, and what remains to be done with their results (copies into place),
+    once."""
 
     # Of the class, as most works have no more: setting them anew would cost each call.
     _error: BaseException | None = None
@@ -33,8 +34,14 @@ class Work(dist.Work):
     _source = -1  # of a receive from any rank: the member that it came from
     _inner: Sequence[Work] = ()  # what it joins, each with a record of its own
 
-    def __init__(self, group: Any, operation: str, parts: Sequence[Part], outputs: list[torch.Tensor],
-                 finish: Callable[[], Any] | None = None):
+    def __init__(
+        self,
+        group: Any,
+        operation: str,
+        parts: Sequence[Part],
+        outputs: list[torch.Tensor],
+        finish: Callable[[], Any] | None = None,
+    ):
         super().__init__()
         self._group, self._operation, self._parts, self._outputs = group, operation, parts, outputs
         self._finish = finish
@@ -82,7 +89,11 @@ class Work(dist.Work):
 
     def wait(self, timeout: datetime.timedelta = no_time) -> bool:
         if not self._ended:
-            seconds = timeout.total_seconds() if timeout > no_time else self._limit or self._group._timeout
+            seconds = (
+                timeout.total_seconds()
+                if timeout > no_time
+                else self._limit or self._group._timeout
+            )
             error = None
             for collective, number in self._parts:
                 try:
@@ -118,8 +129,8 @@ class Work(dist.Work):
             if self._future is not None:
                 return self._future
             ending = torch.futures.Future()
-            # C++ takes what set_exception sets for a value, and DistributedDataParallel crashes. An error of a callback is
-            # an error there, too.
+            # C++ takes what set_exception sets for a value, and DistributedDataParallel crashes. An
+            # error of a callback is an error there, too.
             future = self._future = ending.then(self._told)
             self._ending, ended = ending, self._ended
         if ended:
@@ -159,7 +170,9 @@ class Watcher:
         with self._condition:
             self._works.append(work)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._body, name="dfccl futures", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._body, name="dfccl futures", daemon=True
+                )
                 self._thread.start()
             self._condition.notify()
 
@@ -189,7 +202,7 @@ class Watcher:
             left = [work for work in works if not self._over(work)]
             if len(left) < len(works):
                 with self._condition:
-                    self._works = left + self._works[len(works):]
+                    self._works = left + self._works[len(works) :]
             elif left:
                 left[0]._group._drive(left[0], self._LOOK_MS)
 
