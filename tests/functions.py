@@ -166,7 +166,8 @@ def find_place(sources, key, anchor):
 
 
 def places_in(text, function, anchor):
-    code, name, _, word = code_of(text), *anchor.partition(" ")
+    code = code_of(text)
+    name, _, word = anchor.partition(" ")
     body = code[: function.end]
 
     def matches(pattern):

@@ -131,7 +131,7 @@ class _Export:
         _get_buffer(thing, ctypes.byref(buffer), flags)
         self.buffer = buffer
 
-    def __del__(self, release=_release_buffer):
+    def __del__(self, release: Any = _release_buffer) -> None:
         if self.buffer is not None:
             release(self.buffer)
 

@@ -34,7 +34,7 @@ class _Struct(ctypes.Structure):
 
     magic_number = 0
 
-    def __init__(self, **fields):
+    def __init__(self, **fields: Any) -> None:
         super().__init__(ctypes.sizeof(type(self)), self.magic_number, VERSION_CODE, **fields)
 
 

@@ -117,4 +117,4 @@ def on_processes(function, size: int, *arguments) -> list[int]:
         child.start()
     for child in children:
         child.join()
-    return [child.exitcode for child in children]
+    return [child.exitcode for child in children]  # type: ignore[misc]

@@ -165,7 +165,7 @@ def _operations(rank: int, size: int, place: str) -> None:
     for at in range(size):
         pieces = [torch.empty(3, 2, dtype=torch.int16) for _ in range(size)] if rank == at else None
         dist.gather(torch.full((2, 3), rank, dtype=torch.int16).t(), pieces, at)
-        assert rank != at or all((piece == each).all() for each, piece in enumerate(pieces))
+        assert rank != at or all((piece == each).all() for each, piece in enumerate(pieces or ()))
         pieces = [torch.full((3, 2), each) for each in range(size)] if rank == at else None
         piece = torch.zeros(2, 3, dtype=torch.int64).t()
         dist.scatter(piece, pieces, at)
@@ -292,7 +292,7 @@ def _groups_and_disorder(rank: int, size: int, place: str) -> None:
         for text in ("ab" if rank == 0 else "ba")
     ]
     for work in works:
-        work.wait()
+        work.wait()  # type: ignore[attr-defined]
     assert tensors["a"][0] == size and tensors["b"][0] == 10 * size
     with dfccl.torch.name("c"):
         work = dist.all_reduce(tensors["a"], async_op=True)
@@ -431,6 +431,7 @@ def _showcase(name: str, timeout: int, **environment: str) -> str:
 
     path = pathlib.Path(__file__).resolve().parent.parent / "showcase" / "run.py"
     spec = importlib.util.spec_from_file_location("showcase_run", path)
+    assert spec is not None
     run = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(run)
     with unittest.mock.patch.dict(os.environ, TIMEOUT=str(timeout), **environment):

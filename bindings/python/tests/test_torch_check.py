@@ -30,7 +30,7 @@ def _exchanged(
     call,
     first,
     second,
-    wait=lambda works: [work.wait() for work in works],
+    wait=lambda works: [work.wait() for work in works],  # type: ignore[name-defined]
 ) -> None:
     """Rank 1 calls with the second first: each rank is told which calls met."""
     group = dist.new_group()  # calls are counted from 0

@@ -132,7 +132,7 @@ def checkpoint(rank: int) -> list[float]:
         dist.barrier()
     finally:
         if rank == 0:
-            shutil.rmtree(folder[0])
+            shutil.rmtree(str(folder[0]))
     return losses
 
 

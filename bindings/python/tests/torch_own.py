@@ -18,8 +18,9 @@ os.environ.setdefault("BACKEND", "gloo")
 os.environ["TEMP_DIR"] = folder = tempfile.mkdtemp()
 owner = os.getpid()
 atexit.register(
-    lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True)
-)  # a forked rank leaves it
+    # A forked rank leaves the folder to its parent.
+    lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None
+)
 for name in ("barrier", "test_dir", "init_dir"):
     os.makedirs(os.path.join(folder, name))
 

@@ -28,7 +28,7 @@ def is_one_of_several() -> bool:
     """
     frame = sys._getframe(1)
     while frame is not None and "backend_config" not in frame.f_locals:
-        frame = frame.f_back
+        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
     return (
         frame is not None
         and len(set(frame.f_locals["backend_config"].get_device_backend_map().values())) > 1

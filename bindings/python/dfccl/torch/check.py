@@ -69,7 +69,7 @@ def _frames() -> Iterator[FrameType]:
         ) and not frame.f_code.co_filename.startswith("<frozen"):
             count += 1
             yield frame
-        frame = frame.f_back
+        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
 
 
 class _Holders:

@@ -105,6 +105,19 @@ class Call:
         "thread",
         "ended",
     )
+    number: int
+    facts: Any
+    sequence: int
+    operation: str
+    peers: Any
+    name: Any
+    parts: Any
+    shapes: Any
+    dtype: Any
+    created: Any
+    stack: Any
+    thread: Any
+    ended: Any
 
     def state(self) -> str:
         if self.ended is None:
@@ -206,7 +219,7 @@ def _threads() -> list[dict[str, Any]]:
                     "line": frame.f_lineno,
                 }
             )
-            frame = frame.f_back
+            frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
         told.append({"thread": name, "at": _place(frames)})
     return sorted(told, key=lambda each: each["thread"] != "MainThread")
 

@@ -126,6 +126,14 @@ class Forgetting:
 class Forgets:
     """A part of ProcessGroup."""
 
+    # Members of the process group that these methods use.
+    _anywhere: Any
+    _askers: Any
+    _collectives: dict[Any, Any]
+    _held: dict[Any, Any]
+    _plain: dict[Any, Any]
+    _register_lock: Any
+
     def _hold(self) -> list[Any]:
         """Keeps calls from registrations that may be forgotten: not run since they were marked, and
         at rest."""

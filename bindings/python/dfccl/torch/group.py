@@ -331,7 +331,9 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     def end_coalescing(self, device: Any) -> Work:
         works, self._coalescing.works = self._coalescing.works, None
         return self._together(
-            "coalesced", works, [output for work in works for output in work._outputs]
+            "coalesced",
+            works,  # type: ignore[arg-type]  # torch calls this after start_coalescing
+            [output for work in works for output in work._outputs],  # type: ignore[union-attr]
         )
 
     _start_coalescing, _end_coalescing = start_coalescing, end_coalescing

@@ -201,6 +201,18 @@ def answer_any(job: Job, _: int, question: Question) -> None:
 class Messages:
     """A part of ProcessGroup."""
 
+    # Members of the process group that these methods use.
+    _rank: int
+    _sequence: int
+    _anywhere: Anywhere | None
+    _askers: Any
+    _facts: Any
+    _job: Any
+    _move: Any
+    _register_lock: Any
+    _timed: Any
+    _work: Any
+
     def _point(
         self, what: str, tensor: torch.Tensor, source: int, target: int
     ) -> tuple[Part, Callable[[], Any] | None]:
@@ -310,7 +322,7 @@ class Messages:
             )
         with self._register_lock:
             if self._anywhere is None:
-                self._anywhere = Anywhere(self, self._job.keeper)
+                self._anywhere = Anywhere(self, self._job.keeper)  # type: ignore[arg-type]
         work = AnyWork(self, "recv", list(tensors))
         self._sequence += 1
         work._call = self._job.flight.record(

@@ -18,6 +18,17 @@ from .works import Work
 class Moves:
     """A part of ProcessGroup."""
 
+    # Members of the process group that these methods use.
+    _rank: int
+    _size: int
+    _move: Any
+    _of: Any
+    _points: Any
+    _run: Any
+    _timed: Any
+    _together: Any
+    _work: Any
+
     def broadcast(self, tensors: Tensors, opts: Any) -> Work:
         return self._timed("broadcast", self._broadcast, tensors, opts.rootRank)
 

@@ -18,6 +18,17 @@ from .works import Part, Work
 class Reductions:
     """A part of ProcessGroup."""
 
+    # Members of the process group that these methods use.
+    _rank: int
+    _size: int
+    _plain: dict[Any, Any]
+    _check: Any
+    _of: Any
+    _run: Any
+    _timed: Any
+    _together: Any
+    _work: Any
+
     def _reduce_part(
         self,
         kind: str,
@@ -52,7 +63,7 @@ class Reductions:
         if dtype is torch.bool:
             type, reduced = DataType.uint8, bool_ops.get(operator)
         else:
-            type, reduced = types.get(dtype), ops.get(operator)
+            type, reduced = types.get(dtype), ops.get(operator)  # type: ignore[assignment]
         if type is None or reduced is None:
             raise errors.InvalidArgument(f"{what} with {operator.name} of {dtype} is not there")
         collective = self._of(what, dtype, count, type, reduced, root, None, kind)
