@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# bench-tuner-grid over hosts that are network namespaces, whose links have a rate (tests/hosts/bed.sh; needs root).
+# bench-tuner-grid over hosts that are network namespaces, whose links have a rate
+# (tests/hosts/bed.sh; needs root).
 #
-#   bench/tuner/hosts.sh BENCH RANKS RATE grid ARGUMENTS...    on two hosts (HOSTS=4: on four), RANKS on each
-#   bench/tuner/hosts.sh BENCH RANKS RATE change LATER BYTES   all-reduce of BYTES, 10,000 runs; RATE becomes LATER at
-#       run 5,000; then a job that begins under LATER. Prints "# changed" and "# from scratch" before the runs of each.
+#   bench/tuner/hosts.sh BENCH RANKS RATE grid ARGUMENTS...    on two hosts (HOSTS=4: on four),
+#   RANKS on each
+#   bench/tuner/hosts.sh BENCH RANKS RATE change LATER BYTES   all-reduce of BYTES, 10,000 runs;
+#   RATE becomes LATER at
+#       run 5,000; then a job that begins under LATER. Prints "# changed" and "# from scratch"
+#       before the runs of each.
 #       tuner/svg.py reached says what came of it, tuner/svg.py change draws it.
 set -u
 bench=$1 each=$2 rate=$3 mode=$4
@@ -18,7 +22,8 @@ trap 'bed_down; rm -rf "$work"' EXIT
 job() {
   local rank pids=() status=0 pid
   for ((rank = hosts * each - 1; rank >= 0; rank--)); do
-    bed_on $((rank / each + 1)) env RANK=$rank WORLD_SIZE=$((hosts * each)) MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
+    bed_on $((rank / each + 1)) env RANK=$rank WORLD_SIZE=$((hosts * each)) MASTER_ADDR=10.77.0.1 \
+      MASTER_PORT=29500 \
       DFCCL_NET_INTERFACES=rail0 DFCCL_SECRET=0123456789abcdef0123456789abcdef timeout 300 "$@" &
     pids+=($!)
   done
@@ -27,7 +32,9 @@ job() {
 }
 
 set_rate() {
-  for ((i = 1; i <= hosts; i++)); do tc -n "$bed_name-$i" qdisc change dev rail0 root tbf rate "$1" burst 256kb latency 20ms; done
+  for ((i = 1; i <= hosts; i++)); do
+    tc -n "$bed_name-$i" qdisc change dev rail0 root tbf rate "$1" burst 256kb latency 20ms
+  done
 }
 
 if [ "$mode" = grid ]; then

@@ -6,7 +6,9 @@ probe_part 40 "probe: facts, bus, slices" "$probe" --json slice facts bus
 probe_part 20 "probe: pages" "$probe" --json pages
 probe_part 25 "probe: locks" "${lazy[@]}" "$probe" --json lock
 for connections in default 1 32; do
-  probe_part 25 "probe: queues, connections $connections" env ${connections:+$([ $connections = default ] || echo CUDA_DEVICE_MAX_CONNECTIONS=$connections)} "$probe" --json queues
+  probe_part 25 "probe: queues, connections $connections" env \
+    ${connections:+$([ $connections = default ] || echo CUDA_DEVICE_MAX_CONNECTIONS=$connections)} \
+    "$probe" --json queues
 done
 probe_part 20 "probe: relaunches" "$probe" --json relaunch
 probe_part 30 "probe: copies" "$probe" --json copy
@@ -23,13 +25,16 @@ group "patience"
 for turn in 1 2; do
   for words in "${patience[@]}"; do
     # shellcheck disable=SC2086 # an environment is words
-    table 30 "patience $turn: ${words:-default}" $words disorder -n $several --rounds 3 "${batches[@]}"
+    table 30 "patience $turn: ${words:-default}" $words disorder -n $several --rounds 3 \
+      "${batches[@]}"
   done
 done
 
 group "streams"
-for connections in $connections_tried; do # with few queues a stream waits behind another's wait: it may end in a sentence, or hang
-  TRIAL=$((connections < 32)) KIND=tap part 40 "streams, connections $connections" env CUDA_DEVICE_MAX_CONNECTIONS=$connections TEST_SECONDS=300 "$tests/behaviour_streams" "${tap[@]}"
+# With few queues a stream waits behind another's wait: it may end in a sentence, or hang
+for connections in $connections_tried; do
+  TRIAL=$((connections < 32)) KIND=tap part 40 "streams, connections $connections" env \
+    CUDA_DEVICE_MAX_CONNECTIONS=$connections TEST_SECONDS=300 "$tests/behaviour_streams" "${tap[@]}"
 done
 
 group "loading"
@@ -39,5 +44,6 @@ if [ $list = 0 ] && command -v python3 >/dev/null && grep -q "patience\|streams"
   "$tools/report" learn "$work" "$version" "$gpu" >"$out/learnt"
   [ ! -e "$folder/gpu-suite" ] || cp "$out/learnt" "$folder/learnt"
   learnt_from=$out/learnt
-  say "learnt: $(grep -v '^#' "$out/learnt" | tr '\n' ' ')($out/learnt; the other stages take it over)"
+  say "learnt: $(grep -v '^#' "$out/learnt" |
+    tr '\n' ' ')($out/learnt; the other stages take it over)"
 fi

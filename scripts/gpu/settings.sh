@@ -9,28 +9,37 @@ lazy=(env CUDA_MODULE_LOADING=LAZY)
 if [ $emulated = 1 ]; then
   export DFCCL_CUDA_THREADS=32 DFCCL_QUIT_POLLS=100 DFCCL_SPIN_FRONT=20 DFCCL_CUDA_ARENA_MB=2
   many=2 several=2 collectives=3 runs=2 rounds=2 programs=1 ranks_tried="2"
-  sizes=(-b 8 -e 4K -f 512 -i 2 -w 1) all_sizes=("${sizes[@]}") words_sizes=("${sizes[@]}") large=("${sizes[@]}")
-  batches=(-b 256 -e 256 -i 2) iterations=20 event_sizes=(-e 4K) warm_seconds=0 nccl_most=64 behaviours=(callbacks)
+  sizes=(-b 8 -e 4K -f 512 -i 2 -w 1) all_sizes=("${sizes[@]}") words_sizes=("${sizes[@]}") \
+    large=("${sizes[@]}")
+  batches=(-b 256 -e 256 -i 2) iterations=20 event_sizes=(-e 4K) warm_seconds=0 nccl_most=64 \
+    behaviours=(callbacks)
 else
   many=8 several=4 collectives=8 runs=200 rounds=7 programs=500 ranks_tried="2 4 8"
-  sizes=(-b 8 -e 64M -f 8) all_sizes=(-b 8 -e 1G -f 8) words_sizes=(-b 8 -e 256K -f 4) large=(-b 16M -e 256M -f 16)
+  sizes=(-b 8 -e 64M -f 8) all_sizes=(-b 8 -e 1G -f 8) words_sizes=(-b 8 -e 256K -f 4) \
+    large=(-b 16M -e 256M -f 16)
   batches=() iterations=4000 event_sizes=() warm_seconds=3 nccl_most=536870912
-  # Those that the CUDA device is promised to pass (tests/on_cuda_emulator/meson.build); streams are in the first stage.
-  behaviours=(results reductions callbacks opposite_order run rerun groups priorities device_synchronize deregister contexts leftovers
-    lent_buffers memory waiting stats sq_full mismatch invalid_arguments init abort abort_collectives timeout departures peer_killed
+  # Those that the CUDA device is promised to pass (tests/on_cuda_emulator/meson.build); streams are
+  # in the first stage.
+  behaviours=(results reductions callbacks opposite_order run rerun groups priorities \
+    device_synchronize deregister contexts leftovers
+    lent_buffers memory waiting stats sq_full mismatch invalid_arguments init abort \
+      abort_collectives timeout departures peer_killed
     diagnostics tuning record idle)
 fi
 
 # Thresholds that the first stage compares: words of an environment each, the default first.
 # On CUDA a poll counts as a microsecond.
-patience=("" "DFCCL_SPIN_FRONT=50 DFCCL_SPIN_BOOST=6" "DFCCL_SPIN_FRONT=50 DFCCL_SPIN_BOOST=2" "DFCCL_SPIN_FRONT=20 DFCCL_SPIN_BOOST=1"
+patience=("" "DFCCL_SPIN_FRONT=50 DFCCL_SPIN_BOOST=6" "DFCCL_SPIN_FRONT=50 DFCCL_SPIN_BOOST=2" \
+  "DFCCL_SPIN_FRONT=20 DFCCL_SPIN_BOOST=1"
   "DFCCL_SPIN_FRONT=10 DFCCL_SPIN_BOOST=1")
 # Under compute-sanitizer everything takes long, and kernels may come one after the other.
-tiny=(env DFCCL_SPIN_FRONT=20 DFCCL_SPIN_BOOST=1 DFCCL_QUIT_POLLS=50 DFCCL_CUDA_THREADS=64 DFCCL_MAX_BLOCKS=2)
+tiny=(env DFCCL_SPIN_FRONT=20 DFCCL_SPIN_BOOST=1 DFCCL_QUIT_POLLS=50 DFCCL_CUDA_THREADS=64 \
+  DFCCL_MAX_BLOCKS=2)
 connections_tried="32 8 1"
 if [ $emulated = 1 ]; then connections_tried=32; fi
 
-# The file `learnt` has lines NAME=NUMBER of these names; what the environment has already counts more.
+# The file `learnt` has lines NAME=NUMBER of these names; what the environment has already counts
+# more.
 learnt_names='CUDA_DEVICE_MAX_CONNECTIONS|DFCCL_[A-Z_]+'
 take_over() {
   local file line name
@@ -48,9 +57,11 @@ take_over() {
       name=${line%%=*}
       if [ -z "${!name+x}" ]; then export "${line?}"; fi
     done < <(grep -E "^($learnt_names)=[0-9]+$" "$learnt_from")
-    say "learnt, from $learnt_from: $(grep -E "^($learnt_names)=[0-9]+$" "$learnt_from" | tr '\n' ' ')"
+    say "learnt, from $learnt_from: $(grep -E "^($learnt_names)=[0-9]+$" "$learnt_from" |
+      tr '\n' ' ')"
   fi
-  # Every rank has two streams of its own; eight queues for sixteen streams let one wait behind another.
+  # Every rank has two streams of its own; eight queues for sixteen streams let one wait behind
+  # another.
   export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-32}
 }
 
@@ -58,10 +69,16 @@ take_over() {
 warm_up() {
   if [ $warm_seconds = 0 ]; then return 0; fi
   part 30 "clocks up, before $1" "$probe" warm $warm_seconds
-  [ $list = 1 ] || say "      | clocks: $(nvidia-smi --query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw --format=csv,noheader 2>/dev/null)"
+  [ $list = 1 ] ||
+    say "      | clocks: $(nvidia-smi --query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw \
+    --format=csv,noheader 2>/dev/null)"
 }
 probe_part() { # SECONDS NAME COMMAND...
-  if [ -x "$probe" ] || [ $list = 1 ]; then KIND=probe part "$@"; else skip "$2" "no gpu-probe in this build: it needs nvcc"; fi
+  if [ -x "$probe" ] || [ $list = 1 ]; then
+    KIND=probe part "$@"
+  else
+    skip "$2" "no gpu-probe in this build: it needs nvcc"
+  fi
 }
 disorder() { # SECONDS NAME [NAME=VALUE]... OPTION...
   local limit=$1 name=$2 settings=()

@@ -15,7 +15,9 @@ table 60 "events by collective" events -n $many -i $((runs / 2)) "${event_sizes[
 
 group "sizes beside the device's copy rate"
 warm_up "sizes"
-for ranks in $ranks_tried; do table 75 "table: allreduce, $ranks ranks" allreduce -n "$ranks" "${all_sizes[@]}"; done
+for ranks in $ranks_tried; do
+  table 75 "table: allreduce, $ranks ranks" allreduce -n "$ranks" "${all_sizes[@]}"
+done
 for ranks in $ranks_tried; do
   for operation in allgather reducescatter alltoall; do
     table 40 "table: $operation, $ranks ranks" $operation -n "$ranks" "${sizes[@]}"
@@ -29,8 +31,14 @@ group "what the defaults cost"
 warm_up "settings"
 for blocks in 8 16 32; do
   for slot in 131072 1048576; do
-    table 20 "blocks $blocks, slots of $slot" DFCCL_MAX_BLOCKS=$blocks DFCCL_TUNING=set:slot_bytes=$slot allreduce -n 2 "${large[@]}" --check=0
+    table 20 "blocks $blocks, slots of $slot" DFCCL_MAX_BLOCKS=$blocks \
+      DFCCL_TUNING=set:slot_bytes=$slot allreduce -n 2 "${large[@]}" --check=0
   done
 done
-for threads in 128 256 512; do table 15 "threads $threads" DFCCL_CUDA_THREADS=$threads allreduce -n 2 "${sizes[@]}" --check=0; done
-for words in 0 4096 65536; do table 15 "words up to $words" DFCCL_TUNING=set:words_max=$words allreduce -n 2 "${words_sizes[@]}" --check=0; done
+for threads in 128 256 512; do
+  table 15 "threads $threads" DFCCL_CUDA_THREADS=$threads allreduce -n 2 "${sizes[@]}" --check=0
+done
+for words in 0 4096 65536; do
+  table 15 "words up to $words" DFCCL_TUNING=set:words_max=$words allreduce -n 2 \
+    "${words_sizes[@]}" --check=0
+done

@@ -1,15 +1,19 @@
-# A bed of hosts for tests: network namespaces, each with its own host name, IPC namespace and /dev/shm, so that no
-# library takes two of them for one machine. Source it, then:
+# A bed of hosts for tests: network namespaces, each with its own host name, IPC namespace and
+# /dev/shm, so that no library takes two of them for one machine. Source it, then:
 #
-#   bed_up N [RATE]     N hosts, joined by two rails; RATE (as of tc, "4gbit") limits each host's sending on each rail
+#   bed_up N [RATE]     N hosts, joined by two rails; RATE (as of tc, "4gbit") limits each host's
+#   sending on each rail
 #   bed_on I CMD...     runs CMD on host I, 1 to N
-#   bed_cut I RAIL      pulls host I's cable of a rail: no packet passes, nobody is told; bed_join I RAIL puts it back
-#   bed_wire WIRE OPTION...  joins hosts 1 and 2 by a third way with delay, jitter, loss and cuts: wire.c, whose program is
+#   bed_cut I RAIL      pulls host I's cable of a rail: no packet passes, nobody is told; bed_join I
+#   RAIL puts it back
+#   bed_wire WIRE OPTION...  joins hosts 1 and 2 by a third way with delay, jitter, loss and cuts:
+#   wire.c, whose program is
 #                       WIRE; bed_wire_end takes it away; $bed_wire_said are its counts
 #   bed_down            takes it all away; runs at exit by itself
 #
-# Host I has 10.77.RAIL.I/24 and fd77:RAIL::I/64 on interface railRAIL, and 10.78.0.I/24 on wire0. Names have the shell's process number in them,
-# so beds of several tests stand side by side. Exit status 77 (skipped) without the rights.
+# Host I has 10.77.RAIL.I/24 and fd77:RAIL::I/64 on interface railRAIL, and 10.78.0.I/24 on wire0.
+# Names have the shell's process number in them, so beds of several tests stand side by side. Exit
+# status 77 (skipped) without the rights.
 
 bed_name=df$$
 bed_hosts=0
@@ -102,8 +106,8 @@ bed_wire_end() {
   wait "$bed_wire_pid" # and its devices are gone
 }
 
-# nsenter, and a port's state: `ip -n` and `nomaster` wait for a pause of all processors, which busy ranks can hold up for
-# minutes.
+# nsenter, and a port's state: `ip -n` and `nomaster` wait for a pause of all processors, which busy
+# ranks can hold up for minutes.
 bed_port() { nsenter --net="/run/netns/$bed_name-0" bridge link set dev "$1" state "$2"; }
 bed_cut() { bed_port "host$1-$2" disabled; }
 bed_join() { bed_port "host$1-$2" forwarding; }

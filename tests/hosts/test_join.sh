@@ -1,13 +1,19 @@
 #!/usr/bin/env bash
 # Promises of joining across hosts (two namespaces): test_join.sh JOIN
-#   - A job comes up by MASTER_ADDR and MASTER_PORT, by torchrun's variables though the store has the port, by DFCCL_ROOT
-#     under mpirun's variables, by Slurm's node list, and by a unique id; over IPv4, IPv6, link-local addresses only, and
+#   - A job comes up by MASTER_ADDR and MASTER_PORT, by torchrun's variables though the store has
+#     the port, by DFCCL_ROOT
+#     under mpirun's variables, by Slurm's node list, and by a unique id; over IPv4, IPv6,
+#     link-local addresses only, and
 #     with a host whose first rail is cut.
 #   - Without a secret, and with a wrong one, it fails at once, and the sentence says what to do.
-#   - It listens only at the chosen interfaces and ports; one interface that is missing is named with those that exist.
-#   - Who is missing, and which address does not answer, is said after 5 s. A name that nobody knows ends the join in time.
-#   - A stopped process is told to the other host, though its system answers, and dfcclDestroy does not wait for it.
-#   - A killed rank is told to the other host. So is a host whose cables are cut, in both directions.
+#   - It listens only at the chosen interfaces and ports; one interface that is missing is named
+#     with those that exist.
+#   - Who is missing, and which address does not answer, is said after 5 s. A name that nobody knows
+#     ends the join in time.
+#   - A stopped process is told to the other host, though its system answers, and dfcclDestroy does
+#     not wait for it.
+#   - A killed rank is told to the other host. So is a host whose cables are cut, in both
+#     directions.
 set -u
 . "$(dirname "$0")/bed.sh"
 join=$1
@@ -19,8 +25,8 @@ trap 'bed_down; rm -rf "$work"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT LOCAL_WORLD_SIZE
 secret=DFCCL_SECRET=0123456789abcdef0123456789abcdef
 
-# rank HOST NAME VARIABLE=VALUE... [-- ARGUMENT...]: starts one; its output goes to NAME. container: in an IPC namespace
-# of its own.
+# rank HOST NAME VARIABLE=VALUE... [-- ARGUMENT...]: starts one; its output goes to NAME. container:
+# in an IPC namespace of its own.
 container() { inside=(unshare --ipc) && rank "$@" && inside=(); }
 inside=()
 rank() {
@@ -92,7 +98,8 @@ for r in 0 1; do rank $((r + 1)) c$r -- "$work/id.cut" $r 2; done
 all_through "one rail is cut" c0 c1
 bed_join 2 0
 
-# Nobody is at the address that rank 0 advertises: it calls rank 1 itself. A right one, with its port, is used.
+# Nobody is at the address that rank 0 advertises: it calls rank 1 itself. A right one, with its
+# port, is used.
 rank 1 v0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_NET_ADVERTISE=10.77.0.99 $secret
 rank 2 v1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 $secret
 all_through "an address where nobody is" v0 v1
@@ -101,7 +108,8 @@ rank 1 y0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_NET_
 rank 2 y1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 $secret
 all_through "an advertised address" y0 y1
 
-# Two containers of one machine that share its network are two hosts; so are they without any interface but lo.
+# Two containers of one machine that share its network are two hosts; so are they without any
+# interface but lo.
 rank 1 e0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 $secret
 container 1 e1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 $secret
 all_through "containers" e0 e1
@@ -159,7 +167,8 @@ bed_join 2 0
 bed_join 2 1
 # A stopped process: its host's system goes on answering.
 for r in 0 1; do
-  rank $((r + 1)) t$r RANK=$r WORLD_SIZE=2 MASTER_ADDR=10.77.1.1 MASTER_PORT=29500 STAY=1 DFCCL_NET_TIMEOUT_MS=1000 $secret
+  rank $((r + 1)) t$r RANK=$r WORLD_SIZE=2 MASTER_ADDR=10.77.1.1 MASTER_PORT=29500 STAY=1 \
+    DFCCL_NET_TIMEOUT_MS=1000 $secret
 done
 await_stays t0 t1
 stopped=$(grep -o '[0-9]*$' "$work/t1")
@@ -172,14 +181,18 @@ kill -KILL "$stopped"
 wait_for_ranks
 says t0 "rank 1 has not answered for 1000 ms (host2, .*stopped or hangs" "a stopped rank"
 says t0 "rank 0 is out" "dfcclDestroy beside a stopped rank"
-rank 1 x0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_NET_INTERFACES==eth7 $secret
+rank 1 x0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_NET_INTERFACES==eth7 \
+  $secret
 wait_for_ranks
 says x0 "it has .*rail1 (10.77.1.1" "a missing interface"
 
 # Silence.
-rank 2 q1 RANK=1 WORLD_SIZE=3 MASTER_ADDR=10.77.0.9 MASTER_PORT=29500 DFCCL_DEBUG=warn DFCCL_INIT_TIMEOUT_MS=9000 $secret
-rank 1 q0 RANK=0 WORLD_SIZE=3 MASTER_ADDR=10.77.0.1 MASTER_PORT=29501 DFCCL_DEBUG=warn DFCCL_INIT_TIMEOUT_MS=9000 $secret
-rank 2 d1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=no-such-host.invalid MASTER_PORT=29500 DFCCL_INIT_TIMEOUT_MS=2000 $secret
+rank 2 q1 RANK=1 WORLD_SIZE=3 MASTER_ADDR=10.77.0.9 MASTER_PORT=29500 DFCCL_DEBUG=warn \
+  DFCCL_INIT_TIMEOUT_MS=9000 $secret
+rank 1 q0 RANK=0 WORLD_SIZE=3 MASTER_ADDR=10.77.0.1 MASTER_PORT=29501 DFCCL_DEBUG=warn \
+  DFCCL_INIT_TIMEOUT_MS=9000 $secret
+rank 2 d1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=no-such-host.invalid MASTER_PORT=29500 \
+  DFCCL_INIT_TIMEOUT_MS=2000 $secret
 wait_for_ranks
 says d1 'host "no-such-host.invalid"' "a name"
 says q1 "rank 1 of 3 has waited 5 s for rank 0: 10.77.0.9:29500" "a silent address"

@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# Promises of rails, two networks between two hosts whose speed is limited: test_rails.sh WORKER BENCH
-#   - Large messages go through both, and through the faster one more; DFCCL_NET_RAILS=1 leaves the second one alone.
-#   - A rail that is cut for good, the first or the second one, is a pause: the other one carries all. Every element is right.
-#   - A rail that comes back is used again. All networks may be cut for less than the silence. A rail that loses long
+# Promises of rails, two networks between two hosts whose speed is limited: test_rails.sh WORKER
+# BENCH
+#   - Large messages go through both, and through the faster one more; DFCCL_NET_RAILS=1 leaves the
+#     second one alone.
+#   - A rail that is cut for good, the first or the second one, is a pause: the other one carries
+#     all. Every element is right.
+#   - A rail that comes back is used again. All networks may be cut for less than the silence. A
+#     rail that loses long
 #     packets costs a pause now and then.
 set -u
 . "$(dirname "$0")/bed.sh"
@@ -69,7 +73,8 @@ for rail in 1 0; do
   end
   bed_join 2 $rail
 done
-# So slow that one rail alone holds the ranks up, whatever slows them: else the other one need not be used.
+# So slow that one rail alone holds the ranks up, whatever slows them: else the other one need not
+# be used.
 limit 100mbit 0 1
 begin back DFCCL_NET_TIMEOUT_MS=3000 -- "$worker" --largest 4000000 --seconds 18
 sleep 2
@@ -84,7 +89,8 @@ end
 [ "$again" -gt 10 ] || fail "a rail that has come back carries $again MB in 4 s"
 limit 400mbit 0 1
 
-# A third of the silence is noticed; the rest of it is left for the way back, however short a resume may be.
+# A third of the silence is noticed; the rest of it is left for the way back, however short a resume
+# may be.
 begin silence DFCCL_NET_RESUME_MS=500 -- "$worker" --largest 100000 --seconds 8
 sleep 2
 for rail in 0 1; do bed_cut 2 $rail; done

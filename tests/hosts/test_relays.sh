@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Promises of jobs in which one rank of each host passes on the control messages of others (five namespaces):
-# test_relays.sh WORKER CROWD
+# Promises of jobs in which one rank of each host passes on the control messages of others (five
+# namespaces): test_relays.sh WORKER CROWD
 #   - Ten ranks, dealt out to hosts in any way, run all operations in any order, each element right.
 #   - 60 ranks join, run and leave; 20 with fewer connections than without relays.
-#   - A process that ends, with a relay in it or without, is told to all others. So is a relay that is stopped.
+#   - A process that ends, with a relay in it or without, is told to all others. So is a relay that
+#     is stopped.
 set -u
 . "$(dirname "$0")/bed.sh"
 worker=$1 crowd=$2
@@ -15,14 +16,16 @@ trap 'bed_down; rm -rf "$work"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT LOCAL_WORLD_SIZE
 export DFCCL_SECRET=0123456789abcdef0123456789abcdef DFCCL_NET_RELAYS=1
 
-# job WHAT HOST...: one rank on each host that is named, in this order. Only rank 0's setting counts.
+# job WHAT HOST...: one rank on each host that is named, in this order. Only rank 0's setting
+# counts.
 job() {
   local what=$1 rank=0 ranks pids=() pid
   shift
   ranks=$#
   for host; do
     bed_on "$host" env RANK=$rank WORLD_SIZE=$ranks MASTER_ADDR=10.77.0.$1 MASTER_PORT=29500 \
-      DFCCL_NET_RELAYS=$((rank == 0)) timeout 120 "$worker" --rounds 3 --seed 7 --largest 20000 >"$work/$rank" 2>&1 &
+      DFCCL_NET_RELAYS=$((rank == 0)) timeout 120 "$worker" --rounds 3 --seed 7 --largest 20000 \
+        >"$work/$rank" 2>&1 &
     pids+=($!)
     rank=$((rank + 1))
   done
@@ -35,18 +38,22 @@ job "5 x 2" 1 1 2 2 3 3 4 4 5 5
 job "5 x 2, dealt out" 3 1 2 4 5 1 2 3 4 5
 job "a rank on each" 1 2 3 4 5
 
-# play WHAT EACH ENDS VARIABLE=VALUE...: 5 hosts with EACH ranks, in one process. ENDS: whose process ends; 0: none.
+# play WHAT EACH ENDS VARIABLE=VALUE...: 5 hosts with EACH ranks, in one process. ENDS: whose
+# process ends; 0: none.
 play() {
   local what=$1 each=$2 ends=$3 host pids=() k
   shift 3
   rm -f "$work/id"
   for host in 1 2 3 4 5; do
-    bed_on "$host" env "$@" timeout 120 "$crowd" "$work/id" $(((host - 1) * each)) "$each" $((5 * each)) >"$work/$host" 2>&1 &
+    bed_on "$host" env "$@" timeout 120 "$crowd" "$work/id" $(((host - 1) * each)) "$each" \
+      $((5 * each)) >"$work/$host" 2>&1 &
     pids+=($!)
   done
   for k in 0 1 2 3 4; do
-    wait "${pids[$k]}" || fail "$what: host $((k + 1)) ended with $?: $(head -c 1000 "$work/$((k + 1))")"
-    [ $((k + 1)) = "$ends" ] || grep -q "^through $((5 * each)) " "$work/$((k + 1))" || fail "$what, host $((k + 1)): $(head -c 1000 "$work/$((k + 1))")"
+    wait "${pids[$k]}" ||
+      fail "$what: host $((k + 1)) ended with $?: $(head -c 1000 "$work/$((k + 1))")"
+    [ $((k + 1)) = "$ends" ] || grep -q "^through $((5 * each)) " "$work/$((k + 1))" ||
+      fail "$what, host $((k + 1)): $(head -c 1000 "$work/$((k + 1))")"
   done
 }
 connections() { sed -n 's/.* \([0-9]*\) descriptors$/\1/p' "$work/4"; }
@@ -60,11 +67,13 @@ play "a relay ends" 4 4 LEAVES=12
 play "another process ends" 4 5 LEAVES=19
 play "rank 0 ends" 4 1 LEAVES=0
 
-# A stopped relay (rank 2 of 6 on three hosts), and no limit for runs: the other rank of its host is told, too.
+# A stopped relay (rank 2 of 6 on three hosts), and no limit for runs: the other rank of its host is
+# told, too.
 rm -f "$work"/*
 pids=()
 for r in 0 1 2 3 4 5; do
-  bed_on $((r / 2 + 1)) env RANK=$r WORLD_SIZE=6 MASTER_ADDR=10.77.0.1 MASTER_PORT=29501 DFCCL_NET_TIMEOUT_MS=2000 \
+  bed_on $((r / 2 + 1)) env RANK=$r WORLD_SIZE=6 MASTER_ADDR=10.77.0.1 MASTER_PORT=29501 \
+    DFCCL_NET_TIMEOUT_MS=2000 \
     timeout 60 "$worker" --seed 7 --largest 5000 >"$work/$r" 2>&1 &
   pids+=($!)
 done
@@ -72,13 +81,16 @@ for ((tries = 0; tries < 400; tries++)); do
   [ "$(cat "$work"/? 2>/dev/null | grep -c '^joined')" = 6 ] && break
   sleep 0.05
 done
-[ $tries -lt 400 ] || { fail "a stopped relay: not all have joined: $(head -n 3 "$work"/?)"; exit 1; }
+[ $tries -lt 400 ] ||
+  { fail "a stopped relay: not all have joined: $(head -n 3 "$work"/?)"; exit 1; }
 sleep 0.3
 stopped=$(sed -n 's/^begins .*: process //p' "$work/2")
-[ -n "$stopped" ] && kill -STOP "$stopped" || fail "a stopped relay: rank 2 is not there: $(cat "$work/2")"
+[ -n "$stopped" ] && kill -STOP "$stopped" ||
+  fail "a stopped relay: rank 2 is not there: $(cat "$work/2")"
 for r in 0 1 3 4 5; do
   wait "${pids[$r]}" || fail "a stopped relay: rank $r ended with $?"
-  grep -q '^told .*\brank 2\b' "$work/$r" || fail "a stopped relay: rank $r is not told of rank 2: $(cat "$work/$r")"
+  grep -q '^told .*\brank 2\b' "$work/$r" ||
+    fail "a stopped relay: rank $r is not told of rank 2: $(cat "$work/$r")"
 done
 kill -KILL "$stopped" 2>/dev/null
 exit $failed

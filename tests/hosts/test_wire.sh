@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Promises of a wire with delay, jitter, loss and cuts (wire.c, between two namespaces): test_wire.sh WORKER WIRE
-#   - The wire does what it is told: it loses what it shall, packets overtake each other, and in a cut nothing passes.
-#   - Disordered collectives over it complete, and every element is right, with loss and with cuts, also encrypted.
+# Promises of a wire with delay, jitter, loss and cuts (wire.c, between two namespaces):
+# test_wire.sh WORKER WIRE
+#   - The wire does what it is told: it loses what it shall, packets overtake each other, and in a
+#     cut nothing passes.
+#   - Disordered collectives over it complete, and every element is right, with loss and with cuts,
+#     also encrypted.
 #   - A wire that is cut for longer than DFCCL_NET_TIMEOUT_MS is told, to both hosts.
 set -u
 . "$(dirname "$0")/bed.sh"
@@ -14,23 +17,30 @@ trap 'bed_down; rm -rf "$work"' EXIT
 unset LOCAL_WORLD_SIZE
 [ -c /dev/net/tun ] || bed_skip "there is no /dev/net/tun"
 
-# play NAME VARIABLE=VALUE... -- OPTION...: a rank on each host; what they say goes to NAME-0 and NAME-1.
+# play NAME VARIABLE=VALUE... -- OPTION...: a rank on each host; what they say goes to NAME-0 and
+# NAME-1.
 play() {
   local name=$1 variables=() rank pids=()
   shift
   while [ "$1" != -- ]; do variables+=("$1"); shift; done
   shift
   for rank in 0 1; do
-    bed_on $((rank + 1)) env RANK=$rank WORLD_SIZE=2 MASTER_ADDR=10.78.0.1 MASTER_PORT=29500 DFCCL_NET_INTERFACES==wire0 \
-      DFCCL_SECRET=0123456789abcdef0123456789abcdef "${variables[@]}" timeout 100 "$worker" "$@" >"$work/$name-$rank" 2>&1 &
+    bed_on $((rank + 1)) env RANK=$rank WORLD_SIZE=2 MASTER_ADDR=10.78.0.1 MASTER_PORT=29500 \
+      DFCCL_NET_INTERFACES==wire0 \
+      DFCCL_SECRET=0123456789abcdef0123456789abcdef "${variables[@]}" timeout 100 "$worker" "$@" \
+        >"$work/$name-$rank" 2>&1 &
     pids+=($!)
   done
-  for rank in 0 1; do wait "${pids[$rank]}" || fail "$name: rank $rank ended with status $?: $(cat "$work/$name-$rank")"; done
+  for rank in 0 1; do
+    wait "${pids[$rank]}" ||
+      fail "$name: rank $rank ended with status $?: $(cat "$work/$name-$rank")"
+  done
 }
 says() { # NAME WORD...
   local rank
   for rank in 0 1; do
-    grep -q "^$2" "$work/$1-$rank" || fail "$1: rank $rank does not say '$2': $(cat "$work/$1-$rank")"
+    grep -q "^$2" "$work/$1-$rank" ||
+      fail "$1: rank $rank does not say '$2': $(cat "$work/$1-$rank")"
     grep -E '^(left|wrong)' "$work/$1-$rank" && fail "$1: rank $rank says so"
   done
 }

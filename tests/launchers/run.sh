@@ -20,9 +20,11 @@ unset RANK WORLD_SIZE PMI_RANK PMI_SIZE OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZ
 one_job() { # FILE COMMAND...
   local file=$1
   shift
-  # A directory for each: two Open MPI jobs that start at one time fail over who makes the one in /tmp.
+  # A directory for each: two Open MPI jobs that start at one time fail over who makes the one in
+  # /tmp.
   mkdir "$file.tmp"
-  TMPDIR=$file.tmp timeout 90 "$@" >"$file" || { echo "failed ($?): $*" >&2; cat "$file" >&2; return 1; }
+  TMPDIR=$file.tmp timeout 90 "$@" >"$file" ||
+    { echo "failed ($?): $*" >&2; cat "$file" >&2; return 1; }
   local got want
   got=$(grep -o 'rank [0-9]* of [0-9]*' "$file" | sort)
   want=$(for ((r = 0; r < ranks; r++)); do echo "rank $r of $ranks"; done | sort)

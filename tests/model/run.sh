@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Checks the SPIN models: tests/model/run.sh [MODEL...]
 #
-# Each model is checked as it is, which must end without an error and with the whole state space seen, and
-# once with each planted bug, which must end with an error: so that the checker itself is checked.
-# Prints "ok NAME" or "not ok NAME" for each check; the exit status is 0 only if all are ok.
+# Each model is checked as it is, which must end without an error and with the whole state space
+# seen, and once with each planted bug, which must end with an error: so that the checker itself is
+# checked. Prints "ok NAME" or "not ok NAME" for each check; the exit status is 0 only if all are
+# ok.
 set -u -o pipefail
 models=$(cd "$(dirname "$0")" && pwd) || exit 1
 command -v spin >/dev/null || { echo "skipped: spin is not installed"; exit 77; }
@@ -50,7 +51,8 @@ check() { # MODEL OPTIONS EXPECTED_ERRORS(0|1); status 1: it is not as expected
   out=$place/${name//\//_}
   mkdir -p "$out"
   cp "$models/$model.pml" "$out"
-  if ! (cd "$out" && spin "${flags[@]}" -a "$model.pml" && "$compiler" -w -O1 -DSAFETY -DMEMLIM=1024 \
+  if ! (cd "$out" && spin "${flags[@]}" -a "$model.pml" &&
+    "$compiler" -w -O1 -DSAFETY -DMEMLIM=1024 \
         -DCOLLAPSE -o pan pan.c && timeout 100 ./pan -m200000) >"$out/log" 2>&1 </dev/null; then
     echo "not ok $name: it could not be checked"; tail -n 20 "$out/log"; return 1
   fi
@@ -59,7 +61,8 @@ check() { # MODEL OPTIONS EXPECTED_ERRORS(0|1); status 1: it is not as expected
   states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' "$out/log")
   if [ -z "$errors" ]; then
     echo "not ok $name: no verdict"; tail -n 20 "$out/log"; return 1
-  elif [ "$expected" = 0 ] && { [ "$errors" != 0 ] || grep -q 'max search depth too small\|out of memory\|Search not completed' "$out/log"; }; then
+  elif [ "$expected" = 0 ] && { [ "$errors" != 0 ] ||
+    grep -q 'max search depth too small\|out of memory\|Search not completed' "$out/log"; }; then
     echo "not ok $name: $errors errors"
     (cd "$out" && spin "${flags[@]}" -t -p "$model.pml") 2>&1 | tail -n 60; return 1
   elif [ "$expected" = 1 ] && [ "$errors" = 0 ]; then

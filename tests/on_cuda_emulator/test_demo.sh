@@ -3,7 +3,8 @@
 #   - Disordered all-reduces complete and every element is right: ranks as threads and as processes
 #     (IPC), with device synchronisations, with every block polling the SQ and with the relay, where
 #     the device holds one block at a time, and with all three completion queues.
-#   - Whichever CUDA call fails, and whenever a device is lost, the demo ends: done, or with a sentence.
+#   - Whichever CUDA call fails, and whenever a device is lost, the demo ends: done, or with a
+#     sentence.
 # Usage: test_demo.sh DEMO DIRECTORY_OF_LIBCUDA runs|failures [STEP]
 demo=$1 part=$3 step=${4:-1} failed=0 number=0
 export LD_LIBRARY_PATH="$2${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
@@ -33,7 +34,8 @@ right() {
   fi
 }
 
-# The call that fails, or at which the device is lost: ends by itself, and says why if it is not done.
+# The call that fails, or at which the device is lost: ends by itself, and says why if it is not
+# done.
 ends() { # VARIABLE NUMBER
   env "$1=$2" timeout -k 5 120 "$demo" disorder -n 2 -c 1 -i 1 --backend cuda >"$sentences" 2>&1
   status=$?

@@ -1,8 +1,10 @@
 #!/bin/sh
 # Promises of scripts/gpu-suite, tried on the emulated runtime:
 #   - Each stage goes through, and leaves text, JSON for programs, and in the first what it learnt.
-#   - A part that hangs is photographed with what the library knows and where the threads are, and after two the rest of the group
-#     is left out. A suite that is ended from outside leaves no part behind. A wrong result is reported as one. What there was no time for is named.
+#   - A part that hangs is photographed with what the library knows and where the threads are, and
+#     after two the rest of the group
+#     is left out. A suite that is ended from outside leaves no part behind. A wrong result is
+#     reported as one. What there was no time for is named.
 # Usage: test_stages.sh GPU_SUITE BUILD first|second|third|fourth|plants NCCL
 suite=$1 build=$2 part=$3 failed=0 number=0
 export NCCL_LIBRARY="$4"
@@ -25,7 +27,8 @@ play() { # STATUS STAGE OPTION...: the stage ends with this status
   wanted=$1
   shift
   rm -rf "$work/out"
-  FAKE_NCCL_VERSION=${FAKE_NCCL_VERSION-23000} LEARNT=${LEARNT-} OUT=$work/out timeout -k 5 240 "$suite" "$@" --build "$build" >"$work/printed" 2>&1
+  FAKE_NCCL_VERSION=${FAKE_NCCL_VERSION-23000} LEARNT=${LEARNT-} OUT=$work/out timeout -k 5 240 \
+    "$suite" "$@" --build "$build" >"$work/printed" 2>&1
   status=$?
   [ $status = "$wanted" ] || { echo "status $status, not $wanted"; cat "$work/printed"; return 1; }
 }
@@ -44,7 +47,8 @@ demo_of_this_test() { # prints its number
   return 1
 }
 end_from_outside() {
-  STARTED_BY=$$ OUT=$work/out "$suite" first --build "$build" --only 'two ranks, one' --plant 'two ranks' CUDA_EMULATOR_STALL=1 >"$work/printed" 2>&1 &
+  STARTED_BY=$$ OUT=$work/out "$suite" first --build "$build" --only 'two ranks, one' --plant \
+    'two ranks' CUDA_EMULATOR_STALL=1 >"$work/printed" 2>&1 &
   for _ in $(seq 100); do # up to 20 s
     ! demo_of_this_test || break
     sleep 0.2
@@ -52,13 +56,15 @@ end_from_outside() {
   left=$(demo_of_this_test) || { echo "no part has begun"; return 1; }
   kill -TERM $!
   wait $!
-  ! left=$(demo_of_this_test) || { echo "process $left of a part goes on"; kill -KILL "$left"; return 1; }
+  ! left=$(demo_of_this_test) ||
+    { echo "process $left of a part goes on"; kill -KILL "$left"; return 1; }
 }
 
 if [ "$part" != plants ]; then
   check "$part goes through" play 0 "$part"
   check "$part says how it ended" says '^== end of .*: [0-9]+ ok' "$part.txt"
-  check "$part has JSON" json "$part" "o['stage'] == '$part' and set(s.values()) <= {'ok', 'skip'} and o['count']['ok'] >= 10"
+  check "$part has JSON" json "$part" \
+    "o['stage'] == '$part' and set(s.values()) <= {'ok', 'skip'} and o['count']['ok'] >= 10"
   case $part in
   first)
     check "first has learnt" says '^CUDA_DEVICE_MAX_CONNECTIONS=[0-9]+$' learnt
@@ -67,7 +73,8 @@ if [ "$part" != plants ]; then
   fourth)
     check "NCCL is beside ours" json fourth "all(p['result'][0]['bytes'] == 8 for p in o['parts'] if p['name'].startswith('NCCL: allreduce'))"
     FAKE_NCCL_VERSION=22907 check "a stage with an old NCCL" play 0 fourth --only NCCL
-    check "says that it is too old" says '^skip  NCCL: allreduce, 2 ranks .NCCL 2.29.7 is older than 2.30' fourth.txt
+    check "says that it is too old" says \
+      '^skip  NCCL: allreduce, 2 ranks .NCCL 2.29.7 is older than 2.30' fourth.txt
     ;;
   third)
     check "events have figures by collective" json third "[c['runs'] for p in o['parts'] if p['name'] == 'events by collective' for c in p['result']['collectives']] == [12] * 8"
@@ -76,16 +83,20 @@ if [ "$part" != plants ]; then
     ;;
   esac
 else
-  check "a stage with parts that hang" play 1 first --only 'two ranks' --limit 6 --plant 'two ranks' CUDA_EMULATOR_STALL=1
+  check "a stage with parts that hang" play 1 first --only 'two ranks' --limit 6 --plant \
+    'two ranks' CUDA_EMULATOR_STALL=1
   check "is told so" says '^HANG  two ranks, one collective' first.txt
-  check "what a rank waits for is in the summary" says '\| +it waits until it is run by rank [01]' first.txt
+  check "what a rank waits for is in the summary" says '\| +it waits until it is run by rank [01]' \
+    first.txt
   check "after two the rest is left out" says '^left  two ranks, synchronised' first.txt
-  check "the photograph has the library's dump" says '^dfccl rank [01] of 2, .* 1 runs outstanding' first.hangs.txt
+  check "the photograph has the library's dump" says \
+    '^dfccl rank [01] of 2, .* 1 runs outstanding' first.hangs.txt
   check "and the threads" says 'dfccl-demo [A-Z] .* call [0-9]+' first.hangs.txt
   if command -v gdb >/dev/null && ! grep -q 'not permitted' "$work/out/first.hangs.txt"; then
     check "and the stack of the thread that is stuck" says ' cuMemcpy ' first.hangs.txt
   fi
-  check "JSON has it" json first "o['count'] == {'HANG': 2, 'left': 1} and o['left_out'] == ['two ranks, synchronised']"
+  check "JSON has it" json first \
+    "o['count'] == {'HANG': 2, 'left': 1} and o['left_out'] == ['two ranks, synchronised']"
 
   # As a test runner does, which a hang must not outlive.
   setsid sh -c 'setsid sleep 60 & wait' &
@@ -95,7 +106,8 @@ else
     [ "$(echo "$members" | wc -w)" -lt 2 ] || break
     sleep 0.2
   done
-  check "a child with a group of its own belongs to the photograph: $members" [ "$(echo "$members" | wc -w)" = 2 ]
+  check "a child with a group of its own belongs to the photograph: $members" [ "$(echo "$members" |
+    wc -w)" = 2 ]
   # shellcheck disable=SC2086 # numbers
   kill $members
 
@@ -109,13 +121,17 @@ else
   echo '4 of 4 runs completed in 0.01 s; 0 of 524416 result elements were wrong.' >"$work/right"
   is_right() { ! is_wrong "$@"; }
   check "none is right" is_right "$work/right"
-  check "a stage with a wrong result" play 1 second --only 'no words' --plant 'no words' CUDA_EMULATOR_SPOIL=4
+  check "a stage with a wrong result" play 1 second --only 'no words' --plant 'no words' \
+    CUDA_EMULATOR_SPOIL=4
   check "is told so" says '^WRONG  no words' second.txt
-  check "JSON has it, with what was said" json second "s == {'no words': 'WRONG'} and any('wrong' in l for l in o['parts'][0]['lines'])"
+  check "JSON has it, with what was said" json second \
+    "s == {'no words': 'WRONG'} and any('wrong' in l for l in o['parts'][0]['lines'])"
 
   check "a stage without time" play 0 third --seconds 0
-  check "names what it left out" says '^left out, since .*: disorder; disorder, synchronised; overhead;' third.txt
-  check "a stage whose time ends in a part" play 0 second --seconds 6 --only 'no words' --plant 'no words' CUDA_EMULATOR_STALL=1
+  check "names what it left out" says \
+    '^left out, since .*: disorder; disorder, synchronised; overhead;' third.txt
+  check "a stage whose time ends in a part" play 0 second --seconds 6 --only 'no words' --plant \
+    'no words' CUDA_EMULATOR_STALL=1
   check "says which" says "^left out, since .*: no words \(cut\)" second.txt
 
   printf '# gpu: emulated\nDFCCL_FETCH_POLLS=77\nPATH=1\n' >"$work/learnt"

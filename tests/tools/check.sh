@@ -9,8 +9,8 @@ fail() {
   echo "FAILED: $*"
 }
 
-# run STATUS COMMAND...: runs the command (bounded) and expects its exit status. Its output is left in
-# $work/out and $work/err.
+# run STATUS COMMAND...: runs the command (bounded) and expects its exit status. Its output is left
+# in $work/out and $work/err.
 run() {
   expected=$1
   shift
@@ -36,8 +36,8 @@ usage_error() {
 out_has() { grep -Eq -- "$1" "$work/out" || fail "standard output lacks '$1'"; }
 err_has() { grep -Eq -- "$1" "$work/err" || fail "standard error lacks '$1'"; }
 
-# json EXPRESSION: the last run's standard output is one JSON object, for which the Python expression
-# over o holds.
+# json EXPRESSION: the last run's standard output is one JSON object, for which the Python
+# expression over o holds.
 json() {
   python3 - "$work/out" "$1" <<'PYTHON' || fail "JSON: $1"
 import json, sys
@@ -55,7 +55,8 @@ lost_output() {
   timeout 100 "$@" >/dev/full 2>"$work/err" </dev/null
   status=$?
   [ "$status" -eq 1 ] || fail "status $status with a full device: $*"
-  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one sentence about a full device: $*: $(cat "$work/err")"
+  [ "$(wc -l <"$work/err")" -eq 1 ] ||
+    fail "not one sentence about a full device: $*: $(cat "$work/err")"
   grep -q "^$(basename "$1"): ." "$work/err" || fail "the message does not begin with the name: $*"
 }
 

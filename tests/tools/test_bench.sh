@@ -1,6 +1,6 @@
 #!/bin/sh
-# Promise: dfccl-bench prints what scripts for nccl-tests read, checks every element of every type and
-# operator, and its JSON and exit statuses are those of the contract.
+# Promise: dfccl-bench prints what scripts for nccl-tests read, checks every element of every type
+# and operator, and its JSON and exit statuses are those of the contract.
 . "$(dirname "$0")/check.sh"
 bench=$1
 
@@ -55,7 +55,8 @@ out_has "^ +1008 +84 +float +none +-1( +N/A){4}( +$number){3} +0$"
 for case in 'allreduce 1.5' 'allgather 0.75' 'reducescatter 0.75' 'alltoall 0.75' 'broadcast 1' \
   'reduce 1'; do
   operation=${case% *} factor=${case#* }
-  for mode in '' '--processes' '--alloc dfccl' '--in-place' '--processes --alloc dfccl --in-place'; do
+  for mode in '' '--processes' '--alloc dfccl' '--in-place' \
+    '--processes --alloc dfccl --in-place'; do
     # shellcheck disable=SC2086
     run 0 "$bench" "$operation" -n 4 -b 64 -e 256K -f 64 -i 3 -w 1 --json $mode
     json "list(o) == ['op', 'ranks', 'backend', 'results'] and o['op'] == '$operation' \
@@ -71,7 +72,8 @@ for case in 'allreduce 1.5' 'allgather 0.75' 'reducescatter 0.75' 'alltoall 0.75
 done
 
 # A named algorithm gives right results; tune writes a table that the library reads.
-for case in 'allreduce doubling' 'allreduce rabenseifner' 'allgather bruck' 'reducescatter halving' \
+for case in 'allreduce doubling' 'allreduce rabenseifner' 'allgather bruck' \
+  'reducescatter halving' \
   'broadcast scatter-allgather' 'reduce doubletree' 'reduce rabenseifner' \
   'allgather pat' 'reducescatter pat' 'alltoall direct'; do
   run 0 "$bench" "${case% *}" -n 3 -b 4K -e 64K -f 16 -i 3 -w 1 -a "${case#* }"
@@ -100,18 +102,22 @@ cat >"$work/algorithms/swap.xml" <<'XML'
 </algo>
 XML
 echo nonsense >"$work/algorithms/wrong.xml"
-run 0 env DFCCL_ALGORITHMS="$work/algorithms" "$bench" tune -n 2 -b 1K -e 1K -i 1 --out "$work/files_table"
+run 0 env DFCCL_ALGORITHMS="$work/algorithms" "$bench" tune -n 2 -b 1K -e 1K -i 1 --out \
+  "$work/files_table"
 err_has 'left out: .*wrong.xml:1: '
 if ! grep -q 'swap.xml.*built without' "$work/err"; then
-  grep -q '^# allgather 2 process 1024:.* file:swap.xml ' "$work/files_table" || fail 'the file was not measured'
+  grep -q '^# allgather 2 process 1024:.* file:swap.xml ' "$work/files_table" ||
+    fail 'the file was not measured'
   grep -q '^allgather .* process ' "$work/files_table" || fail 'no rule beside it'
 fi
 rm "$work/algorithms/wrong.xml"
-run 0 env DFCCL_ALGORITHMS="$work/algorithms" DFCCL_TUNING="$work/files_table" "$bench" allgather -n 2 -b 1K -e 1K -i 2
+run 0 env DFCCL_ALGORITHMS="$work/algorithms" DFCCL_TUNING="$work/files_table" "$bench" allgather \
+  -n 2 -b 1K -e 1K -i 2
 out_has '^# Out of bounds values : 0 OK$'
 
 # Every type with every operator; three ranks, so that avg divides by an awkward number.
-for type in int8 uint8 int16 uint16 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2; do
+for type in int8 uint8 int16 uint16 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 \
+  f8e5m2; do
   operators="sum prod max min avg"
   case $type in *int*) operators="$operators band bor bxor" ;; esac
   for operator in $operators; do
@@ -120,7 +126,8 @@ for type in int8 uint8 int16 uint16 int32 uint32 int64 uint64 half float double 
   done
 done
 
-# The operations beyond those of NCCL's first versions, as threads and processes, and what they refuse.
+# The operations beyond those of NCCL's first versions, as threads and processes, and what they
+# refuse.
 for operation in gather scatter scan sendrecv barrier allgatherv reducescatterv gatherv scatterv \
   alltoallv neighbours; do
   ranks=3
@@ -157,12 +164,14 @@ for mode in '' '--processes' '--processes --alloc dfccl' '-a ring -d int8 -o max
 done
 run 0 "$bench" disorder -n 2 -b 256 -e 256 --rounds 2 --seed 7 --check=0
 out_has "^# batches of 8 all-reduces, float sum; rounds: 2 seed: 7 validation: 0$"
-for mode in 'ordered .* N/A  of patient' 'disordered .* of ordered' 'patient .* 0.00 .* of ordered' \
+for mode in 'ordered .* N/A  of patient' 'disordered .* of ordered' \
+  'patient .* 0.00 .* of ordered' \
   'blocking .* of ordered'; do
   out_has "^ +256 +[0-9]+ +$mode$"
 done
 
-# Output that is lost is a failed run. The launcher prints the table's head; the process of rank 0 prints its rows.
+# Output that is lost is a failed run. The launcher prints the table's head; the process of rank 0
+# prints its rows.
 lost_output "$bench" --help
 lost_output "$bench" --version
 for mode in '' '--json' '--processes' '--processes --json'; do
@@ -183,8 +192,10 @@ fi
 for command in 'allreduce -b 8 -e 1M' 'disorder -b 256 -e 1M -f 2 -i 3 --rounds 3'; do
   # The reader leaves after the table's head: a write then fails, as the signal is ignored.
   # shellcheck disable=SC2086
-  (trap '' PIPE; timeout 100 "$bench" $command --processes 2>"$work/err" </dev/null; echo $? >"$work/status") | head -n 6 >"$work/out"
-  [ "$(cat "$work/status")" -eq 1 ] || fail "status $(cat "$work/status") when the reader of the table leaves: $command"
+  (trap '' PIPE; timeout 100 "$bench" $command --processes 2>"$work/err" </dev/null; echo $? \
+    >"$work/status") | head -n 6 >"$work/out"
+  [ "$(cat "$work/status")" -eq 1 ] ||
+    fail "status $(cat "$work/status") when the reader of the table leaves: $command"
   err_has 'standard output cannot be written'
 done
 
@@ -202,8 +213,10 @@ out_has '^2048 bytes$'
 out_has 'algorithm: .*, since '
 out_has 'form: .*, since '
 out_has 'lend: nothing, since '
-# Slots of uneven pieces are as large as a piece may be; ranks that share a core run ahead in 16 of them.
-run 0 taskset -c "$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')" "$bench" gatherv -n 4 --processes -b 128 -e 128 --explain
+# Slots of uneven pieces are as large as a piece may be; ranks that share a core run ahead in 16 of
+# them.
+run 0 taskset -c "$(taskset -cp $$ |
+  sed 's/.*: *\([0-9]*\).*/\1/')" "$bench" gatherv -n 4 --processes -b 128 -e 128 --explain
 out_has 'rings: 16 slots .*, since some ranks wait for nobody, and may run ahead'
 run 0 "$bench" allreduce -n 2 -b 8 -e 8K -f 1024 --explain --json
 json "list(o) == ['op', 'ranks', 'backend', 'explanations'] and [e['bytes'] for e in o['explanations']] == [8, 8192]"
@@ -217,7 +230,8 @@ out_has 'bound \(us\) and reached'
 cat >"$work/network.json" <<'END'
 {"ranks_per_host": 1, "between": {"latency_us": 10, "GBps": 1}}
 END
-run 0 "$bench" broadcast -n 2 -b 1000000 -e 1000000 -i 3 --bound --network "$work/network.json" --json
+run 0 "$bench" broadcast -n 2 -b 1000000 -e 1000000 -i 3 --bound --network "$work/network.json" \
+  --json
 json "abs(o['results'][0]['bound_us'] - 1010) < 0.01 and o['results'][0]['reached_percent'] > 0"
 run 0 "$bench" barrier -n 2 -i 3 --bound
 out_has 'N/A *N/A$'

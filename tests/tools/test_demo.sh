@@ -1,7 +1,7 @@
 #!/bin/sh
 # Promise: dfccl-demo completes the disordered program with no wrong element, in threads and in
-# processes, with and without synchronisation, and with processes that share no memory; its in-order baseline deadlocks and says where; exit
-# statuses and JSON keys are those of the contract.
+# processes, with and without synchronisation, and with processes that share no memory; its in-order
+# baseline deadlocks and says where; exit statuses and JSON keys are those of the contract.
 . "$(dirname "$0")/check.sh"
 demo=$1
 

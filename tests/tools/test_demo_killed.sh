@@ -1,5 +1,6 @@
 #!/bin/sh
-# Promise: when a rank's process is killed, dfccl-demo says so and ends with status 1; it never hangs.
+# Promise: when a rank's process is killed, dfccl-demo says so and ends with status 1; it never
+# hangs.
 . "$(dirname "$0")/check.sh"
 demo=$1
 

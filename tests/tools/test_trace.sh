@@ -1,7 +1,8 @@
 #!/bin/sh
-# Promise: dfccl-trace reads what the ranks of a job wrote with DFCCL_TRACE. It tells of each collective its runs, their
-# time and who came last; brings hosts onto one clock; writes a file for Perfetto in which no two spans of a thread
-# overlap; names file and line of what is no trace; and takes a trace that ends in the middle of a line.
+# Promise: dfccl-trace reads what the ranks of a job wrote with DFCCL_TRACE. It tells of each
+# collective its runs, their time and who came last; brings hosts onto one clock; writes a file for
+# Perfetto in which no two spans of a thread overlap; names file and line of what is no trace; and
+# takes a trace that ends in the middle of a line.
 . "$(dirname "$0")/check.sh"
 trace=$1 demo=$2
 
@@ -44,18 +45,22 @@ run 1 "$trace" "$work/job" -o /no/such/directory/file
 err_has "/no/such/directory/file cannot be written"
 lost_output "$trace" "$work/job"
 
-# Two hosts. Rank 1's clock is 7 s behind; by the runs it is at least 6.9 s. Rank 2 shares rank 1's clock.
+# Two hosts. Rank 1's clock is 7 s behind; by the runs it is at least 6.9 s. Rank 2 shares rank 1's
+# clock.
 mkdir "$work/hosts"
 head_of() { # RANK HOST UNIX_NS
   printf '{"dfccl_trace":1,"rank":%d,"ranks":3,"host":"%s","process":1,"clock_ns":0,"unix_ns":"%s"}\n' "$1" "$2" "$3"
 }
 described='{"collective":1,"id":"18446744073709551615","name":"a \"name\"","operation":"AllReduce","bytes":8,"group":[0,1,2],"algorithm":"a \"file\""}'
 { head_of 0 one 1000000000000000000; echo "$described"
-  echo '{"run":0,"of":1,"from":1000000000,"to":1100000000,"status":0}'; } >"$work/hosts/rank-0.trace"
+  echo '{"run":0,"of":1,"from":1000000000,"to":1100000000,"status":0}'
+  } >"$work/hosts/rank-0.trace"
 { head_of 1 two 999999993000000000; echo "$described"
-  echo '{"run":0,"of":1,"from":1050000000,"to":1090000000,"status":0}'; echo '{"end":"whole"}'; } >"$work/hosts/rank-1.trace"
+  echo '{"run":0,"of":1,"from":1050000000,"to":1090000000,"status":0}'; echo '{"end":"whole"}'
+  } >"$work/hosts/rank-1.trace"
 { head_of 2 two 999999993000000500; echo "$described"
-  echo '{"run":0,"of":1,"from":1060000000,"to":1100000000,"status":0}'; printf '{"run":1,"of":1,"fr'; } >"$work/hosts/rank-2.trace"
+  echo '{"run":0,"of":1,"from":1060000000,"to":1100000000,"status":0}'; printf '{"run":1,"of":1,"fr'
+  } >"$work/hosts/rank-2.trace"
 run 0 "$trace" "$work/hosts" --json
 json "[t['host'] for t in o['traces']] == ['one', 'two', 'two'] and [t['whole'] for t in o['traces']] == [False, True, False]"
 # No end of rank 1 or 2 may lie before rank 0's submission: by at least 7 s - 90 ms.
@@ -64,17 +69,23 @@ json "o['collectives'] == [dict(o['collectives'][0], id='18446744073709551615', 
 run 0 "$trace" "$work/hosts" -o "$work/two.json"
 out_has "The clock of rank 1 \(two\) was moved by 6910000.0 us"
 out_has "The trace of rank 2 has no end"
-python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$work/two.json" || fail "a name with quotes"
+python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$work/two.json" ||
+  fail "a name with quotes"
 
-# A run that failed, one without elements, and one of uneven pieces end on a member before another submits them.
+# A run that failed, one without elements, and one of uneven pieces end on a member before another
+# submits them.
 described2='{"collective":2,"id":"2","name":"none","operation":"AllReduce","bytes":0,"group":[0,1],"algorithm":"ring"}'
 described3='{"collective":3,"id":"3","name":"uneven","operation":"AllGatherV","bytes":8,"group":[0,1],"algorithm":"direct"}'
 rm -rf "$work/early" && mkdir "$work/early"
 { head_of 0 one 1000000000000000000; printf '%s\n' "$described" "$described2" "$described3"
-  for of in 1 2 3; do echo '{"run":0,"of":'$of',"from":1000,"to":2000,"status":'$((of == 1 ? 8 : 0))'}'; done
+  for of in 1 2 3; do
+    echo '{"run":0,"of":'$of',"from":1000,"to":2000,"status":'$((of == 1 ? 8 : 0))'}'
+  done
 } >"$work/early/rank-0.trace"
 { head_of 1 two 1000000000000000000; printf '%s\n' "$described" "$described2" "$described3"
-  for of in 1 2 3; do echo '{"run":0,"of":'$of',"from":5000,"to":6000,"status":'$((of == 1 ? 6 : 0))'}'; done
+  for of in 1 2 3; do
+    echo '{"run":0,"of":'$of',"from":5000,"to":6000,"status":'$((of == 1 ? 6 : 0))'}'
+  done
 } >"$work/early/rank-1.trace"
 run 0 "$trace" "$work/early" --json
 json "[t['clock_moved_us'] for t in o['traces']] == [0, 0]"
@@ -93,7 +104,8 @@ run 0 "$trace" "$work/again" --json
 json "[(c['members'], c['runs']) for c in o['collectives']] == [(2, 1), (3, 1)]"
 [ "$("$trace" "$work/again" | grep -c "ring, again$")" -eq 2 ] || fail "two groups are not two rows"
 
-# Each run on what it was executed, and why: a switch at run 2, told before run 1's end; and in an older trace.
+# Each run on what it was executed, and why: a switch at run 2, told before run 1's end; and in an
+# older trace.
 rm -rf "$work/switch" && mkdir "$work/switch"
 for rank in 0 1; do
   { head_of $rank one 1
@@ -102,7 +114,8 @@ for rank in 0 1; do
     echo "${described%?},\"algorithm\":\"ring\",\"switch\":1,\"from_run\":2,\"at\":2500,\"purpose\":\"candidate\",\"why\":\"a trial\"}" |
       sed 's/"algorithm":"a \\"file\\"",//'
     echo '{"run":1,"of":1,"from":2000,"to":4000,"status":0}'
-    echo '{"run":2,"of":1,"from":4000,"to":9000,"status":0}'; echo '{"run":3,"of":1,"from":9000,"to":14000,"status":0}'
+    echo '{"run":2,"of":1,"from":4000,"to":9000,"status":0}'
+    echo '{"run":3,"of":1,"from":9000,"to":14000,"status":0}'
   } >"$work/switch/rank-$rank.trace"
 done
 run 0 "$trace" "$work/switch" --json
@@ -119,14 +132,17 @@ assert runs == [(0, "a rule"), (1, "a rule"), (2, "a trial"), (3, "a trial")], r
 marks = [(e["pid"], e["name"], e["ts"], e["args"]["from_run"]) for e in events if e["ph"] == "i"]
 assert marks == [(0, "candidate", 1.5, 2), (1, "candidate", 1.5, 2)], marks
 PYTHON
-for rank in 0 1; do sed -i 's/,"switch.*/}/; s/,"from_run.*/}/' "$work/switch/rank-$rank.trace"; done
+for rank in 0 1; do
+  sed -i 's/,"switch.*/}/; s/,"from_run.*/}/' "$work/switch/rank-$rank.trace"
+done
 run 0 "$trace" "$work/switch" --json
 json "[(c['from_run'], c['runs'], c['why']) for c in o['collectives'][0]['configurations']] == [(0, 1, ''), (1, 3, '')]"
 
 # What is no trace.
 refuse() { # LINES SENTENCE [LINE]
   rm -rf "$work/bad" && mkdir "$work/bad"
-  { head_of 0 one 1000000000000000000; echo "$described"; printf '%s\n' "$1"; } >"$work/bad/rank-0.trace"
+  { head_of 0 one 1000000000000000000; echo "$described"; printf '%s\n' "$1"
+  } >"$work/bad/rank-0.trace"
   run 1 "$trace" "$work/bad"
   err_has "rank-0.trace:${3:-3}: $2"
   [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one sentence about: $1"
@@ -140,11 +156,14 @@ refuse '{"run":0,"of":1,"from":-3,"to":2,"status":0}' "from and to are no times"
 refuse '{"run":0,"of":1,"from":1,"to":1e300,"status":0}' "from and to are no times"
 refuse '{"run":0,"of":1,"from":1,"to":2}' "the run has no status"
 refuse '{"run":0.5,"of":1,"from":1,"to":2,"status":0}' "the line is none"
-refuse '{"collective":2,"id":"x","name":"","operation":"","bytes":1,"group":[0],"algorithm":""}' "the collective lacks"
+refuse '{"collective":2,"id":"x","name":"","operation":"","bytes":1,"group":[0],"algorithm":""}' \
+  "the collective lacks"
 refuse "${described%?},\"from_run\":3}
 ${described%?},\"from_run\":2}" "from_run is less" 4
-refuse '{"collective":2,"id":"1","name":"","operation":"","bytes":1,"group":[3],"algorithm":""}' "the group has a rank"
-refuse '{"collective":2,"id":"1","name":"","operation":"","bytes":1,"group":[],"algorithm":""}' "the collective has no group"
+refuse '{"collective":2,"id":"1","name":"","operation":"","bytes":1,"group":[3],"algorithm":""}' \
+  "the group has a rank"
+refuse '{"collective":2,"id":"1","name":"","operation":"","bytes":1,"group":[],"algorithm":""}' \
+  "the collective has no group"
 refuse '{"collective":2,"id":"1","name":"","operation":"","bytes":1,"group":[0,0,0,0],"algorithm":""}' "the collective has no group"
 : >"$work/bad/rank-0.trace"
 run 1 "$trace" "$work/bad"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Promise: verbs that are asked for and not there end the configuration; network plugins are built or left out
-# as asked; auto and disabled configure as ever.
+# Promise: verbs that are asked for and not there end the configuration; network plugins are built
+# or left out as asked; auto and disabled configure as ever.
 . "$(dirname "$0")/check.sh"
 root=$1
 command -v meson >/dev/null || { echo "meson is not in the path"; exit 77; }
@@ -9,7 +9,8 @@ configure() { # STATUS OPTIONS...
   expected=$1
   shift
   rm -rf "$work/build"
-  run "$expected" meson setup "$work/build" "$root" -Dtests=false -Dsimulator=false -Dcuda=disabled "$@"
+  run "$expected" meson setup "$work/build" "$root" -Dtests=false -Dsimulator=false \
+    -Dcuda=disabled "$@"
 }
 
 # A machine without libibverbs, whether this one has it or not.
