@@ -76,6 +76,7 @@ def opening_findings(passage: passages.Passage) -> list[Finding]:
     ):
         found.append(first)
     found += SENTENCE_START.finditer(passage.text)
+    found = [match for match in found if not match["word"].isupper()]  # the name of an argument
     return [
         (
             passage.line_at(match.start("word")),
@@ -104,6 +105,7 @@ def word_findings(passage: passages.Passage, rules: list[Rule]) -> list[Finding]
         for rule in rules
         if not rule.is_code
         for match in rule.regex.finditer(passage.text)
+        if not match[0].isupper()
     ]
 
 

@@ -1,4 +1,7 @@
-"""Data types, operators, and the memory of arrays: by the buffer protocol, else by DLPack."""
+"""Data types, operators, and the memory of arrays.
+
+The memory of an array is found by the buffer protocol, or by DLPack if the array has no buffer.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ class RedOp(enum.IntEnum):
     MAX = 2
     MIN = 3
     AVG = 4
-    BAND = 5  # bits, of integers
+    BAND = 5  # operators of bits are for integers
     BOR = 6
     BXOR = 7
 
@@ -69,7 +72,7 @@ RedOpLike = Union[RedOp, "Operator", str]
 
 
 class Operator(int):
-    """An operator that a context has made (Context.pre_mul_sum)."""
+    """A user-defined operator, made by Context.pre_mul_sum."""
 
 
 def data_type(like: DataTypeLike) -> DataType:
@@ -123,7 +126,7 @@ _WRITABLE, _FORMAT, _C_CONTIGUOUS = 0x1, 0x4, 0x38
 
 
 class _Export:
-    """Holds an object's memory in place, until nobody holds this."""
+    """Keeps the memory of an object in place as long as this object exists."""
 
     def __init__(self, thing: Any, flags: int):
         self.buffer = None
@@ -180,11 +183,11 @@ _formats = {
     "f": {4: DataType.float32},
     "d": {8: DataType.float64},
 }
-_raw = (bytes, bytearray)  # bytes of whatever type the collective has
+_raw = (bytes, bytearray)  # bytes have the type of the collective
 
 
 class Memory:
-    """Where an array is, how much it holds, and what keeps it there."""
+    """The address and the size of an array, and the object that keeps its memory in place."""
 
     __slots__ = ("address", "bytes", "type", "keep")
 
@@ -206,7 +209,7 @@ def _by_buffer(thing: Any, writable: bool) -> Memory | None:
             ) from None
         return None
     buffer = export.buffer
-    assert buffer is not None  # until it is released
+    assert buffer is not None  # the buffer has not been released
     code = (buffer.format or b"B").decode().lstrip("@=<")
     kind = None if isinstance(thing, _raw) else _formats.get(code, {}).get(buffer.itemsize)
     if kind is None and not isinstance(thing, _raw):
@@ -235,7 +238,7 @@ def _by_dlpack(thing: Any) -> Memory:
 
 
 def memory_of(thing: Any, writable: bool) -> Memory:
-    """The memory of an array, held in place as long as the answer lives."""
+    """The memory of an array, which stays in place as long as the result exists."""
     dtype = getattr(thing, "dtype", None)
     name = getattr(dtype, "name", None)
     if name in (

@@ -18,14 +18,14 @@ from .library import Run as RunStruct
 if TYPE_CHECKING:
     from .context import Context
 
-_SLICE_MS = 200  # a wait returns to Python so often, for Ctrl-C
+_SLICE_MS = 200  # a wait returns to Python at this interval, so that Ctrl-C works
 _callbacks: dict[int, tuple[Callable[[errors.Error | None], Any], Collective]] = {}
 _tokens = iter(range(1, 2**62))
 _tokens_lock = threading.Lock()
 
 
 class _Inside(threading.local):
-    callback = 0  # the token of the callback that this thread is in
+    callback = 0  # the token of the callback that this thread executes
 
 
 _inside = _Inside()
@@ -52,15 +52,16 @@ def inside_callback() -> bool:
 
 
 class _GoesOn(errors.Timeout):
-    """A wait's own time is over; the run has not failed."""
+    """The time limit of a wait has passed; the run itself has not failed."""
 
 
 class Held(Exception):
-    """A run of a collective that is about to be deregistered, or goes on soon (Collective.hold)."""
+    """A run was refused, because the collective is held (Collective.hold): it is being
+    deregistered, or will be released soon."""
 
 
 class Run:
-    """One run of a collective. Its arrays are kept alive until it is complete."""
+    """One run of a collective. The run keeps its arrays alive until it is complete."""
 
     __slots__ = ("collective", "number", "_told")
 
@@ -68,21 +69,22 @@ class Run:
         self.collective, self.number, self._told = collective, number, told
 
     def received(self) -> list[int]:
-        """Of a complete all_to_all_dynamic: how many elements came from each position."""
+        """The number of elements received from each position, after a complete
+        all_to_all_dynamic."""
         if self._told is None:
             raise errors.InvalidUsage(f"{self!r} has no counts of its own")
         return list(self._told)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits until this run is complete and its callback has returned; drives the library
-        meanwhile.
+        """Waits until this run is complete and its callback has returned.
 
-        Raises what the run failed of, or Timeout after so many seconds: then the run goes on.
+        The waiting thread makes progress for the library. Raises the error of the run, or Timeout
+        after so many seconds; after a Timeout the run continues.
         """
         self.collective._wait_run(self.number, timeout)
 
     def done(self) -> bool:
-        """Whether the run is complete. Raises what it failed of."""
+        """Whether the run is complete. Raises the error of the run if it has failed."""
         code = self.collective._look(self.number)
         if code == IN_PROGRESS:
             return False
@@ -94,7 +96,7 @@ class Run:
 
 
 class Collective:
-    """A registered collective: run it any number of times, in any order beside others."""
+    """A registered collective. It runs any number of times, in any order relative to others."""
 
     def __init__(
         self,
@@ -123,23 +125,24 @@ class Collective:
         self._lock = threading.Lock()
         self._outstanding: deque[tuple[int, Any, int]] = (
             deque()
-        )  # number, what the run keeps alive, callback's token
+        )  # number, the objects that the run keeps alive, the callback's token
         self._failure: tuple[int, str] | None = (
-            None  # the first since the last wait, which no wait has told yet
+            None  # the first failure since the last wait; no wait has raised it yet
         )
         self._run = RunStruct()
         self._run_reference = byref(self._run)
         self.runs = 0  # submitted so far
-        self.mark = -1  # runs at some time: equal to runs as long as there was none since
-        self.members: Sequence[int] = ()  # these three are the process group's
+        self.mark = -1  # `runs` at an earlier time; equal to `runs` if there was no run since
+        self.members: Sequence[int] = ()  # this and the next two belong to the process group
         self.key: Any = None
         self.plain: Any = None
         self._held = False
         self._inside: deque[None] = (
             deque()
-        )  # one entry for each call that asks the library for a run's end
+        )  # one entry for each call that waits in the library for the end of a run
         wide = self.size
-        self._sizes = sizes  # elements of both arrays at least, None: not needed; or None: by kind
+        # Least elements of both arrays (None: no such array); None if the kind decides.
+        self._sizes = sizes
         self._send_wide, self._recv_wide = {
             "all_gather": (1, wide),
             "reduce_scatter": (wide, 1),
@@ -169,16 +172,16 @@ class Collective:
     ) -> Run:
         """Submits one run; never blocks.
 
-        send, recv   arrays; one alone is in place. all_gather and reduce_scatter in place have the
-        whole array, this
-                     rank's part at its place in the group. What a rank does not need (reduce: recv,
-                     broadcast: send,
-                     but on the root) may be None.
-        count        only with varying: this run's elements, at most the registered ones send_counts
-        only of all_to_all_dynamic: elements for each position
-                     A barrier has no arrays. The kinds from gather on take no run in place.
-        callback     called with None, or with the error, on a thread of the library or inside a
-        wait
+        send, recv   arrays. If only one is given, the run is in place. An all_gather or a
+                     reduce_scatter in place gets the whole array, with the part of this rank at
+                     its position in the group. A barrier has no arrays, and the kinds from gather
+                     on cannot run in place. A rank may pass None for an array that it does not
+                     need: recv of a reduce and send of a broadcast, except on the root.
+        count        number of elements of this run, at most the registered number; only for a
+                     collective registered with varying=True
+        send_counts  number of elements for each position; only for all_to_all_dynamic
+        callback     called with None, or with the error, on a thread of the library or in a call
+                     that waits
         """
         elements = count or self.count
         if count and not self.varying and count != self.count:
@@ -331,7 +334,7 @@ class Collective:
             context._calls.pop()
 
     def _drop_complete(self, handle: int) -> None:
-        """The lock is held."""
+        """The caller holds the lock."""
         waiting, token = self._outstanding, _inside.callback
         if not token:
             while (
@@ -342,17 +345,17 @@ class Collective:
                 waiting.popleft()
         elif any(
             each[2] == token for each in waiting
-        ):  # runs end in order: those before the callback's own
+        ):  # runs end in order, so these precede the run of the callback
             while waiting[0][2] != token:
                 waiting.popleft()
-        elif waiting:  # a callback may not look at a run
+        elif waiting:  # a callback may not wait for a run
             done = c_int()
             if lib.dfcclTest(handle, self.id, byref(done)) == SUCCESS and done.value:
                 waiting.clear()
 
     def _note(self, code: int) -> None:
-        """After a failure all later runs of the collective fail too, so the last of several tells
-        of all."""
+        """Notes the result of a run. After a failure all later runs of the collective fail too, so
+        the result of the last of several runs is enough."""
         if code != SUCCESS:
             failure = code, last_error()
             self._failure = self._failure or failure
@@ -387,7 +390,7 @@ class Collective:
                 return
             if (
                 timeout is None or timeout * 1000 > _SLICE_MS
-            ):  # most runs end within the first slice
+            ):  # Most runs end within the first slice.
                 code = lib.dfcclWaitRun(handle, self.id, number, _SLICE_MS)
                 left = None if timeout is None else timeout - _SLICE_MS / 1000
             else:
@@ -410,7 +413,7 @@ class Collective:
             context._calls.pop()
 
     def _drive(self, handle: int, number: int, end: float | None) -> int:
-        """Waits in slices until the run is complete, or that time has come."""
+        """Waits in slices until the run is complete or the time has come."""
         slice_ms = _SLICE_MS
         while True:
             if end is not None:
@@ -423,7 +426,7 @@ class Collective:
                 return code
 
     def _drive_once(self, number: int, milliseconds: int) -> int:
-        """Drives the library for so long, or until the run is complete: the code of the library."""
+        """Makes progress for so long, or until the run is complete. Returns the library's code."""
         self._inside.append(None)
         try:
             with self.context._entered() as handle:
@@ -436,9 +439,10 @@ class Collective:
             self._inside.pop()
 
     def _forget(self, number: int, code: int) -> None:
-        """Runs of a collective end in order: all up to this one are complete."""
+        """Releases the runs up to this one, which are complete, since the runs of a collective end
+        in order."""
         if inside_callback():
-            return  # the code is the library's refusal to look
+            return  # the library has refused the call
         with self._lock:
             waiting = self._outstanding
             if waiting and waiting[0][0] <= number:
@@ -451,8 +455,8 @@ class Collective:
             return self._outstanding[-1][0] if self._outstanding else None
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits for all its runs submitted before; raises the first failure since the last such
-        wait."""
+        """Waits for all runs submitted before this call. Raises the first failure since the last
+        such wait."""
         self._wait_up_to(self._last(), timeout)
         with self._lock:
             failure, self._failure = self._failure, None
@@ -461,7 +465,7 @@ class Collective:
         with self.context._entered() as handle:
             check(
                 lib.dfcclTest(handle, self.id, byref(c_int()))
-            )  # of a broken context: its failure
+            )  # the context is broken, and raises its failure
 
     def _wait_up_to(self, number: int | None, timeout: float | None) -> None:
         if inside_callback():
@@ -472,25 +476,27 @@ class Collective:
             except _GoesOn:
                 raise
             except errors.Error:
-                pass  # _failure has it, or an earlier one
+                pass  # _failure has this error, or an earlier one
 
     def done(self) -> bool:
-        """Whether all its runs are complete."""
+        """Whether all runs are complete."""
         number = self._last()
         return number is None or self._look(number) != IN_PROGRESS
 
     def hold(self) -> bool:
-        """Refuses further runs (Held) if all have completed well, and nobody waits; whether it does
-        so.
+        """Refuses further runs (Held) if all runs have succeeded and no thread waits. Returns
+        whether the collective is held.
 
-        The ends of its runs are known from here on without the library, also after it is
-        deregistered.
+        From here on, the results of its runs are available without the library, also after the
+        collective is deregistered.
         """
         with self.context._entered() as handle, self._lock:
             self._drop_complete(handle)
             if self._outstanding or self._failure is not None or self._held:
                 return False
-            self._held = True  # before the look at who is inside, who looks at this after entering
+            self._held = (
+                True  # set before the waiters are counted; a waiter reads it after it is counted
+            )
             self._held = not self._inside
             return self._held
 
@@ -500,7 +506,7 @@ class Collective:
             self._held = False
 
     def deregister(self) -> None:
-        """Forgets the collective. All its runs must be complete."""
+        """Deregisters the collective. All its runs must be complete."""
         with self.context._entered() as handle, self._lock:
             self._drop_complete(handle)
             check(lib.dfcclDeregister(handle, self.id))
@@ -508,7 +514,7 @@ class Collective:
         self.context._collectives.pop(self.id, None)
 
     def configuration(self) -> dict[str, Any]:
-        """How it travels, and why (dfcclGetConfiguration)."""
+        """The configuration of the collective and its reasons (dfcclGetConfiguration)."""
         struct = Configuration()
         with self.context._entered() as handle:
             check(lib.dfcclGetConfiguration(handle, self.id, byref(struct)))

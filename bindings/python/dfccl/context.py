@@ -33,8 +33,8 @@ _kinds = {
 
 
 def unique_id() -> bytes:
-    """The identity of a new job: 128 bytes for every rank. This process must live until all ranks
-    have joined."""
+    """The id of a new job: 128 bytes, to be sent to every rank. This process must exist until all
+    ranks have joined."""
     made = UniqueId()
     check(lib.dfcclGetUniqueId(byref(made)))
     return bytes(made)
@@ -72,14 +72,15 @@ class _Entered:
 
 
 class Context(Registers):
-    """One rank of a job. Joins it; blocks until all ranks have.
+    """One rank of a job. The constructor blocks until all ranks have joined.
 
-    rank, size   0 to size-1, of so many id           unique_id() of one process, the same on every
-    rank backend      "auto", "cpu" or "cuda" timeout      seconds after which a run that is not
-    complete ends with Timeout; None: never
+    rank, size   this rank (0 to size - 1), and the number of ranks
+    id           unique_id() of one process, the same on every rank
+    backend      "auto", "cpu" or "cuda"
+    timeout      seconds after which an incomplete run ends with Timeout; None: no limit
 
-    A context is a context manager: at the end of the block it is closed. What is still open when
-    the interpreter ends is closed then, and aborted first if runs are outstanding.
+    A context is a context manager, which closes the context at the end of the block. A context that
+    is open when the interpreter ends is closed then, and aborted first if runs are outstanding.
     """
 
     def __init__(
@@ -113,7 +114,8 @@ class Context(Registers):
         queue_depth: int = 0,
         timeout: float | None = None,
     ) -> Context:
-        """Joins by the variables of torchrun, mpirun or Slurm (dfcclInitFromEnv)."""
+        """Joins a job by the environment variables of torchrun, mpirun or Slurm
+        (dfcclInitFromEnv)."""
         handle = c_void_p()
         config = _config(backend, device, max_blocks, queue_depth, timeout)
         check(lib.dfcclInitFromEnv(byref(handle), byref(config)))
@@ -126,9 +128,9 @@ class Context(Registers):
         check(lib.dfcclGetRank(handle, byref(rank), byref(size)))
         self.rank, self.size = rank.value, size.value
         self._handle, self._process = handle, os.getpid()
-        self._calls: deque[None] = deque()  # one entry for each call that is inside the library
+        self._calls: deque[None] = deque()  # one entry for each call that executes in the library
         self._collectives: dict[int, Collective] = {}
-        self._failure: tuple[int, str] | None = None  # the first since the last wait_all
+        self._failure: tuple[int, str] | None = None  # the first failure since the last wait_all
         self._close_lock = threading.Lock()
         _open.add(self)
 
@@ -142,7 +144,7 @@ class Context(Registers):
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         if kind is not None and self._handle is not None:
-            self.abort()  # what the block leaves outstanding might never end
+            self.abort()  # runs that the block has left outstanding might never end
         self.close()
 
     def _closed(self) -> errors.Error:
@@ -234,9 +236,10 @@ class Context(Registers):
         return self.size if options.get("ranks") is None else len(options["ranks"])
 
     def pre_mul_sum(self, scalar: Any, dtype: DataTypeLike) -> Operator:
-        """An operator: the sum of what each member brings, times the member's own scalar.
+        """An operator that multiplies the data of each member by the scalar of that member, and
+        sums the products.
 
-        scalar   one element of dtype as an array, or bytes; each member may have another one
+        scalar   one element of dtype, as an array or as bytes; members may have different scalars
         """
         kind, number = data_type(dtype), c_int()
         memory = memory_of(scalar, False)
@@ -249,16 +252,18 @@ class Context(Registers):
         return Operator(number.value)
 
     def destroy_operator(self, operator: Operator) -> None:
-        """Collectives that have it go on; no later one can be registered with it."""
+        """Destroys an operator. Collectives registered with it continue to work; new ones are
+        refused."""
         with self._entered() as handle:
             check(lib.dfcclRedOpDestroy(handle, operator))
 
     def group(self, ranks: Iterable[int]) -> Group:
-        """Some ranks, in group order: its register_* are this context's with this group."""
+        """A group of ranks, in group order. Its register_* functions register collectives of this
+        group."""
         return Group(self, list(ranks))
 
     def collective(self, id: int) -> Collective:
-        """The registered collective of an id."""
+        """The collective registered under this id."""
         found = self._collectives.get(id)
         if found is None:
             raise errors.InvalidArgument(f"no collective {id} is registered here")
@@ -273,7 +278,7 @@ class Context(Registers):
         self.collective(id).wait(timeout)
 
     def wait_all(self, timeout: float | None = None) -> None:
-        """Waits for all runs submitted before; raises the first failure since the last wait_all."""
+        """Waits for all runs submitted before. Raises the first failure since the last wait_all."""
         end = None if timeout is None else time.monotonic() + timeout
         collectives = list(self._collectives.values())
         for collective, number in [(each, each._last()) for each in collectives]:
@@ -289,7 +294,7 @@ class Context(Registers):
             for collective in list(self._collectives.values())[:1]:
                 check(
                     lib.dfcclTest(handle, collective.id, byref(c_int()))
-                )  # of a broken context: its failure
+                )  # the context is broken, and raises its failure
 
     def synchronize(self) -> None:
         """Blocks until the device is idle (dfcclDeviceSynchronize)."""
@@ -299,20 +304,20 @@ class Context(Registers):
     # ---- the end
 
     def abort(self) -> None:
-        """Gives up: outstanding runs end with Aborted here, with RemoteError on peers that need
-        this rank."""
+        """Aborts the context. Outstanding runs end with Aborted on this rank, and with RemoteError
+        on peers that need this rank."""
         with self._entered() as handle:
             check(lib.dfcclAbort(handle))
 
     def abort_collectives(self, ids: Iterable[int]) -> None:
-        """Gives up some collectives; all others go on."""
+        """Aborts these collectives; all others continue."""
         given = list(ids)
         with self._entered() as handle:
             check(lib.dfcclAbortCollectives(handle, (c_uint64 * len(given))(*given), len(given)))
 
     def close(self) -> None:
-        """Waits for outstanding runs and other threads' calls, and leaves the job. Twice does
-        nothing."""
+        """Waits for outstanding runs and for calls of other threads, and leaves the job. A second
+        call does nothing."""
         if inside_callback():
             raise errors.InvalidUsage("a callback cannot close a context")
         with self._close_lock:
@@ -320,35 +325,39 @@ class Context(Registers):
             if handle is None:
                 return
             if os.getpid() != self._process:
-                self._handle = None  # a forked child has its parent's object, and no context
+                self._handle = (
+                    None  # in a forked child: the object is a copy, and there is no context
+                )
                 _open.discard(self)
                 return
-            for collective in list(self._collectives.values()):  # in slices, for Ctrl-C
+            for collective in list(
+                self._collectives.values()
+            ):  # waits in slices, so that Ctrl-C works
                 try:
                     collective.wait()
                 except errors.Error:
                     pass
-            self._handle = None  # from here on nothing is submitted
+            self._handle = None  # From here on no run can be submitted.
             try:
                 while self._calls:
                     time.sleep(0.001)
                 for collective in list(
                     self._collectives.values()
-                ):  # what callbacks have submitted meanwhile
+                ):  # callbacks may have submitted more runs
                     number = collective._last()
                     if number is not None:
                         collective._drive(handle, number, None)
             except BaseException:
-                self._handle = handle  # Ctrl-C: it is open still
+                self._handle = handle  # Ctrl-C: the context is still open
                 raise
             _open.discard(self)
             self._collectives.clear()
             check(lib.dfcclDestroy(handle))
 
-    # ---- seeing
+    # ---- observation
 
     def dump(self) -> str:
-        """What each collective that is not complete waits for (dfcclDump)."""
+        """A text that names, for each incomplete collective, what it waits for (dfcclDump)."""
         fd = os.memfd_create("dfccl-dump")
         try:
             with self._entered() as handle:
@@ -360,7 +369,7 @@ class Context(Registers):
             os.close(fd)
 
     def _state_of(self, id: int) -> str:
-        """The dump's paragraph of one collective, as one line."""
+        """The paragraph about one collective in the dump, as one line."""
         lines = self.dump().splitlines()
         for at, line in enumerate(lines):
             if line.startswith(f"  collective {id},") or line.startswith(f"  collective {id} "):
@@ -409,7 +418,8 @@ def contexts(
     queue_depth: int = 0,
     timeout: float | None = None,
 ) -> list[Context]:
-    """All ranks of a job in this process: one context each, for threads or for one thread."""
+    """Makes a job of which all ranks are in this process. Returns one context for each rank, for
+    use by one thread or by several."""
     if size < 1:
         raise errors.InvalidArgument(f"{size} ranks; a job has at least one")
     handles = (c_void_p * size)()
@@ -425,8 +435,8 @@ def contexts(
 
 @atexit.register
 def _close_all() -> None:
-    """No library thread may call Python after this. Runs that nobody can wait for any more are
-    given up."""
+    """Closes all contexts, since no thread of the library may call Python once the interpreter
+    ends. Outstanding runs are aborted, because no thread can wait for them any more."""
     for context in list(_open):
         if context._process != os.getpid() or context._handle is None:
             continue

@@ -1,8 +1,8 @@
 """Flight recorder dumps as JSON: python -m dfccl.flight to-json FILE... [-o FOLDER]
 
-torch writes its dumps as pickles, and a pickle can make a program run what it likes. So this does
-not unpickle: it reads the few opcodes that plain values need, and refuses every other one with its
-place.
+torch writes its dumps as pickles, and unpickling can execute arbitrary code. This module does not
+unpickle: it reads only the opcodes that plain values need, and refuses any other one with its
+position.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-MOST_BYTES = 512 << 20  # of a dump, and of what dfccl-sim check reads
+MOST_BYTES = 512 << 20  # largest dump, and largest input of dfccl-sim check
 _MOST_VALUES = (
-    50_000_000  # shared values count each time: a small pickle can stand for a text without end
+    50_000_000  # shared values count each time, because a small pickle can expand to a huge text
 )
 
 _mark = object()
@@ -36,7 +36,7 @@ _short_tuples = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 class Refused(ValueError):
-    """What is wrong with a dump, and where."""
+    """A dump is invalid. The text has the reason and the position."""
 
 
 class _Machine:
@@ -45,7 +45,7 @@ class _Machine:
         self.memo: dict[int, Any] = {}
 
     def _pop(self, count: int) -> list[Any]:
-        """The topmost values, none of which is a mark."""
+        """Takes the topmost values of the stack; a mark among them is an error."""
         values = self.stack[len(self.stack) - count :] if count else []
         if len(values) < count or any(value is _mark for value in values):
             raise Refused("a value is missing")
@@ -133,7 +133,7 @@ def _check_size(value: Any) -> None:
 
 
 def read(data: bytes) -> dict[str, Any]:
-    """The value of a pickle of plain values. Runs nothing that is in it; raises Refused."""
+    """The value of a pickle of plain values. Executes no code of the pickle; raises Refused."""
     machine, place = _Machine(), 0
     at: int | None
     try:
@@ -142,7 +142,7 @@ def read(data: bytes) -> dict[str, Any]:
             machine.step(opcode.name, argument)
     except Refused as failure:
         raise Refused(f"byte {place}: {failure}") from None
-    except Exception as failure:  # of pickletools: not a pickle, or cut short
+    except Exception as failure:  # pickletools: the data is no pickle, or is truncated
         raise Refused(f"after byte {place}: {failure}") from None
     if len(machine.stack) != 1 or not isinstance(machine.stack[0], dict):
         raise Refused("not one dictionary")

@@ -1,4 +1,4 @@
-"""The C library by ctypes: structs and functions of include/dfccl.h, under their own names."""
+"""The C library by ctypes: the structs and functions of include/dfccl.h under their names."""
 
 from __future__ import annotations
 
@@ -24,13 +24,11 @@ from . import errors
 SUCCESS = 0
 IN_PROGRESS = 7
 
-VERSION_CODE = (
-    100  # major*10000 + minor*100 + patch of the header that the structs below are copied from
-)
+VERSION_CODE = 100  # major * 10000 + minor * 100 + patch of the header that the structs below match
 
 
 class _Struct(ctypes.Structure):
-    """Structs that begin with size, magic and version."""
+    """A struct that begins with size, magic and version."""
 
     magic_number = 0
 
@@ -232,7 +230,7 @@ def last_error(handle: int | None = None) -> str:
 
 
 def check(code: int) -> None:
-    """Raises what a call's result code says, with the calling thread's sentence."""
+    """Raises the error of a result code, with the message of the calling thread's last error."""
     if code != SUCCESS:
         raise errors.of_code(code, last_error())
 

@@ -1,4 +1,4 @@
-"""Registering: the calls that contexts and groups have in common."""
+"""Registration: the calls that contexts and groups share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .collective import Collective
 
 
 class Registers:
-    """What contexts and groups have in common."""
+    """The registration calls of contexts and groups."""
 
     def _register(
         self,
@@ -30,11 +30,13 @@ class Registers:
     def register_all_reduce(
         self, id: int, count: int, dtype: DataTypeLike, op: RedOpLike = RedOp.SUM, **options: Any
     ) -> Collective:
-        """Announces an all-reduce. Local: waits for nobody.
+        """Registers an all-reduce. The call is local: it waits for no other rank.
 
-        id         chosen by the program, the same on every member count      elements of the whole
-        array dtype      a DataType, its name, a numpy or torch dtype options    ranks (the group,
-        in group order), priority (larger first), name, algorithm, varying
+        id         chosen by the program, the same on every member
+        count      number of elements of the whole array
+        dtype      a DataType, its name, or a dtype of numpy or torch
+        options    ranks (the group, in group order), priority (larger first), name, algorithm,
+                   varying
         """
         return self._register("all_reduce", id, count, dtype, op=op, **options)
 
@@ -47,50 +49,50 @@ class Registers:
         root: int = 0,
         **options: Any,
     ) -> Collective:
-        """Announces a reduce to `root`, a position in the group."""
+        """Registers a reduce to `root`, a position in the group."""
         return self._register("reduce", id, count, dtype, op=op, root=root, **options)
 
     def register_broadcast(
         self, id: int, count: int, dtype: DataTypeLike, root: int = 0, **options: Any
     ) -> Collective:
-        """Announces a broadcast from `root`, a position in the group."""
+        """Registers a broadcast from `root`, a position in the group."""
         return self._register("broadcast", id, count, dtype, root=root, **options)
 
     def register_all_gather(
         self, id: int, count: int, dtype: DataTypeLike, **options: Any
     ) -> Collective:
-        """Announces an all-gather: each rank sends count elements and receives count of each
+        """Registers an all-gather: each rank sends count elements and receives count of each
         member."""
         return self._register("all_gather", id, count, dtype, **options)
 
     def register_reduce_scatter(
         self, id: int, count: int, dtype: DataTypeLike, op: RedOpLike = RedOp.SUM, **options: Any
     ) -> Collective:
-        """Announces a reduce-scatter: each rank sends count elements for each member and receives
+        """Registers a reduce-scatter: each rank sends count elements for each member and receives
         count."""
         return self._register("reduce_scatter", id, count, dtype, op=op, **options)
 
     def register_all_to_all(
         self, id: int, count: int, dtype: DataTypeLike, **options: Any
     ) -> Collective:
-        """Announces an all-to-all: count elements for each member and from each member."""
+        """Registers an all-to-all: count elements for each member and from each member."""
         return self._register("all_to_all", id, count, dtype, **options)
 
     def register_gather(
         self, id: int, count: int, dtype: DataTypeLike, root: int = 0, **options: Any
     ) -> Collective:
-        """Announces a gather: each rank sends count elements; the root receives count of each
+        """Registers a gather: each rank sends count elements; the root receives count of each
         member."""
         return self._register("gather", id, count, dtype, root=root, **options)
 
     def register_scatter(
         self, id: int, count: int, dtype: DataTypeLike, root: int = 0, **options: Any
     ) -> Collective:
-        """Announces a scatter: the root sends count elements to each member."""
+        """Registers a scatter: the root sends count elements to each member."""
         return self._register("scatter", id, count, dtype, root=root, **options)
 
     def register_barrier(self, id: int, **options: Any) -> Collective:
-        """Announces a barrier: a run(), without arrays, ends when all members have run it."""
+        """Registers a barrier: a run(), without arrays, ends when all members have run it."""
         return self._register_as("barrier", id, "Barrier", [], 0, "uint8", (0, 0), **options)
 
     def register_scan(
@@ -102,7 +104,7 @@ class Registers:
         exclusive: bool = False,
         **options: Any,
     ) -> Collective:
-        """Announces a scan: position p gets the result of positions 0 to p; exclusive: to p - 1,
+        """Registers a scan: position p gets the result of positions 0 to p; exclusive: to p - 1,
         and 0 gets nothing."""
         kind = data_type(dtype)
         return self._register_as(
@@ -119,7 +121,7 @@ class Registers:
     def register_send_recv(
         self, id: int, count: int, dtype: DataTypeLike, source: int, target: int, **options: Any
     ) -> Collective:
-        """Announces a channel from one position to another; only these two register and run it."""
+        """Registers a channel from one position to another; only these two register and run it."""
         kind, position = data_type(dtype), self._position(options)
         sizes = (count if position == source else None, count if position == target else None)
         return self._register_as(
@@ -141,7 +143,7 @@ class Registers:
         displacements: Sequence[int] | None = None,
         **options: Any,
     ) -> Collective:
-        """Announces an all-gather in which position i sends counts[i] elements, to displacements[i]
+        """Registers an all-gather in which position i sends counts[i] elements, to displacements[i]
         (None: packed)."""
         kind, position = data_type(dtype), self._position(options)
         arguments = [_sizes(counts), _sizes(displacements), kind]
@@ -164,8 +166,8 @@ class Registers:
         op: RedOpLike = RedOp.SUM,
         **options: Any,
     ) -> Collective:
-        """Announces a reduce-scatter in which position i receives counts[i] elements; inputs have
-        the pieces packed."""
+        """Registers a reduce-scatter in which position i receives counts[i] elements; the pieces of
+        the inputs are packed."""
         kind, position = data_type(dtype), self._position(options)
         return self._register_as(
             "reduce_scatter_v",
@@ -188,8 +190,8 @@ class Registers:
         displacements: Sequence[int] | None = None,
         **options: Any,
     ) -> Collective:
-        """Announces a gather in which this rank sends count elements. The root gives all counts,
-        and places."""
+        """Registers a gather in which this rank sends count elements. The root gives all counts
+        and displacements."""
         kind, position = data_type(dtype), self._position(options)
         arguments = [count, _sizes(counts), _sizes(displacements), kind, root]
         received = (
@@ -209,8 +211,8 @@ class Registers:
         displacements: Sequence[int] | None = None,
         **options: Any,
     ) -> Collective:
-        """Announces a scatter in which this rank receives count elements. The root gives all
-        counts, and places."""
+        """Registers a scatter in which this rank receives count elements. The root gives all
+        counts and displacements."""
         kind, position = data_type(dtype), self._position(options)
         arguments = [_sizes(counts), _sizes(displacements), count, kind, root]
         sent = _extent(counts, displacements) if position == root and counts is not None else None
@@ -228,7 +230,7 @@ class Registers:
         recv_displacements: Sequence[int] | None = None,
         **options: Any,
     ) -> Collective:
-        """Announces an all-to-all with a count for each pair, the same in all runs. Displacements
+        """Registers an all-to-all with a count for each pair, the same in all runs. Displacements
         None: packed."""
         kind = data_type(dtype)
         arguments = [
@@ -257,7 +259,7 @@ class Registers:
         dtype: DataTypeLike,
         **options: Any,
     ) -> Collective:
-        """Announces an exchange with some positions: {position: count} sent and received, packed in
+        """Registers an exchange with some positions: {position: count} sent and received, packed in
         that order."""
         kind = data_type(dtype)
         arguments = [
@@ -283,10 +285,10 @@ class Registers:
     def register_all_to_all_dynamic(
         self, id: int, count: int, dtype: DataTypeLike, **options: Any
     ) -> Collective:
-        """Announces an all-to-all whose counts each run gives: at most count for each pair.
+        """Registers an all-to-all whose counts each run gives: at most count for each pair.
 
-        run(send, recv, send_counts=[...]): the pieces are packed in send; what comes from position
-        i begins at element i * count of recv. The run's received() says how many elements came from
+        run(send, recv, send_counts=[...]): the pieces are packed in send; the data from position
+        i begins at element i * count of recv. Run.received() returns the number of elements from
         each position.
         """
         kind, size = data_type(dtype), self._group_size(options)
@@ -320,7 +322,7 @@ def _sizes(values: Sequence[int] | None) -> Any:
 
 
 def _extent(counts: Sequence[int], displacements: Sequence[int] | None) -> int:
-    """Elements that a buffer needs at least."""
+    """The least number of elements of a buffer."""
     if displacements is None:
         return sum(counts)
     return max((at + count for at, count in zip(displacements, counts) if count), default=0)

@@ -1,12 +1,11 @@
 """torch.distributed over dfccl, for tensors of the CPU.
 
-    torch.distributed.init_process_group("dfccl")       # torch 2.15 finds the package by itself;
-    before: import dfccl.torch
+    torch.distributed.init_process_group("dfccl")  # before torch 2.15: import dfccl.torch first
 
-Calls meet by their signature: group, operation, number and type of elements, operator and root.
-Calls of equal signature meet in the order of each rank's calls, unless they have names: `name` and
-`all_reduce(..., name=)` here. `model.register_comm_hook(model, dfccl.torch.ddp_hook)` names
-DistributedDataParallel's buckets by their parameters.
+Calls of different ranks are matched by their signature: group, operation, number and type of
+elements, operator and root. Calls of equal signature are matched in the order of each rank's calls,
+unless they have names: see `name` and `all_reduce(..., name=)`. `model.register_comm_hook(model,
+dfccl.torch.ddp_hook)` names DistributedDataParallel's buckets by their parameters.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ __all__ = [
 
 
 def register() -> None:
-    """Tells torch of the backend. Twice does nothing."""
+    """Registers the backend with torch. A second call does nothing."""
     if "DFCCL" not in dist.Backend._plugins:
         dist.Backend.register_backend("dfccl", create, extended_api=True, devices=["cpu"])
 
@@ -52,7 +51,7 @@ def all_reduce(
     *,
     name: str,
 ) -> Any:
-    """torch.distributed.all_reduce that meets only calls of the same name."""
+    """torch.distributed.all_reduce, matched only with calls of the same name."""
     with names.name(name):
         return dist.all_reduce(tensor, op, group, async_op)
 
@@ -71,8 +70,8 @@ def _recorder(group: Any) -> Any:
 
 
 def flight(group: Any = None) -> dict[str, Any]:
-    """The last calls of this process, of all groups that share the group's context, as torch's
-    flight recorder tells them."""
+    """The last calls of this process in all groups that share the group's context, in the format
+    of torch's flight recorder."""
     return _recorder(group).flight()
 
 

@@ -1,9 +1,10 @@
-"""The backend of one device of a process group, beside another library's:
-init_process_group("cpu:dfccl,cuda:nccl").
+"""The backend of one device of a process group in which other devices have other backends.
 
-A group whose devices have several backends is an object of C++ that calls each of them. A process
-group in Python would take its place, and the other backends with it. So it has this one, which
-passes calls on to a process group of its own.
+    init_process_group("cpu:dfccl,cuda:nccl")
+
+Such a group is an object of C++ that calls the backend of each device. A process group in Python
+cannot be one of these backends: it would replace the whole group. So this backend owns a process
+group of its own, and forwards calls to it.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 
 
 def is_one_of_several() -> bool:
-    """Whether the group that torch is making has backends besides this one.
+    """Whether the group that torch is making has other backends in addition to this one.
 
-    torch does not tell the function that makes a backend: its caller's variable knows.
+    torch does not pass this to the function that makes a backend, so it is read from a variable of
+    the caller.
     """
     frame = sys._getframe(1)
     while frame is not None and "backend_config" not in frame.f_locals:
@@ -36,8 +38,8 @@ def is_one_of_several() -> bool:
 
 
 class Backend(C10dBackend):
-    """Passes calls on. Its works' is_completed() is always False: C++ does not ask Python for
-    it."""
+    """Forwards calls to a process group. is_completed() of its works is always False, because C++
+    does not call the method of the Python class."""
 
     supports_splitting = True
     supports_coalescing = True
@@ -55,7 +57,7 @@ class Backend(C10dBackend):
         self, store: dist.Store, ranks: Sequence[int], options: C10dBackend.Options
     ) -> Backend:
         made = self._group.split_group(ranks, options._timeout, None, options.group_name)
-        if made is None:  # None would crash torch
+        if made is None:  # a work of None would crash torch
             raise errors.InvalidUsage(
                 f"split_group leaves rank {self._group.getRank()} out; beside another backend each rank "
                 "needs a group: give it one, or use new_group"

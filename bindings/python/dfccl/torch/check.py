@@ -1,10 +1,11 @@
 """DFCCL_TORCH_CHECK=1: finds calls of equal signature that ranks have made in different orders.
 
-Each collective call has a companion: an all-gather of what the call is on each rank, which are
-hashes of the stack, and of the variables that hold the tensor. If two ranks' calls of one number
-differ, later ones are counted. Once both ranks have made the same calls, but in another order,
-these were exchanged, and the work fails. Ranks that call from different places on purpose (`if rank
-== 0: ...`) never come to the same calls, and are left alone.
+Each collective call has a companion, which is an all-gather of hashes that identify the call on
+each rank: a hash of the stack, and hashes of the variables that hold the tensor. If the calls of
+two ranks at one position differ, later calls are counted. If both ranks then turn out to have made
+the same calls in different orders, the calls were exchanged, and the work fails. Ranks that call
+from different places on purpose (`if rank == 0: ...`) never make the same calls, and are not
+reported.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from .works import Part
 if TYPE_CHECKING:
     from .group import ProcessGroup
 
-_ROW_BYTES = 2048  # of each rank's part
+_ROW_BYTES = 2048  # size of each rank's part of the all-gather
 _head = struct.Struct("<8s8s8sI")
-_FRAMES = 12  # of a stack, the innermost
-_LOOKED_AT = 4096  # entries of a container, when the tensor's names are looked for
-_WINDOW = 256  # calls after which two ranks that differ are taken to differ on purpose
+_FRAMES = 12  # innermost frames of a stack that are hashed
+_LOOKED_AT = 4096  # entries of a container that are searched for the tensor's names
+_WINDOW = 256  # ranks that differ for so many calls are assumed to differ on purpose
 _hidden = (
     os.path.dirname(torch.__file__) + os.sep,
     os.path.dirname(os.path.dirname(__file__)) + os.sep,
@@ -50,8 +51,8 @@ def asked() -> bool:
 
 
 class _Row(NamedTuple):
-    """What a call is on one rank, by three marks: its place, with the tensor's names, with its
-    places in lists."""
+    """Three marks that identify a call on one rank: its place in the program; the place and the
+    names of the tensor; the place and the tensor's positions in lists."""
 
     marks: tuple[bytes, bytes, bytes]
     text: str
@@ -61,7 +62,7 @@ _PLACE, _NAMES, _INDICES = range(3)
 
 
 def _frames() -> Iterator[FrameType]:
-    """The program's, innermost first."""
+    """The frames of the program, innermost first."""
     frame, count = sys._getframe(1), 0
     while frame is not None and count < _FRAMES:
         if not frame.f_code.co_filename.startswith(
@@ -73,7 +74,7 @@ def _frames() -> Iterator[FrameType]:
 
 
 class _Holders:
-    """The variables that hold a tensor, or another one of the same memory."""
+    """The variables that hold a tensor, or another tensor of the same memory."""
 
     def __init__(self, tensor: torch.Tensor):
         self._at, self._count = tensor.data_ptr(), tensor.numel()
@@ -82,7 +83,7 @@ class _Holders:
     def _is_it(self, value: Any) -> bool:
         try:
             return value.data_ptr() == self._at and value.numel() == self._count
-        except RuntimeError:  # a tensor without memory
+        except RuntimeError:  # the tensor has no memory
             return False
 
     def _look(self, name: str, value: Any) -> None:
@@ -139,22 +140,20 @@ class _Seen:
         self.collective = collective
         self.rows: deque[tuple[int, torch.Tensor]] = (
             deque()
-        )  # gathered, or being gathered, and not yet compared
+        )  # rows that are gathered or being gathered, and not yet compared
         self.differing: dict[
             tuple[int, int, int], list[tuple[int, _Row, _Row]]
-        ] = {}  # by ranks and mark
+        ] = {}  # key: ranks and mark
 
 
 class Check:
-    """Of one process group."""
+    """The check of one process group."""
 
     def __init__(self, group: ProcessGroup):
         self._group = group
         self._seen: dict[int, _Seen] = {}
         self._lock = threading.Lock()
-        self._mine = (
-            threading.local()
-        )  # companions of the operation that this thread is about to make
+        self._mine = threading.local()  # companions of the operation that this thread is making
 
     def run(self, collective: Collective, tensor: torch.Tensor, submit: Callable[[], int]) -> Part:
         row = torch.frombuffer(bytearray(_row_of(tensor)), dtype=torch.uint8)
@@ -169,7 +168,7 @@ class Check:
             None,
             "all_gather",
         )
-        with self._lock:  # other threads' calls: companions have their calls' order
+        with self._lock:  # companions must have the order of their calls, also with several threads
             seen = self._seen.setdefault(collective.id, _Seen(collective))
             number = submit()
             beside = companion._submit(row.data_ptr(), rows.data_ptr(), 0, (row, rows))
@@ -180,7 +179,7 @@ class Check:
     def joined(
         self, parts: list[Part], finish: Callable[[], Any] | None
     ) -> tuple[list[Part], Callable[[], Any] | None]:
-        """A work's parts and end, with the companions of its runs."""
+        """The parts and the end of a work, with the companions of its runs added."""
         mine = self._mine.__dict__.pop("all", [])
         if not mine:
             return parts, finish
@@ -195,7 +194,7 @@ class Check:
         return parts + [(companion, beside) for companion, beside, _, _ in mine], compare
 
     def _compare(self, seen: _Seen, last: int) -> None:
-        """Runs end in order: all rows up to this one's are there."""
+        """Compares all rows up to this one, which are complete, since runs end in order."""
         while seen.rows and seen.rows[0][0] <= last:
             number, gathered = seen.rows.popleft()
             rows = []
@@ -227,7 +226,8 @@ class Check:
             del seen.differing[pair]
             named = [(first.marks[_NAMES], second.marks[_NAMES]) for _, first, second in calls]
             told_apart = len(set(named)) > 1 and all(first == second for first, second in named)
-            if not told_apart:  # the names, which say more than places in lists, see no exchange
+            # The names, which identify a tensor better than positions, show no exchange
+            if not told_apart:
                 raise errors.Mismatch(self._sentence(seen, pair, calls))
         elif len(calls) > _WINDOW:
             del seen.differing[pair]

@@ -1,10 +1,11 @@
-"""The flight recorder: the last calls of this process, and what other ranks were doing when a call
-is late.
+"""The flight recorder: the last calls of this process, and the state of other ranks when a call is
+late.
 
-Each call leaves a record in a ring. A rank whose call reaches its time limit asks the others
-through torch's store. Each rank's keeper answers with its rank's last calls and its threads'
-stacks. So the error names the ranks that have not come, and where each of them is. dump() writes
-the ring in the format of torch's own recorder.
+Each call is recorded in a ring. A rank whose call reaches its time limit sends a question to the
+others through torch's store. The coordinator thread of each rank (keeper.py) answers with the last
+calls of its rank and the stacks of its threads. So the error names the ranks that have not made the
+call, and the place in the program where each of them is. dump() writes the ring in the format of
+torch's own recorder.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import torch
 
 try:
     from torch._C._profiler import gather_traceback, symbolize_tracebacks
-except ImportError:  # another torch: no stacks
+except ImportError:  # this version of torch records no stacks
     gather_traceback = None
 
 from .. import errors
@@ -35,12 +36,13 @@ from .keeper import Keeper, Question
 if TYPE_CHECKING:
     from .works import Part
 
-_LOOK_S = 0.05  # how often who asks looks for answers
+_LOOK_S = 0.05  # interval at which a rank polls for answers to its question
 _PATIENCE_S = 2.0  # how long a question waits for answers
-_FRESH_S = 5.0  # so long answers are taken for those of the next late call, too
+_FRESH_S = 5.0  # answers of this age also serve the next late call
 _TOLD_CALLS, _TOLD_RANKS, _TOLD_FRAMES = 20, 8, 5
 
-# c10d's names of what torch's analyser knows; the rest (monitored_barrier) is not in its dumps.
+# c10d's names of the operations that torch's analyser supports. Dumps omit the others, such as
+# monitored_barrier.
 _torch_names = {
     "all_reduce": "all_reduce",
     "all_reduce_coalesced": "allreduce_coalesced",
@@ -73,18 +75,18 @@ _torch_types = {
     torch.complex128: "ComplexDouble",
 }
 
-FAILED = -1  # instead of the time of a call's end
+FAILED = -1  # in place of the end time of a call that has failed
 
 Frame = dict[str, Any]
 
 
 class GroupFacts:
-    """What a record says of its group. The group itself must not live as long as its records."""
+    """The facts about a group that records refer to. A record must not keep its group alive."""
 
     def __init__(self, number: int, name: str, ranks: Sequence[int], timeout: float):
         self.number, self.name, self.ranks, self.timeout = number, name, list(ranks), timeout
         self.description = "undefined"
-        self.collectives = self.points = 0  # calls so far
+        self.collectives = self.points = 0  # numbers of calls so far
 
 
 class Call:
@@ -123,7 +125,7 @@ class Call:
         if self.ended is None:
             try:
                 codes = [collective._look(number) for collective, number in self.parts]
-            except errors.Error:  # it failed, or its group is gone
+            except errors.Error:  # the call has failed, or its group no longer exists
                 codes = [errors.Error.code]
             if IN_PROGRESS not in codes:
                 self.ended = FAILED if any(codes) else time.time_ns()
@@ -158,7 +160,7 @@ def _setting(name: str, standard: int, most: int) -> int:
 
 
 def flight_settings() -> tuple[int, bool, str]:
-    """Calls that are remembered, whether they have stacks, the folder of dumps."""
+    """The number of recorded calls, whether they have stacks, and the folder of dumps."""
     return (
         _setting("DFCCL_TORCH_FLIGHT", 2000, 10**6),
         _setting("DFCCL_TORCH_STACKS", 1, 1) == 1,
@@ -167,8 +169,8 @@ def flight_settings() -> tuple[int, bool, str]:
 
 
 def _symbolized(stacks: list[Any]) -> list[list[Frame]]:
-    """torch looks whether it has _inductor, and so imports it: seconds in which nobody is answered.
-    It is not needed for this."""
+    """Stacks with names of functions and files. torch would import _inductor here, which takes
+    seconds in which no question is answered, and which is not needed for this."""
     if "torch._inductor" in sys.modules:
         return symbolize_tracebacks(stacks)
     stand_in = torch._inductor = SimpleNamespace()
@@ -193,7 +195,7 @@ _own = (
 
 
 def _place(frames: Sequence[Frame]) -> str:
-    """The program's own frames as a piece of a sentence."""
+    """The frames of the program, as a part of a sentence."""
     program = [frame for frame in frames if not frame["filename"].startswith(_own)] or list(frames)
     shown = [
         f"{frame['filename']}:{frame['line']} in {frame['name']}"
@@ -203,7 +205,7 @@ def _place(frames: Sequence[Frame]) -> str:
 
 
 def _threads() -> list[dict[str, Any]]:
-    """Where each thread of Python is, but for the one that asks and those of this package."""
+    """The position of each Python thread, except the calling one and those of this package."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     told = []
     for ident, frame in sys._current_frames().items():
@@ -270,7 +272,7 @@ class Flight:
             peers,
         )
         call.name, call.parts = name, parts
-        if len(outputs) == 1:  # most calls
+        if len(outputs) == 1:  # the usual case
             output = outputs[0]
             call.shapes, call.dtype = (output.shape,), output.dtype
         else:
@@ -312,7 +314,7 @@ class Flight:
         }
 
     def _ask(self, ranks: Sequence[int], patience: float) -> dict[int, dict[str, Any]]:
-        """What other ranks answer within so many seconds."""
+        """The answers that other ranks give within so many seconds."""
         with self._ask_lock:
             if time.monotonic() - self._asked_at < _FRESH_S and self._asked_ranks.issuperset(ranks):
                 return self._answers
@@ -331,8 +333,8 @@ class Flight:
             return answers
 
     def late(self, call: Call, seconds: float) -> str:
-        """What an error says of a call that has reached its time limit: the call, and the ranks
-        that have not come."""
+        """The text of the error of a call that has reached its time limit: the call, and the ranks
+        that have not made it."""
         (frames,) = _frames_of([call])
         lines = [call.text() + (f"; called at {_place(frames)}" if frames else "")]
         members = {rank for collective, _ in call.parts for rank in collective.members} or set(
@@ -345,7 +347,7 @@ class Flight:
             RuntimeError,
             ValueError,
             KeyError,
-        ) as failure:  # the store is gone, or has something else there
+        ) as failure:  # the store is gone, or has another value under the key
             lines.append(
                 f"torch's store is out of reach ({failure}), so other ranks cannot be asked"
             )
@@ -392,13 +394,13 @@ class Flight:
     # ---- dumps
 
     def flight(self) -> dict[str, Any]:
-        """The ring as torch's recorder tells it (version 2.10), and `rank` and each call's `name`
-        besides."""
+        """The ring in the format of torch's recorder (version 2.10), with two more entries: `rank`,
+        and `name` of each call."""
         calls = [
             call
             for call in list(self._ring)
             if call.operation in _torch_names and (call.peers is None or call.peers[0] >= 0)
-        ]  # torch's dumps have no receive from any rank
+        ]  # torch's dumps cannot have a receive from any rank
         entries = [self._entry(call, frames) for call, frames in zip(calls, _frames_of(calls))]
         groups = self._groups.values()
         done = {
@@ -468,7 +470,8 @@ class Flight:
 
     @staticmethod
     def _sizes(call: Call) -> tuple[list[list[int]], list[list[int]]]:
-        """Only outputs are recorded: a collective's inputs follow from them."""
+        """Sizes of inputs and outputs. Only outputs are recorded, since the inputs follow from
+        them."""
         outputs, size = [list(shape) for shape in call.shapes], len(call.facts.ranks)
         if call.operation in ("all_gather", "scatter"):
             return outputs[:1] if call.operation == "all_gather" else [], outputs

@@ -1,9 +1,10 @@
-"""The process group: each call of c10d becomes runs of collectives that are registered when first
-used.
+"""The process group: each call of c10d becomes runs of collectives, which are registered at their
+first use.
 
-A collective's id is a hash of the group's name, the operation, the number and type of elements,
-operator, root, and the name that the program gave, if any. So the i-th call of a signature meets
-the i-th call of it on each other member, whatever calls of other signatures come between.
+The id of a collective is a hash of the signature: the group's name, the operation, the number and
+type of elements, the operator, the root, and the name that the program has given, if any. So the
+i-th call of a signature is matched with the i-th call of the same signature on each other member,
+whatever calls of other signatures come between.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class _Coalescing(threading.local):
-    works: list[Work] | None = None  # what this thread has called since start_coalescing()
+    works: list[Work] | None = None  # the calls of this thread since start_coalescing()
 
 
 class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
@@ -63,8 +64,8 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         self._collectives: dict[Key, Collective] = {}
         self._plain: dict[
             Any, Collective
-        ] = {}  # all-reduces of these that need no other look at their tensor
-        self._held: dict[Key, Collective] = {}  # of these, those that may be forgotten just now
+        ] = {}  # all-reduces that need no further check of their tensor
+        self._held: dict[Key, Collective] = {}  # the collectives that are being evicted
         self._register_lock = threading.Condition()
         self._coalescing = _Coalescing()
         self._sequence = self._times_split = 0
@@ -76,7 +77,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         for asker in job.asked_any.get(name, ()):
             self._askers.answer(asker)
 
-    # ---- what torch asks a group for
+    # ---- the properties that torch reads
 
     def getBackendName(self) -> str:
         return "dfccl"
@@ -112,7 +113,8 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        # Empty for torch's flight recorder, which asks a group with devices for a backend in C++.
+        # Empty, because torch's flight recorder requests a backend in C++ from a group with
+        # devices.
         asker = sys._getframe(1).f_code.co_name
         return [] if asker == "_maybe_attach_flight_recorder" else [torch.device("cpu")]
 
@@ -140,7 +142,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         group_desc: str | None = None,
         device_types: Any = None,
     ) -> ProcessGroup | None:
-        """A group of some of this one's ranks, or None on the others. Nobody waits for anybody."""
+        """A group of some ranks of this group, or None on the others. No rank waits for another."""
         self._times_split += 1
         if self._rank not in ranks:
             return None
@@ -167,7 +169,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     # ---- collectives and runs
 
     def _of(self, *signature: Any) -> Collective:
-        """The collective of a signature: (what, count, type, operator or None, root or None,
+        """The collective of a signature: (operation, count, type, operator or None, root or None,
         members or None, kind)."""
         key = (names.local.name, *signature)
         found = self._collectives.get(key)
@@ -205,7 +207,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
             return found
 
     def _runs_of(self, key: Key) -> int:
-        """Runs that this rank has submitted of a signature's registration."""
+        """The number of runs that this rank has submitted of the registration of a signature."""
         found = self._collectives.get(key) or self._held.get(key)
         return found.runs if found is not None else 0
 
@@ -237,7 +239,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         root: int | None = None,
         members: tuple[int, ...] | None = None,
     ) -> Part:
-        """One run that moves elements, of any type."""
+        """Submits one run that moves elements of any type."""
         type, factor = element(like)
         count = (
             tuple(each * factor for each in count) if isinstance(count, tuple) else count * factor
@@ -248,7 +250,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     def _run(
         self, collective: Collective, tensor: torch.Tensor | None, send: int, recv: int, keep: Any
     ) -> Part:
-        """tensor: what the program gave, if the call is one that can be exchanged."""
+        """Submits a run. tensor: the tensor of the program, if the call can be exchanged."""
         if self._check is None or tensor is None or names.local.name is not None:
             while True:
                 try:
@@ -293,7 +295,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         return errors.Timeout(text)
 
     def _is_late(self, work: Work) -> errors.Error | None:
-        """Of a work that only its future waits for."""
+        """The error of a work that is late, if only its future waits for it."""
         if time.monotonic() - work._watched < self._timeout:
             return None
         for collective, number in work._parts:
@@ -306,7 +308,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         return None
 
     def _drive(self, work: Work, milliseconds: int) -> None:
-        if not work._parts:  # a receive whose source is not known
+        if not work._parts:  # a receive whose source is not yet known
             time.sleep(milliseconds / 1000)
         for collective, number in work._parts:
             if collective._drive_once(number, milliseconds) == IN_PROGRESS:
@@ -345,7 +347,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
             return function(*arguments)
 
     def abort(self) -> None:
-        """Gives up this group's collectives, here and on the other members; other groups go on."""
+        """Aborts this group's collectives, here and on the other members; other groups continue."""
         if self._anywhere is not None:
             self._anywhere.give_up()
         self._abort_collectives([*self._collectives.values(), *self._held.values()])
@@ -353,7 +355,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     _abort = abort
 
     def shutdown(self) -> None:
-        """Leaves: what is not complete is given up. The last group closes the context."""
+        """Leaves the group. Incomplete runs are aborted. The last group closes the context."""
         if self not in self._job.groups:
             return
         if self._anywhere is not None:
@@ -371,7 +373,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
             for collective in self._collectives.values():
                 with contextlib.suppress(
                     errors.Error
-                ):  # of a context that is broken: nothing is left to mend
+                ):  # the context is broken, so there is nothing to abort
                     collective.deregister()
         self._collectives.clear()
         self._plain.clear()

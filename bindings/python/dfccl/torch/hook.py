@@ -1,4 +1,4 @@
-"""A communication hook of DistributedDataParallel: buckets meet by the names of their
+"""A communication hook of DistributedDataParallel that matches buckets by the names of their
 parameters."""
 
 import gc
@@ -12,7 +12,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from . import names
 
-_known = WeakIdKeyDictionary()  # a parameter: its name, and a weak reference to its model
+_known = WeakIdKeyDictionary()  # key: parameter; value: its name, and a weak reference to its model
 
 
 def _learn(model: DistributedDataParallel) -> None:
@@ -34,8 +34,9 @@ def _model_of(parameter: torch.Tensor) -> DistributedDataParallel:
 
 
 def ddp_hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """model.register_comm_hook(None, dfccl.torch.ddp_hook): the mean of gradients, as without a
-    hook.
+    """Computes the mean of the gradients, as DistributedDataParallel does without a hook.
+
+        model.register_comm_hook(None, dfccl.torch.ddp_hook)
 
     Ranks may reduce their buckets in any order, also buckets of equal size. state: the model, or
     None.

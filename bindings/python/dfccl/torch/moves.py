@@ -169,8 +169,8 @@ class Moves:
         return self._work("barrier", [self._run(collective, None, 0, 0, None)], [])
 
     def monitored_barrier(self, timeout: datetime.timedelta, wait_all_ranks: bool = False) -> None:
-        """Rank 0 waits for a message of each member, and answers all; it names those that do not
-        come. Gloo's words."""
+        """Rank 0 waits for a message of each member, and answers all. Its error names the members
+        that have sent none, in the words of Gloo's error."""
         end = time.monotonic() + timeout.total_seconds()
         flag = torch.zeros(1, dtype=torch.int32)
 
@@ -212,7 +212,7 @@ class Moves:
     def _check_pieces(
         self, what: str, role: str, pieces: list[torch.Tensor], like: torch.Tensor, root: int
     ) -> None:
-        """The root of a gather or a scatter has a piece for each member."""
+        """Checks that the root of a gather or a scatter has a piece for each member."""
         if self._rank == root and (
             len(pieces) != self._size
             or any(each.numel() != like.numel() or each.dtype != like.dtype for each in pieces)

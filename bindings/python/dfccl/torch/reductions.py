@@ -39,7 +39,7 @@ class Reductions:
         target: torch.Tensor,
         root: int | None = None,
     ) -> Part:
-        """One run that reduces, from and to memory in one piece."""
+        """Submits one run that reduces, between contiguous buffers."""
         operator = getattr(op, "op", op)
         dtype, given = source.dtype, source
         if operator in bitwise and (source.is_floating_point() or source.is_complex()):
@@ -59,7 +59,7 @@ class Reductions:
             source, operator = (
                 (source * factor).to(dtype),
                 Op.SUM,
-            )  # a factor of a wider type would widen it
+            )  # a factor of a wider type would widen the tensor
         if dtype is torch.bool:
             type, reduced = DataType.uint8, bool_ops.get(operator)
         else:
@@ -72,7 +72,7 @@ class Reductions:
     def _all_reduce(self, what: str, tensors: Tensors, op: Any) -> Work:
         if len(tensors) == 1:
             tensor = tensors[0]
-            # Of the operator's kind: to compare operators themselves takes 0.5 us.
+            # The kind is compared, because a comparison of operators takes 0.5 us.
             found = self._plain.get(
                 (names.local.name, what, tensor.dtype, tensor.numel(), getattr(op, "op", op))
             )
@@ -85,7 +85,7 @@ class Reductions:
                 at = tensor.data_ptr()
                 try:
                     return self._work(what, [(found, found._submit(at, at, 0, tensor))], [tensor])
-                except Held:  # about to be forgotten: the long way waits for that
+                except Held:  # it is being evicted; the slow path waits for that
                     pass
         return self._all_reduce_any(what, tensors, op)
 
@@ -107,10 +107,11 @@ class Reductions:
     def _remember_plain(
         self, collective: Collective, what: str, tensor: torch.Tensor, op: Any
     ) -> None:
-        """The next such all-reduce finds its collective without asking what its type and its
-        operator are here.
+        """Stores the collective for the next such all-reduce, which then needs no look-up of its
+        type and its operator.
 
-        torch's operators of several factors are equal, and complex numbers are reduced as others.
+        Two cases are not stored: torch's operators with different factors compare as equal, and
+        complex numbers are reduced as two real numbers each.
         """
         kind = getattr(op, "op", op)
         if self._check is None and tensor.dtype in types and kind in ops:

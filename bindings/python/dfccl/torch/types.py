@@ -1,4 +1,4 @@
-"""What torch's types and operators are here."""
+"""The types and the operators of the library for those of torch."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from .. import errors
 from ..arrays import DataType, RedOp
 
 Tensors = Sequence[torch.Tensor]
-Key = tuple[Any, ...]  # a signature: name, what, dtype, count, type, operator, root, members, kind
+# A signature: name, operation, dtype, count, type, operator, root, members, kind
+Key = tuple[Any, ...]
 Op = dist.ReduceOp.RedOpType
 
-# Reduced as what they are.
+# Types that are reduced as they are.
 types = {
     torch.int8: DataType.int8,
     torch.uint8: DataType.uint8,
@@ -32,7 +33,7 @@ types = {
 for _name in ("uint16", "uint32", "uint64"):
     if hasattr(torch, _name):
         types[getattr(torch, _name)] = DataType[_name]
-# Moved, not reduced: (type, how many of it an element has).
+# Types that are only moved: (type of the library, number of them in an element).
 moved = {
     1: (DataType.uint8, 1),
     2: (DataType.float16, 1),
