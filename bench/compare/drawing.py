@@ -45,14 +45,17 @@ class Panel:
     def draw(self, names):
         first = self.points[0]
         yield (
-            f'<rect x="{self.x}" y="{self.y}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#999"/>'
+            f'<rect x="{self.x}" y="{self.y}" width="{WIDTH}" height="{HEIGHT}" fill="none" '
+            'stroke="#999"/>'
             f'<text x="{self.x}" y="{self.y - 6}">{first.operation}, {first.ranks} ranks</text>'
         )
         for power in range(self.times[0], self.times[1] + 1):
             at = self.up(10.0**power)
             yield (
-                f'<line x1="{self.x}" x2="{self.x + WIDTH}" y1="{at:.1f}" y2="{at:.1f}" stroke="#ddd"/>'
-                f'<text x="{self.x - 4}" y="{at + 3:.1f}" text-anchor="end" class="small">{10.0**power:g} us</text>'
+                f'<line x1="{self.x}" x2="{self.x + WIDTH}" y1="{at:.1f}" y2="{at:.1f}" '
+                'stroke="#ddd"/>'
+                f'<text x="{self.x - 4}" y="{at + 3:.1f}" text-anchor="end" '
+                f'class="small">{10.0**power:g} us</text>'
             )
         for point in self.points[::3]:
             at = self.across(point.bytes)
@@ -67,7 +70,10 @@ class Panel:
                 if name in point.median
             )
             dashes = ' stroke-dasharray="4 3"' if name == "bound" else ""
-            yield f'<polyline points="{places}" fill="none" stroke="{colour(name)}" stroke-width="1.5"{dashes}/>'
+            yield (
+                f'<polyline points="{places}" fill="none" stroke="{colour(name)}" '
+                f'stroke-width="1.5"{dashes}/>'
+            )
 
 
 def panels(points, names, lines):
@@ -78,8 +84,10 @@ def panels(points, names, lines):
     width = LEFT + len(operations) * (WIDTH + GAP)
     height = TOP + len(ranks) * (HEIGHT + GAP)
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
-        'font-size="12"><style>.small{font-size:9px}</style><rect width="100%" height="100%" fill="white"/>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        'font-family="sans-serif" '
+        'font-size="12"><style>.small{font-size:9px}</style><rect width="100%" height="100%" '
+        'fill="white"/>'
     ]
     text = "; ".join(lines).replace("&", "&amp;").replace("<", "&lt;")
     out.append(f'<text x="10" y="18" class="small">{text}</text>')

@@ -259,7 +259,10 @@ class Group:
 
     def measure(self, operation, count, variant, warmup, iterations, check, keep, seconds):
         """Returns (time of one call in us, the slowest rank's; number of wrong elements)."""
-        line = f"measure {operation} {count} {variant} {warmup} {iterations} {int(check)} {int(keep)}\n".encode()
+        line = (
+            f"measure {operation} {count} {variant} {warmup} {iterations} {int(check)} "
+            f"{int(keep)}\n"
+        ).encode()
         for connection in self.connections.values():
             try:
                 connection.sendall(line)
@@ -281,7 +284,8 @@ class Group:
                 if left <= 0:
                     missing = len(selector.get_map())
                     raise Failure(
-                        f"hangs: {missing} of {self.ranks} ranks have not come back after {seconds:.0f} s"
+                        f"hangs: {missing} of {self.ranks} ranks have not come back after "
+                        f"{seconds:.0f} s"
                     )
                 for key, _ in selector.select(left):
                     part = key.fileobj.recv(4096)

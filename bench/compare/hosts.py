@@ -58,7 +58,8 @@ class Bed:
         """What a launcher takes for ssh: AGENT [OPTIONS] ADDRESS COMMAND..."""
         path = os.path.join(directory, "agent")
         cases = "\n".join(
-            f"{self.address(i)}|host{i + 1}) keeper={keeper} cores={','.join(map(str, self.cores(i)))} ;;"
+            f"{self.address(i)}|host{i + 1}) keeper={keeper} "
+            f"cores={','.join(map(str, self.cores(i)))} ;;"
             for i, keeper in enumerate(self.keepers)
         )
         with open(path, "w", encoding="utf-8") as script:
@@ -66,7 +67,8 @@ class Bed:
                 '#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nhost=$1\nshift\ncase $host in\n'
                 + cases
                 + '\n*) echo "no host $host" >&2; exit 1 ;;\nesac\n'
-                'exec taskset -c "$cores" nsenter --target "$keeper" --net --uts --ipc --mount sh -c "$*"\n'
+                'exec taskset -c "$cores" nsenter --target "$keeper" --net --uts --ipc --mount sh '
+                '-c "$*"\n'
             )
         os.chmod(path, 0o755)
         return path

@@ -41,7 +41,8 @@ def hosts_of(data):
     counts = {run.get("hosts", 1) for run in data["runs"]}
     if len(counts) > 1:
         raise SystemExit(
-            f"compare: figures of {' and of '.join(map(str, sorted(counts)))} hosts do not go into one table"
+            f"compare: figures of {' and of '.join(map(str, sorted(counts)))} hosts do not go into "
+            "one table"
         )
     return counts.pop() if counts else 1
 
@@ -158,7 +159,8 @@ def text(data):
     points = points_of(data)
     lines = ["# " + line for line in described(data)] if data["runs"] else []
     lines.append(
-        "# us a call, medians; ratio: ours / best peer, of the same round (below 1: ours is faster); spread: "
+        "# us a call, medians; ratio: ours / best peer, of the same round (below 1: ours is "
+        "faster); spread: "
         "(max - min) / median"
     )
     names = columns(points)
@@ -167,7 +169,8 @@ def text(data):
         lines.append(
             "# "
             + ", ".join(variants)
-            + ": in brackets, how many times the time of dfccl (-mem: dfccl-mem), medians of the ratios "
+            + ": in brackets, how many times the time of dfccl (-mem: dfccl-mem), medians of the "
+            "ratios "
             "of one round"
         )
     at = None
@@ -280,7 +283,8 @@ def against_peers(points, name):
     return (
         f"{faster} of {len(compared)} points",
         f"{mean:.2f}",
-        f"{worst.ratio(name, worst.best):.2f} ({worst.operation}, {readable_size(worst.bytes)}, {worst.best})",
+        f"{worst.ratio(name, worst.best):.2f} ({worst.operation}, {readable_size(worst.bytes)}, "
+        f"{worst.best})",
     )
 
 
@@ -324,7 +328,8 @@ def reliability(points):
         return ""
     many = f"{min(rounds)}" if min(rounds) == max(rounds) else f"{min(rounds)} to {max(rounds)}"
     return (
-        f"Medians of {many} rounds; the rounds of one figure lie {percent(statistics.median(spreads))} of it apart (median over "
+        f"Medians of {many} rounds; the rounds of one figure lie "
+        f"{percent(statistics.median(spreads))} of it apart (median over "
         "all figures; largest - smallest): differences below that mean little."
     )
 
@@ -362,7 +367,8 @@ def docs(data, files):
     out += [
         "",
         *filled(
-            "Cells: microseconds a call, and in brackets the ratio to the fastest of the peers at that point (below 1: "
+            "Cells: microseconds a call, and in brackets the ratio to the fastest of the peers at "
+            "that point (below 1: "
             "DFCCL is faster). " + reliability(points)
         ),
     ]
@@ -376,7 +382,8 @@ def docs(data, files):
             out += [
                 "",
                 *filled(
-                    f"**{ranks} ranks, bound**: microseconds of the zero-copy program, and the ratio of DFCCL with "
+                    f"**{ranks} ranks, bound**: microseconds of the zero-copy program, and the "
+                    "ratio of DFCCL with "
                     "dfcclMemAlloc memory to it."
                 ),
                 "",
@@ -394,7 +401,8 @@ def docs_points(data, files):
         "",
         *filled(
             "Cells: microseconds a call with ordinary memory, and in brackets the ratio to the "
-            "fastest peer at that point with ordinary memory and with dfcclMemAlloc memory (below 1: "
+            "fastest peer at that point with ordinary memory and with dfcclMemAlloc memory (below "
+            "1: "
             "DFCCL is faster). " + reliability(points)
         ),
         "",
@@ -434,7 +442,8 @@ def render_docs(data, path, files):
     }
     if not found:
         raise SystemExit(
-            f"compare: {path} has no markers for tables: <!-- {TABLES}: begin --> and end, or {POINTS}, or {SUMMARY}"
+            f"compare: {path} has no markers for tables: <!-- {TABLES}: begin --> and end, or "
+            f"{POINTS}, or {SUMMARY}"
         )
     for name, content in found.items():
         whole = replaced(path, whole, name, content(data, files))

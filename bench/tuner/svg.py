@@ -48,8 +48,10 @@ def load(lines):
         for j, time in enumerate(times):
             length = (WIDTH - LEFT - 220) * min(time / times[0], 1.5) / 1.5
             out.append(
-                f'<rect x="{LEFT}" y="{y + 5 + 13 * j}" width="{length:.1f}" height="11" fill="{COLOURS[j]}"/>'
-                f'<text x="{LEFT + length + 6:.1f}" y="{y + 15 + 13 * j}" font-size="11">{time:.0f} us</text>'
+                f'<rect x="{LEFT}" y="{y + 5 + 13 * j}" width="{length:.1f}" height="11" '
+                f'fill="{COLOURS[j]}"/>'
+                f'<text x="{LEFT + length + 6:.1f}" y="{y + 15 + 13 * j}" '
+                f'font-size="11">{time:.0f} us</text>'
             )
     return out
 

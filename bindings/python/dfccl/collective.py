@@ -159,7 +159,10 @@ class Collective:
 
     def __repr__(self) -> str:
         name = self.name or f"{self.id}"
-        return f"<collective {name}, {self.kind} of {self.count} {self.type.name}, group of {self.size}>"
+        return (
+            f"<collective {name}, {self.kind} of {self.count} {self.type.name}, group of "
+            f"{self.size}>"
+        )
 
     def run(
         self,
@@ -277,7 +280,8 @@ class Collective:
                 raise errors.InvalidArgument(f"an array of {memory.type.name} for {self!r}")
             if memory.bytes < elements * self.type.bytes:
                 raise errors.InvalidArgument(
-                    f"an array of {memory.bytes // self.type.bytes} elements where {self!r} needs {elements}"
+                    f"an array of {memory.bytes // self.type.bytes} elements where {self!r} needs "
+                    f"{elements}"
                 )
             pair.append(memory)
         return pair[0], pair[1]
@@ -288,7 +292,8 @@ class Collective:
             raise errors.InvalidArgument(f"an array of {memory.type.name} for {self!r}")
         if memory.bytes != elements * self.type.bytes:
             raise errors.InvalidArgument(
-                f"an array of {memory.bytes // self.type.bytes} elements where {self!r} needs {elements}"
+                f"an array of {memory.bytes // self.type.bytes} elements where {self!r} needs "
+                f"{elements}"
             )
         return memory
 

@@ -91,7 +91,8 @@ class Stats(_Struct):
         + [
             (name, c_uint64)
             for name in (
-                "sqesSubmitted sqesFetched cqesWritten callbacksRun preemptions contextSaves contextLoads "
+                "sqesSubmitted sqesFetched cqesWritten callbacksRun preemptions contextSaves "
+                "contextLoads "
                 "daemonStarts voluntaryQuits primitivesExecuted bytesSent"
             ).split()
         ]

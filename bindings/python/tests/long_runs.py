@@ -111,7 +111,8 @@ def gpt(rank: int, size: int, place: str, steps: int) -> None:
         runs.append((losses, [parameter.detach().clone() for parameter in module.parameters()]))
         if rank == 0 and steps > 1000:
             print(
-                f"{'shuffled' if shuffled else 'ordered'}: {steps} steps in {time.monotonic() - begin:.0f} s, first loss "
+                f"{'shuffled' if shuffled else 'ordered'}: {steps} steps in "
+                f"{time.monotonic() - begin:.0f} s, first loss "
                 f"{losses[0]:.6f}, last {losses[-1]:.6f}",
                 flush=True,
             )
@@ -121,7 +122,8 @@ def gpt(rank: int, size: int, place: str, steps: int) -> None:
     assert len(hook.orders) > min(steps // 2, 1000), len(hook.orders)
     if rank == 0 and steps > 1000:
         print(
-            f"all {steps} losses and {len(found)} parameters are equal, bit for bit; {len(hook.orders)} orders of "
+            f"all {steps} losses and {len(found)} parameters are equal, bit for bit; "
+            f"{len(hook.orders)} orders of "
             f"{len(next(iter(hook.orders)))} buckets on rank 0"
         )
     dist.destroy_process_group()

@@ -129,7 +129,8 @@ def steps(groups: dict[str, dist.ProcessGroup]) -> None:
             )
             if dist.get_rank() == 0:
                 print(
-                    f"| {model}, {parameters / 1e6:.1f} M | {way} | {gloo:.1f} | {ours:.1f} | {none:.1f} | "
+                    f"| {model}, {parameters / 1e6:.1f} M | {way} | {gloo:.1f} | {ours:.1f} | "
+                    f"{none:.1f} | "
                     f"{gloo / ours:.2f} |",
                     flush=True,
                 )
@@ -181,7 +182,8 @@ def rank_of(rank: int, size: int, port: int, parts: list[str]) -> None:
     groups = {"gloo": dist.new_group(backend="gloo"), "dfccl": dist.group.WORLD}
     heads = {
         all_reduces: "| bytes | Gloo us | dfccl us | ratio |\n| ---: | ---: | ---: | ---: |",
-        steps: "forward and backward, ms\n\n| model, parameters | | Gloo | dfccl | no communication | ratio |\n"
+        steps: "forward and backward, ms\n\n| model, parameters | | Gloo | dfccl | no "
+        "communication | ratio |\n"
         "| --- | --- | ---: | ---: | ---: | ---: |",
         layers: "inference of 8 layers of width 1024 in bfloat16, tensor-parallel:",
     }

@@ -59,7 +59,8 @@ class Backend(C10dBackend):
         made = self._group.split_group(ranks, options._timeout, None, options.group_name)
         if made is None:  # a work of None would crash torch
             raise errors.InvalidUsage(
-                f"split_group leaves rank {self._group.getRank()} out; beside another backend each rank "
+                f"split_group leaves rank {self._group.getRank()} out; beside another backend each "
+                "rank "
                 "needs a group: give it one, or use new_group"
             )
         return Backend(made)

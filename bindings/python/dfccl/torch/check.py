@@ -240,8 +240,12 @@ class Check:
         again = next(at for at, _, each in calls if each.marks[mark] == first.marks[mark])
         ranks = self._group._ranks[one], self._group._ranks[other]
         return (
-            f"calls of equal signature were exchanged, and so was their data: {seen.collective.name}. Call {number} of rank "
-            f"{ranks[0]} met another one, call {number} of rank {ranks[1]}, which made rank {ranks[0]}'s as its call "
-            f"{again}. (Calls of a signature are counted from 0; names keep them apart: dfccl.torch.name.)\n"
-            f"Rank {ranks[0]}, call {number}, {first.text}\nRank {ranks[1]}, call {number}, {second.text}"
+            "calls of equal signature were exchanged, and so was their data: "
+            f"{seen.collective.name}. Call {number} of rank "
+            f"{ranks[0]} met another one, call {number} of rank {ranks[1]}, which made rank "
+            f"{ranks[0]}'s as its call "
+            f"{again}. (Calls of a signature are counted from 0; names keep them apart: "
+            "dfccl.torch.name.)\n"
+            f"Rank {ranks[0]}, call {number}, {first.text}\nRank {ranks[1]}, call {number}, "
+            f"{second.text}"
         )

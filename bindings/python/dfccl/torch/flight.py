@@ -141,7 +141,10 @@ class Call:
             )
             what += f" from {source} to {target}"
         if self.dtype is not None:
-            what += f" of {str(self.dtype).removeprefix('torch.')} {', '.join(str(list(shape)) for shape in self.shapes[:4])}"
+            what += (
+                f" of {str(self.dtype).removeprefix('torch.')} "
+                f"{', '.join(str(list(shape)) for shape in self.shapes[:4])}"
+            )
             if len(self.shapes) > 4:
                 what += f" and {len(self.shapes) - 4} more"
         named = "" if self.name is None else f", named {self.name!r}"
@@ -361,7 +364,8 @@ class Flight:
                 + (
                     self._tell(answers[rank])
                     if rank in answers
-                    else "has not answered: it has ended, or has had too little time, or a call holds its interpreter"
+                    else "has not answered: it has ended, or has had too little time, or a call "
+                    "holds its interpreter"
                 )
             )
         if len(missing) > _TOLD_RANKS:

@@ -32,7 +32,8 @@ def most_registrations() -> int:
     value = os.environ.get(name, "") or str(_STANDARD)
     if not value.isascii() or not value.isdigit() or not _LEAST <= int(value) <= _MOST:
         raise errors.InvalidUsage(
-            f"environment variable {name} is {value!r}; it must be a whole number from {_LEAST} to {_MOST}"
+            f"environment variable {name} is {value!r}; it must be a whole number from {_LEAST} to "
+            f"{_MOST}"
         )
     return int(value)
 

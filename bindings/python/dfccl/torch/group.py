@@ -180,7 +180,8 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         with self._register_lock:
             if not self._register_lock.wait_for(lambda: key not in self._held, self._timeout):
                 raise errors.Timeout(
-                    f"the ranks {self._ranks} have not agreed for {self._timeout:g} s which registrations are "
+                    f"the ranks {self._ranks} have not agreed for {self._timeout:g} s which "
+                    "registrations are "
                     "forgotten: one of them has ended, or a call holds its interpreter"
                 )
             found = self._collectives.get(key)
@@ -286,7 +287,8 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
 
     def _late(self, work: Work, failure: errors.Error, seconds: float) -> errors.Timeout:
         text = (
-            f"{work._operation} in group {self._name!r} (ranks {self._ranks}) reached its timeout on "
+            f"{work._operation} in group {self._name!r} (ranks {self._ranks}) reached its timeout "
+            "on "
             f"rank {self._rank} of {self._size}: {failure}"
         )
         if work._call is not None and work._asks:

@@ -49,7 +49,8 @@ class AnyWork(Work):
     def _nobody(self, seconds: float) -> errors.Timeout:
         tensor = self._outputs[0]
         return errors.Timeout(
-            f"after {seconds:g} s no rank has sent {tensor.dtype}[{tensor.numel()}] that is not received; "
+            f"after {seconds:g} s no rank has sent {tensor.dtype}[{tensor.numel()}] that is not "
+            "received; "
             "the receive goes on"
         )
 

@@ -185,8 +185,10 @@ class Moves:
             self._points("monitored_barrier", [(flag, 0)], [], [])
             if not comes(self._points("monitored_barrier answer", [], [(flag, 0)], [])):
                 raise errors.Timeout(
-                    f"Rank {self._rank} successfully reached monitoredBarrier, but received errors while "
-                    f"waiting for send/recv from rank 0: no answer after {timeout.total_seconds():g} s"
+                    f"Rank {self._rank} successfully reached monitoredBarrier, but received errors "
+                    "while "
+                    "waiting for send/recv from rank 0: no answer after "
+                    f"{timeout.total_seconds():g} s"
                 )
             return
         if timeout.total_seconds() <= 0:
@@ -203,7 +205,8 @@ class Moves:
                     break
         if missing:
             raise errors.Timeout(
-                f"Rank{'s' if wait_all_ranks else ''} {', '.join(missing)} failed to pass monitoredBarrier "
+                f"Rank{'s' if wait_all_ranks else ''} {', '.join(missing)} failed to pass "
+                "monitoredBarrier "
                 f"in {1000 * timeout.total_seconds():g} ms"
             )
         for member in works:

@@ -71,6 +71,7 @@ assert off < 0.02, off
 if rank == 0:
     print(f"right: off by {100 * off:.2f}% of the layers in one piece (roundings of bfloat16)")
     print(
-        f"{LAYERS} layers, {TOKENS} tokens, all-reduces of {2 * TOKENS * WIDTH} B: {statistics.median(times):.2f} ms (median)"
+        f"{LAYERS} layers, {TOKENS} tokens, all-reduces of {2 * TOKENS * WIDTH} B: "
+        f"{statistics.median(times):.2f} ms (median)"
     )
 dist.destroy_process_group()
