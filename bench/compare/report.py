@@ -151,7 +151,8 @@ def variant_cells(point, names):
     cells = ""
     for name in names:
         ratio = point.ratio(name, "dfccl-mem" if name.endswith("-mem") else "dfccl")
-        cells += f"{number(point.median.get(name)) + (f' ({ratio:.2f})' if ratio is not None else ''):>20}"
+        shown = f" ({ratio:.2f})" if ratio is not None else ""
+        cells += f"{number(point.median.get(name)) + shown:>20}"
     return cells
 
 
@@ -183,15 +184,18 @@ def text(data):
             lines += [
                 "",
                 f"{point.operation}, {point.ranks} ranks",
-                f"{'bytes':>12}{heads}{'best peer':>15}{'ratio':>8}{'mem':>8}{'mem/bound':>11}{'rounds':>8}{'spread':>8}",
+                f"{'bytes':>12}{heads}{'best peer':>15}{'ratio':>8}{'mem':>8}{'mem/bound':>11}"
+                f"{'rounds':>8}{'spread':>8}",
             ]
         cells = "".join(f"{number(point.median.get(name)):>14}" for name in names) + variant_cells(
             point, variants
         )
         spreads = [point.spread(name) for name in ("dfccl", point.best) if name in point.median]
         lines.append(
-            f"{point.bytes:>12}{cells}{point.best or '-':>15}{number(point.ratio('dfccl', point.best)):>8}"
-            f"{number(point.ratio('dfccl-mem', point.best)):>8}{number(point.ratio('dfccl-mem', 'bound')):>11}"
+            f"{point.bytes:>12}{cells}{point.best or '-':>15}"
+            f"{number(point.ratio('dfccl', point.best)):>8}"
+            f"{number(point.ratio('dfccl-mem', point.best)):>8}"
+            f"{number(point.ratio('dfccl-mem', 'bound')):>11}"
             f"{len(point.rounds):>8}{percent(max(spreads) if spreads else None):>8}"
         )
     wrong = [

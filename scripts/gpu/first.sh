@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # the variables of scripts/gpu-suite
-# Does anything work, and if not, why: nothing in it takes more than a minute.
+# The first stage: basic operation and diagnosis. No part takes more than a minute.
 
 group "the machine, without DFCCL"
 probe_part 40 "probe: facts, bus, slices" "$probe" --json slice facts bus
@@ -18,8 +18,10 @@ disorder 15 "one rank, one collective" -n 1 -c 1 -i 1
 disorder 15 "two ranks, one collective" -n 2 -c 1 -i 1
 disorder 20 "two ranks, some in disorder" -n 2 -c 4 -i 3
 disorder 20 "two ranks, synchronised" -n 2 -c 4 -i 3 --sync
-disorder 30 "all ranks in disorder" -n $many -c $collectives -i 3
-part 30 "CUDA_LAUNCH_BLOCKING is refused" sh -c 'CUDA_LAUNCH_BLOCKING=1 "$0" disorder -n 2 -c 1 -i 1 --backend cuda 2>&1 | grep CUDA_LAUNCH_BLOCKING' "$demo"
+disorder 30 "all ranks in disorder" -n "$many" -c "$collectives" -i 3
+part 30 "CUDA_LAUNCH_BLOCKING is refused" sh -c '
+  CUDA_LAUNCH_BLOCKING=1 "$0" disorder -n 2 -c 1 -i 1 --backend cuda 2>&1 |
+    grep CUDA_LAUNCH_BLOCKING' "$demo"
 
 group "patience"
 for turn in 1 2; do
@@ -31,19 +33,22 @@ for turn in 1 2; do
 done
 
 group "streams"
-# With few queues a stream waits behind another's wait: it may end in a sentence, or hang
+# With few queues a stream waits behind the wait of another stream, and may fail or hang.
 for connections in $connections_tried; do
   TRIAL=$((connections < 32)) KIND=tap part 40 "streams, connections $connections" env \
-    CUDA_DEVICE_MAX_CONNECTIONS=$connections TEST_SECONDS=300 "$tests/behaviour_streams" "${tap[@]}"
+    CUDA_DEVICE_MAX_CONNECTIONS="$connections" TEST_SECONDS=300 \
+    "$tests/behaviour_streams" "${tap[@]}"
 done
 
 group "loading"
-disorder 30 "lazy loading" CUDA_MODULE_LOADING=LAZY -n $several -c 4 -i 3 --sync
+disorder 30 "lazy loading" CUDA_MODULE_LOADING=LAZY -n "$several" -c 4 -i 3 --sync
 
-if [ $list = 0 ] && command -v python3 >/dev/null && grep -q "patience\|streams" "$work/parts"; then
+if [ "$list" = 0 ] && command -v python3 >/dev/null &&
+  grep -q "patience\|streams" "$work/parts"; then
   "$tools/report" learn "$work" "$version" "$gpu" >"$out/learnt"
   [ ! -e "$folder/gpu-suite" ] || cp "$out/learnt" "$folder/learnt"
+  # shellcheck disable=SC2034 # parts.sh reads it
   learnt_from=$out/learnt
-  say "learnt: $(grep -v '^#' "$out/learnt" |
-    tr '\n' ' ')($out/learnt; the other stages take it over)"
+  say "saved settings: $(grep -v '^#' "$out/learnt" |
+    tr '\n' ' ')($out/learnt; the other stages use it)"
 fi

@@ -1,12 +1,12 @@
-# shellcheck shell=bash disable=SC2034,SC2154 # read by the stages; the variables of scripts/gpu-suite
-# What every part runs with, how large it is, and what the first stage has learnt.
+# shellcheck shell=bash disable=SC2034,SC2154 # scripts/gpu-suite and the stages share variables
+# The environment of all parts, their sizes, and the settings that the first stage has saved.
 
 export TEST_BACKEND=cuda DFCCL_DEBUG_SIGNAL=1 CUDA_MODULE_LOADING=${CUDA_MODULE_LOADING:-EAGER}
 cuda=(--backend cuda)
 tap=(-j1 --tap)
 lazy=(env CUDA_MODULE_LOADING=LAZY)
 
-if [ $emulated = 1 ]; then
+if [ "$emulated" = 1 ]; then
   export DFCCL_CUDA_THREADS=32 DFCCL_QUIT_POLLS=100 DFCCL_SPIN_FRONT=20 DFCCL_CUDA_ARENA_MB=2
   many=2 several=2 collectives=3 runs=2 rounds=2 programs=1 ranks_tried="2"
   sizes=(-b 8 -e 4K -f 512 -i 2 -w 1) all_sizes=("${sizes[@]}") words_sizes=("${sizes[@]}") \
@@ -18,8 +18,8 @@ else
   sizes=(-b 8 -e 64M -f 8) all_sizes=(-b 8 -e 1G -f 8) words_sizes=(-b 8 -e 256K -f 4) \
     large=(-b 16M -e 256M -f 16)
   batches=() iterations=4000 event_sizes=() warm_seconds=3 nccl_most=536870912
-  # Those that the CUDA device is promised to pass (tests/on_cuda_emulator/meson.build); streams are
-  # in the first stage.
+  # The tests that the CUDA device must pass (tests/on_cuda_emulator/meson.build); streams are in
+  # the first stage.
   behaviours=(results reductions callbacks opposite_order run rerun groups priorities \
     device_synchronize deregister contexts leftovers
     lent_buffers memory waiting stats sq_full mismatch invalid_arguments init abort \
@@ -27,19 +27,19 @@ else
     diagnostics tuning record idle)
 fi
 
-# Thresholds that the first stage compares: words of an environment each, the default first.
+# Thresholds that the first stage compares. Each is an environment; the default is the first.
 # On CUDA a poll counts as a microsecond.
 patience=("" "DFCCL_SPIN_FRONT=50 DFCCL_SPIN_BOOST=6" "DFCCL_SPIN_FRONT=50 DFCCL_SPIN_BOOST=2" \
   "DFCCL_SPIN_FRONT=20 DFCCL_SPIN_BOOST=1"
   "DFCCL_SPIN_FRONT=10 DFCCL_SPIN_BOOST=1")
-# Under compute-sanitizer everything takes long, and kernels may come one after the other.
+# Under compute-sanitizer all parts take long, and kernels may be serialised.
 tiny=(env DFCCL_SPIN_FRONT=20 DFCCL_SPIN_BOOST=1 DFCCL_QUIT_POLLS=50 DFCCL_CUDA_THREADS=64 \
   DFCCL_MAX_BLOCKS=2)
 connections_tried="32 8 1"
-if [ $emulated = 1 ]; then connections_tried=32; fi
+if [ "$emulated" = 1 ]; then connections_tried=32; fi
 
-# The file `learnt` has lines NAME=NUMBER of these names; what the environment has already counts
-# more.
+# The file `learnt` has lines NAME=NUMBER with these names. Variables of the environment take
+# precedence.
 learnt_names='CUDA_DEVICE_MAX_CONNECTIONS|DFCCL_[A-Z_]+'
 take_over() {
   local file line name
@@ -48,33 +48,34 @@ take_over() {
     if [ -n "$file" ] && [ -r "$file" ]; then learnt_from=$file; break; fi
   done
   if [ -z "$learnt_from" ]; then
-    say "nothing was learnt: no file \`learnt\` of the first stage in \$OUT or beside gpu-suite, and no \$LEARNT; the defaults are taken"
+    say "no saved settings: no file \`learnt\` of the first stage in \$OUT or beside gpu-suite," \
+      "and no \$LEARNT; the defaults are used"
   elif ! grep -Fqx "# gpu: $gpu" "$learnt_from"; then
-    say "what was learnt in $learnt_from is of another GPU, and not taken"
+    say "the saved settings in $learnt_from are of another GPU, and are not used"
     learnt_from=
   else
     while read -r line; do
       name=${line%%=*}
       if [ -z "${!name+x}" ]; then export "${line?}"; fi
     done < <(grep -E "^($learnt_names)=[0-9]+$" "$learnt_from")
-    say "learnt, from $learnt_from: $(grep -E "^($learnt_names)=[0-9]+$" "$learnt_from" |
+    say "saved settings, from $learnt_from: $(grep -E "^($learnt_names)=[0-9]+$" "$learnt_from" |
       tr '\n' ' ')"
   fi
-  # Every rank has two streams of its own; eight queues for sixteen streams let one wait behind
+  # Each rank has two streams. With eight queues for sixteen streams, one stream would wait behind
   # another.
   export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-32}
 }
 
-# A GPU at rest has low clocks.
+# An idle GPU has low clocks.
 warm_up() {
   if [ $warm_seconds = 0 ]; then return 0; fi
   part 30 "clocks up, before $1" "$probe" warm $warm_seconds
-  [ $list = 1 ] ||
+  [ "$list" = 1 ] ||
     say "      | clocks: $(nvidia-smi --query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw \
     --format=csv,noheader 2>/dev/null)"
 }
 probe_part() { # SECONDS NAME COMMAND...
-  if [ -x "$probe" ] || [ $list = 1 ]; then
+  if [ -x "$probe" ] || [ "$list" = 1 ]; then
     KIND=probe part "$@"
   else
     skip "$2" "no gpu-probe in this build: it needs nvcc"

@@ -1,17 +1,17 @@
 # shellcheck shell=bash disable=SC2154 # the variables of scripts/gpu-suite
-# How fast: what has not been right in the second stage has no figure worth reading.
+# The third stage: speed. Its figures are meaningful only if the second stage has passed.
 
-[ $list = 1 ] || take_over
+[ "$list" = 1 ] || take_over
 group "disorder"
-disorder 90 "disorder" -n $many -c $collectives -i $runs
-disorder 90 "disorder, synchronised" -n $many -c $collectives -i $runs --sync
+disorder 90 "disorder" -n "$many" -c "$collectives" -i "$runs"
+disorder 90 "disorder, synchronised" -n "$many" -c "$collectives" -i "$runs" --sync
 
 group "overheads (the paper's 6.1 and 6.2)"
 warm_up "overheads"
-table 60 "overhead" overhead -i $iterations
+table 60 "overhead" overhead -i "$iterations"
 table 40 "overhead, every block polls" DFCCL_CUDA_RELAY=0 overhead -i $((iterations / 2))
 
-table 60 "events by collective" events -n $many -i $((runs / 2)) "${event_sizes[@]}"
+table 60 "events by collective" events -n "$many" -i $((runs / 2)) "${event_sizes[@]}"
 
 group "sizes beside the device's copy rate"
 warm_up "sizes"
@@ -25,7 +25,7 @@ for ranks in $ranks_tried; do
 done
 
 group "disorder beside order"
-table 90 "disorder table" disorder -n $several --rounds $rounds "${batches[@]}"
+table 90 "disorder table" disorder -n "$several" --rounds "$rounds" "${batches[@]}"
 
 group "what the defaults cost"
 warm_up "settings"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Promise: when all connections between two hosts are lost again and again, data's and control's,
-# collectives see a pause: all complete, and every element is right, also encrypted. test_breaks.sh
-# WORKER
+# Promise: if all connections between two hosts are lost repeatedly, both for data and for control,
+# collectives only pause: all complete, and every element is right, also with encryption.
+# test_breaks.sh WORKER
 set -u
 here=$(dirname "$0")
 worker=$1
@@ -18,7 +18,7 @@ for security in auth encrypt; do
   [ $status = 0 ] || fail "$security: status $status: $(cat "$work/said")"
   again=$(grep -c "control's connection to rank .* stands again" "$work/said")
   [ "$again" -gt 10 ] ||
-    fail "$security: control's connection was made anew only $again times: $(cat "$work/said")"
+    fail "$security: the control channel was connected again only $again times: $(cat "$work/said")"
   echo "$security: $(grep -o '[0-9]* runs, [1-9][0-9]* breaks' \
     "$work/said"), control's connections made anew $again times"
 done

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Promises of jobs in which one rank of each host passes on the control messages of others (five
-# namespaces): test_relays.sh WORKER CROWD
-#   - Ten ranks, dealt out to hosts in any way, run all operations in any order, each element right.
-#   - 60 ranks join, run and leave; 20 with fewer connections than without relays.
-#   - A process that ends, with a relay in it or without, is told to all others. So is a relay that
-#     is stopped.
+# Promises of jobs with control relays, one on each host (five namespaces): test_relays.sh WORKER
+# CROWD
+#   - Ten ranks, in any distribution over the hosts, run all operations in any order, and each
+#     element is right.
+#   - 60 ranks join, run and leave; 20 ranks do so with fewer connections than without relays.
+#   - The end of a process, with a relay in it or without, is reported to all others, and so is a
+#     relay that is stopped.
 set -u
 . "$(dirname "$0")/bed.sh"
 worker=$1 crowd=$2
@@ -16,14 +17,14 @@ trap 'bed_down; rm -rf "$work"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT LOCAL_WORLD_SIZE
 export DFCCL_SECRET=0123456789abcdef0123456789abcdef DFCCL_NET_RELAYS=1
 
-# job WHAT HOST...: one rank on each host that is named, in this order. Only rank 0's setting
-# counts.
+# job NAME HOST...: starts one rank on each host that is named, in this order. Only the setting of
+# rank 0 is used.
 job() {
   local what=$1 rank=0 ranks pids=() pid
   shift
   ranks=$#
   for host; do
-    bed_on "$host" env RANK=$rank WORLD_SIZE=$ranks MASTER_ADDR=10.77.0.$1 MASTER_PORT=29500 \
+    bed_on "$host" env RANK=$rank WORLD_SIZE=$ranks MASTER_ADDR=10.77.0."$1" MASTER_PORT=29500 \
       DFCCL_NET_RELAYS=$((rank == 0)) timeout 120 "$worker" --rounds 3 --seed 7 --largest 20000 \
         >"$work/$rank" 2>&1 &
     pids+=($!)
@@ -38,8 +39,8 @@ job "5 x 2" 1 1 2 2 3 3 4 4 5 5
 job "5 x 2, dealt out" 3 1 2 4 5 1 2 3 4 5
 job "a rank on each" 1 2 3 4 5
 
-# play WHAT EACH ENDS VARIABLE=VALUE...: 5 hosts with EACH ranks, in one process. ENDS: whose
-# process ends; 0: none.
+# play NAME EACH ENDS VARIABLE=VALUE...: 5 hosts with EACH ranks in one process each. ENDS: the host
+# whose process ends; 0: none.
 play() {
   local what=$1 each=$2 ends=$3 host pids=() k
   shift 3
@@ -67,8 +68,8 @@ play "a relay ends" 4 4 LEAVES=12
 play "another process ends" 4 5 LEAVES=19
 play "rank 0 ends" 4 1 LEAVES=0
 
-# A stopped relay (rank 2 of 6 on three hosts), and no limit for runs: the other rank of its host is
-# told, too.
+# A stopped relay (rank 2 of 6 on three hosts), without a limit for runs: the other rank of its host
+# is notified, too.
 rm -f "$work"/*
 pids=()
 for r in 0 1 2 3 4 5; do
@@ -90,7 +91,7 @@ stopped=$(sed -n 's/^begins .*: process //p' "$work/2")
 for r in 0 1 3 4 5; do
   wait "${pids[$r]}" || fail "a stopped relay: rank $r ended with $?"
   grep -q '^told .*\brank 2\b' "$work/$r" ||
-    fail "a stopped relay: rank $r is not told of rank 2: $(cat "$work/$r")"
+    fail "a stopped relay: rank $r was not notified of rank 2: $(cat "$work/$r")"
 done
 kill -KILL "$stopped" 2>/dev/null
 exit $failed

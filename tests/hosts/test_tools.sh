@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Promises of --env: test_tools.sh DEMO BENCH INFO: ranks of three hosts, started by hand, run the
 # demonstration and the benchmark; rank 0 alone prints; every element is right; the number of ranks
-# is the launcher's. dfccl-info net shows each pair's way, address, security and connections on each
-# rail, and each host's interfaces.
+# is the launcher's. dfccl-info net shows the path, the address, the security and the connections of
+# each pair on each rail, and the interfaces of each host.
 set -u
 . "$(dirname "$0")/bed.sh"
 demo=$1 bench=$2 info=$3
@@ -16,7 +16,7 @@ fail() {
   exit 1
 }
 
-# Six ranks, two on each host; rank R's output goes to R, its errors to R.errors.
+# Six ranks, two on each host. The output of rank R goes to R, its errors to R.errors.
 job() {
   local rank pids=() status=0 pid
   for rank in 5 4 3 2 1 0; do
@@ -28,7 +28,7 @@ job() {
   for pid in "${pids[@]}"; do wait "$pid" || status=1; done
   return $status
 }
-# On a busy machine a rank waits for others for 5 s, and says so.
+# On a busy machine a rank may wait for others for 5 s, and then logs a warning.
 silent() {
   [ -z "$(cat "$work"/[1-5])" ] &&
     ! grep -vE '^dfccl\[[0-9]+\] warn: rank [0-9]+ (of 6 )?(has waited|waits)' \

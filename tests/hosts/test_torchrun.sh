@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Promises of torch.distributed across hosts (two namespaces): test_torchrun.sh [PYTHON]
-#   - torchrun on two hosts, two ranks each, backend dfccl: the example of bindings/python has the
-#     losses of four ranks on
-#     one host. The program is the same, and needs no setting of dfccl's.
-#   - A host whose cables are cut in the middle ends the job of the other, which names the rank that
-#     was lost.
-# Skipped (77) without the rights, or without a PYTHON that has torch and dfccl. The python lane of
-# scripts/test has one.
+#   - With torchrun on two hosts, two ranks each, and the backend dfccl, the example of
+#     bindings/python has the losses of four ranks on one host. The program is the same, and needs
+#     no setting of the library.
+#   - If a host is disconnected in the middle, the job of the other host ends and names the lost
+#     rank.
+# The test is skipped (77) without the rights, or without a PYTHON that has torch and dfccl, as the
+# lane python of scripts/test has.
 set -u
 . "$(dirname "$0")/bed.sh"
 python=${1:-python3}
@@ -18,7 +18,7 @@ trap 'bed_down; rm -rf "$work"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT LOCAL_WORLD_SIZE
 fail() { echo "FAILED: $*" >&2; tail -n 40 "$work"/* >&2; exit 1; }
 
-# NAME PROGRAM SECONDS: its output goes to NAME1 and NAME2; the statuses are in s1 and s2
+# NAME PROGRAM SECONDS: the output goes to NAME1 and NAME2, the statuses to s1 and s2
 on_both() {
   local host pids=()
   for host in 1 2; do
@@ -54,7 +54,7 @@ PROGRAM
   bed_cut 2 1
 } &
 export DFCCL_NET_TIMEOUT_MS=2000
-on_both cut "$work/forever.py" 75 # torchrun itself waits for the other host as long as it may
+on_both cut "$work/forever.py" 75 # torchrun waits for the other host up to its own limit
 kill $! 2>/dev/null
 [ $s1 != 0 ] && [ $s2 != 0 ] || fail "a job whose cables were cut ended with $s1 and $s2"
 grep -qE 'RemoteError: .*rank [23] ' "$work/cut1" ||

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Promises of a wire with delay, jitter, loss and cuts (wire.c, between two namespaces):
 # test_wire.sh WORKER WIRE
-#   - The wire does what it is told: it loses what it shall, packets overtake each other, and in a
-#     cut nothing passes.
+#   - The wire follows its options: it loses packets, reorders them, and transmits nothing during a
+#     cut.
 #   - Disordered collectives over it complete, and every element is right, with loss and with cuts,
-#     also encrypted.
-#   - A wire that is cut for longer than DFCCL_NET_TIMEOUT_MS is told, to both hosts.
+#     also with encryption.
+#   - A cut that is longer than DFCCL_NET_TIMEOUT_MS is reported to both hosts.
 set -u
 . "$(dirname "$0")/bed.sh"
 worker=$1 wire=$2
@@ -17,8 +17,8 @@ trap 'bed_down; rm -rf "$work"' EXIT
 unset LOCAL_WORLD_SIZE
 [ -c /dev/net/tun ] || bed_skip "there is no /dev/net/tun"
 
-# play NAME VARIABLE=VALUE... -- OPTION...: a rank on each host; what they say goes to NAME-0 and
-# NAME-1.
+# play NAME VARIABLE=VALUE... -- OPTION...: starts a rank on each host. The output goes to NAME-0
+# and NAME-1.
 play() {
   local name=$1 variables=() rank pids=()
   shift
@@ -41,7 +41,7 @@ says() { # NAME WORD...
   for rank in 0 1; do
     grep -q "^$2" "$work/$1-$rank" ||
       fail "$1: rank $rank does not say '$2': $(cat "$work/$1-$rank")"
-    grep -E '^(left|wrong)' "$work/$1-$rank" && fail "$1: rank $rank says so"
+    grep -E '^(left|wrong)' "$work/$1-$rank" && fail "$1: rank $rank reports this"
   done
 }
 counted() { # NAME: the wire's counts, in carried, lost, overtook, cuts
@@ -54,7 +54,8 @@ bed_wire "$wire" --delay 1000
 play plain -- --rounds 10
 says plain through
 counted plain
-[ "$carried" -gt 100 ] && [ "$lost" = 0 ] && [ "$overtook" = 0 ] && [ "$cuts" = 0 ] || fail "a wire with delay alone did more"
+[ "$carried" -gt 100 ] && [ "$lost" = 0 ] && [ "$overtook" = 0 ] && [ "$cuts" = 0 ] ||
+  fail "a wire with delay alone did more"
 
 bed_wire "$wire" --delay 1000 --jitter 500 --loss 10000
 play lossy DFCCL_NET_SECURITY=encrypt -- --rounds 60

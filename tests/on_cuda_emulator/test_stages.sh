@@ -1,10 +1,12 @@
 #!/bin/sh
-# Promises of scripts/gpu-suite, tried on the emulated runtime:
-#   - Each stage goes through, and leaves text, JSON for programs, and in the first what it learnt.
-#   - A part that hangs is photographed with what the library knows and where the threads are, and
-#     after two the rest of the group
-#     is left out. A suite that is ended from outside leaves no part behind. A wrong result is
-#     reported as one. What there was no time for is named.
+# lint: allow-file(columns) the expectations are Python expressions of one line
+#
+# Promises of scripts/gpu-suite, tested on the emulated runtime:
+#   - Each stage ends, and leaves text, JSON for programs, and in the first stage saved settings.
+#   - A part that hangs is diagnosed, with the dump of the library and the positions of the threads.
+#     After two hangs the rest of the group is omitted. A suite that is ended from outside leaves no
+#     part running. A wrong result is reported as one. The parts for which there was no time are
+#     named.
 # Usage: test_stages.sh GPU_SUITE BUILD first|second|third|fourth|plants NCCL
 suite=$1 build=$2 part=$3 failed=0 number=0
 export NCCL_LIBRARY="$4"
@@ -41,6 +43,7 @@ o = json.load(open(sys.argv[1])); s = {p['name']: p['status'] for p in o['parts'
 assert $2, o['count']" "$work/out/$1.json"
 }
 demo_of_this_test() { # prints its number
+  # shellcheck disable=SC2013 # the names have no blanks
   for each in $(grep -lz "^STARTED_BY=$$\$" /proc/[0-9]*/environ 2>/dev/null); do
     if grep -qs '^dfccl-demo' "${each%environ}comm"; then basename "${each%/environ}"; return 0; fi
   done
@@ -67,7 +70,7 @@ if [ "$part" != plants ]; then
     "o['stage'] == '$part' and set(s.values()) <= {'ok', 'skip'} and o['count']['ok'] >= 10"
   case $part in
   first)
-    check "first has learnt" says '^CUDA_DEVICE_MAX_CONNECTIONS=[0-9]+$' learnt
+    check "first has saved settings" says '^CUDA_DEVICE_MAX_CONNECTIONS=[0-9]+$' learnt
     check "its thresholds have times" says '^# patience default: [0-9.]+ s$' learnt
     ;;
   fourth)
@@ -98,7 +101,7 @@ else
   check "JSON has it" json first \
     "o['count'] == {'HANG': 2, 'left': 1} and o['left_out'] == ['two ranks, synchronised']"
 
-  # As a test runner does, which a hang must not outlive.
+  # The group is killed as a test runner kills it; a hang must not survive this.
   setsid sh -c 'setsid sleep 60 & wait' &
   group=$!
   for _ in $(seq 100); do # up to 20 s
@@ -135,11 +138,11 @@ else
   check "says which" says "^left out, since .*: no words \(cut\)" second.txt
 
   printf '# gpu: emulated\nDFCCL_FETCH_POLLS=77\nPATH=1\n' >"$work/learnt"
-  LEARNT=$work/learnt check "what was learnt" play 0 second --only 'no words'
-  check "is taken over, and nothing else" says '^learnt, from .*: DFCCL_FETCH_POLLS=77 $' second.txt
+  LEARNT=$work/learnt check "saved settings" play 0 second --only 'no words'
+  check "are used, and no other" says '^saved settings, from .*: DFCCL_FETCH_POLLS=77 $' second.txt
   sed 's/emulated/another/' "$work/learnt" >"$work/other"
-  LEARNT=$work/other check "what another GPU has taught" play 0 second --only 'no words'
-  check "is not" says 'is of another GPU, and not taken' second.txt
+  LEARNT=$work/other check "the settings of another GPU" play 0 second --only 'no words'
+  check "are not" says 'are of another GPU, and are not used' second.txt
 fi
 echo "1..$number"
 [ $failed = 0 ]

@@ -1,5 +1,6 @@
-# The command line of dfccl-sim: usage, exit statuses, JSON keys, several files, hostile input.
-# test_cli.sh DFCCL_SIM EXAMPLES_DIRECTORY
+# shellcheck shell=sh
+# Promises of the command line of dfccl-sim: usage, exit statuses, JSON keys, several files, hostile
+# input. test_cli.sh DFCCL_SIM EXAMPLES_DIRECTORY
 set -u
 sim=$1 examples=$2
 work=$(mktemp -d)
@@ -8,7 +9,7 @@ failed=0
 
 fail() { echo "FAILED: $*"; failed=1; }
 
-# expect STATUS COMMAND...: runs it with output in $work/out and $work/err.
+# expect STATUS COMMAND...: runs the command with its output in $work/out and $work/err.
 expect() {
   wanted=$1
   shift
@@ -86,10 +87,11 @@ done
 expect 0 "$sim" table1
 yes=$(grep -c ' yes ' "$work/out")
 [ "$yes" -ge 5 ] || fail "only $yes rows agree with the paper: $(cat "$work/out")"
-# The column does not contradict the notes, however few the rounds; after very few it says nothing.
+# The column agrees with the notes for any number of rounds; after very few it is empty.
 for rounds in 30 300 1600 3000 32000; do
   for seed in 1 2 3; do
     expect 0 "$sim" table1 --rounds "$rounds" --seed "$seed"
+    # shellcheck disable=SC2013 # notes are words
     for note in $(sed -n 's/^\(([0-9])\) .*\(no reading gives\|the reading that fits\).*/\1/p' \
       "$work/out"); do
       grep -q " yes *$note" "$work/out" &&
@@ -113,8 +115,8 @@ echo '{"gpus":{"1":[{"coll":"y#0","group":"all"},{"sync":true},{"coll":"x#0","gr
 expect 3 "$sim" check "$work/rank-0.json" "$work/rank-1.json"; has '2 GPUs, 1 group,'
 expect 3 "$sim" check "$work/rank-0.json"; has 'which GPU 1 never invokes (it has no events at all)'
 expect 3 "$sim" check "$work/rank-0.json" --json; has '"never_invoked_by":\[1\]'; has '"cycle":\[\]'
-# Recordings that end before their programs: only a circle, or a member whose list is whole, makes a
-# deadlock.
+# In recordings that end before their programs, only a circle, or a member whose list is complete,
+# proves a deadlock.
 recording() { # FILE GPU RECORDED EVENT...
   file=$1 gpu=$2 recorded=$3 events=
   shift 3
@@ -122,7 +124,7 @@ recording() { # FILE GPU RECORDED EVENT...
   echo "{\"gpus\":{\"$gpu\":[$events]},\"groups\":{\"all\":[0,1,2]},\"recorded\":\"$recorded\"}" \
     >"$work/$file.json"
 }
-cut() { expect "$1" "$sim" check "$work/r0.json" "$work/r1.json" "$work/r2.json" ${2-}; }
+cut() { expect "$1" "$sim" check "$work/r0.json" "$work/r1.json" "$work/r2.json" "${2-}"; }
 recording r0 0 whole a b; recording r1 1 'cut short' a; recording r2 2 whole a b
 cut 0
 has '^the recording of GPU 1 is cut short: '; has '^no deadlock as far as recorded, but GPUs wait'
@@ -149,16 +151,17 @@ says 'recorded: expected "whole", "so far" or "cut short", not "half"'
 refuse "$sim" check "$work/rank-0.json" "$work/rank-0.json"; says 'gpus.0: a file before it'
 echo '{"gpus":{},"groups":{"all":[1,0]}}' >"$work/other.json"
 refuse "$sim" check "$work/rank-0.json" "$work/other.json"; says 'groups.all: the members differ'
-# Traces of torch: the circle with the calls' numbers and places; pickles and mixtures are refused.
+# Traces of torch: the circle has numbers and places of calls; pickles and mixtures are refused.
 dump() { # RANK OPERATION...
-  file=$work/rank_$1.json entries= record=0
+  file=$work/rank_$1.json entries='' record=0
   shift
   for operation; do
     entries="$entries${entries:+,}{\"record_id\":$record,\"process_group\":[\"0\",\"default_pg\"],\"collective_seq_id\":$((record + 1)),"
     entries="$entries\"profiling_name\":\"nccl:$operation\",\"frames\":[{\"name\":\"step\",\"filename\":\"train.py\",\"line\":4$record}]}"
     record=$((record + 1))
   done
-  echo "{\"version\":\"2.10\",\"pg_config\":{\"0\":{\"ranks\":\"[0, 1]\"}},\"entries\":[$entries]}" >"$file"
+  printf '{"version":"2.10","pg_config":{"0":{"ranks":"[0, 1]"}},"entries":[%s]}\n' "$entries" \
+    >"$file"
 }
 dump 0 all_reduce broadcast; dump 1 all_reduce broadcast
 expect 0 "$sim" check "$work/rank_0.json" "$work/rank_1.json"; has '4 calls'
@@ -198,7 +201,7 @@ expect 0 "$sim" sweep "$examples/single-queue-64-gpus.json" --disorder 1e-7:1e-5
   --svg "$work/curve.svg" --csv "$work/curve.csv"
 grep -q '<polyline' "$work/curve.svg" || fail "no curve"
 [ "$(wc -l <"$work/curve.csv")" = 6 ] || fail "no table"
-# A picture labels both ends and the decades, shows small ratios on a logarithmic axis, and gives a
+# A picture labels both ends and the decades, shows small ratios on a logarithmic axis, and prints a
 # 0 with its bound.
 labels() { sed -n "s/.*class=\"$1\".*>\\([^<]*\\)<\\/text>.*/\\1/p" "$2" | tr '\n' ' '; }
 expect 0 "$sim" sweep "$examples/single-queue-64-gpus.json" --disorder 3e-10:2e-6:6 --rounds 4000 \

@@ -1,4 +1,5 @@
-# Helpers of the command-line tests. Each check prints what it found wrong; finish ends the script.
+# shellcheck shell=sh
+# Helpers of the command-line tests. Each check prints a failure; finish ends the script.
 
 failures=0
 work=$(mktemp -d)
@@ -32,7 +33,7 @@ usage_error() {
   grep -q "^$(basename "$1"): ." "$work/err" || fail "the message does not begin with the name: $*"
 }
 
-# out_has PATTERN / err_has PATTERN: what the last run printed.
+# out_has PATTERN, err_has PATTERN: the last run printed a line that matches.
 out_has() { grep -Eq -- "$1" "$work/out" || fail "standard output lacks '$1'"; }
 err_has() { grep -Eq -- "$1" "$work/err" || fail "standard error lacks '$1'"; }
 

@@ -1,12 +1,14 @@
 #!/bin/sh
-# Promise: bench/compare measures and checks every library that is installed here, keeps its
-# figures, adds rounds to them, reports them, and leaves nothing behind. No time is asserted, and
-# what a peer does is not our failure. Skipped where there is no MPI.
+# lint: allow-file(columns) the expectations are Python expressions of one line
+#
+# Promise: bench/compare measures and checks every library that is installed on this machine, keeps
+# the figures, adds rounds to them, reports them, and leaves no process behind. The test asserts no
+# time, and ignores failures of the other libraries. It is skipped on a machine without MPI.
 . "$(dirname "$0")/check.sh"
 compare=$1/bench/compare/compare
 build=$2
 
-usage_error() { run 2 "$@"; } # argparse has messages of its own
+usage_error() { run 2 "$@"; } # the messages are those of argparse
 usage_error "$compare"
 usage_error "$compare" run --ranks 1
 usage_error "$compare" run -b 2
@@ -27,7 +29,7 @@ measure() { # STATUS OPTIONS...
   if [ "$status" -eq 77 ]; then cat "$work/out"; exit 77; fi
   [ "$status" -eq "$expected" ] ||
     { fail "exit status $status: compare run $*"; cat "$work/out" "$work/err"; }
-  grep '^failed: [om]p' "$work/out" # of peers: said, not counted
+  grep '^failed: [om]p' "$work/out" # failures of other libraries are printed, and not counted
 }
 
 measure 0 --operations allreduce
@@ -42,8 +44,8 @@ json "all(len(p['rounds']) == (2 if p['operation'] == 'allreduce' else 1) and p[
 json "not [f for f in o['failures'] if f['library'] in ('dfccl', 'bound')]"
 json "len(o['runs']) == 2 and o['runs'][0]['machine']['cores'] > 0"
 
-# DFCCL once more: with another setting, of a build that is named, of one that does not exist, and
-# with a setting that the library refuses, which shows that settings reach the ranks.
+# DFCCL again: with another setting, of a build that is named, of one that does not exist, and with
+# a setting that the library refuses, which proves that settings reach the ranks.
 measure 0 --operations broadcast --append --variant few:DFCCL_TUNING=set:slots=2 --variant \
   named:"$build" \
   --variant none:"$work/none" --variant bad:DFCCL_TUNING=set:slots=many
@@ -56,8 +58,8 @@ json "all(r['us'][n] > 0 for p in o['points'].values() if p['operation'] == 'bro
   for n in ('few', 'few-mem', 'named', 'named-mem')) \
   and not any(n in r['us'] for p in o['points'].values() for r in p['rounds'] for n in ('none', 'bad'))"
 
-# Hosts: what is there starts on both; ranks that cannot be shared out, and figures of another
-# number of hosts, are refused.
+# Hosts: available libraries start on both. A number of ranks that cannot be divided among the
+# hosts, and figures of another number of hosts, are refused.
 timeout 200 "$compare" run --build "$build" --libraries dfccl,bound,openmpi,mpich,gloo --hosts 2 \
   --rounds 1 -b 64 -e 64 --milliseconds 1 \
   --operations allreduce --timeout 60 --retries 0 --out "$work/hosts" >"$work/out" 2>"$work/err" \
@@ -86,8 +88,8 @@ out_has '^\| bytes \| allreduce \| broadcast \| alltoall \|$'
 out_has '^\| 2 ranks, ordinary memory \| [0-9]* of [0-9]* points \| '
 if grep -q '^old$' "$work/out"; then fail "the old table is still there"; fi
 
-# The short table of another document, at the same time; no line of prose or command over 120
-# columns; a document without markers.
+# The short table of another document, at the same time. No line of prose or of a command has more
+# than 120 columns. A document without markers is refused.
 printf '<!-- compare-points: begin -->\nold\n<!-- compare-points: end -->\n' >"$work/short"
 run 0 "$compare" report "$work/figures" --docs "$work/docs" --docs "$work/short"
 run 0 cat "$work/short"

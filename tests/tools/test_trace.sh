@@ -1,8 +1,10 @@
 #!/bin/sh
-# Promise: dfccl-trace reads what the ranks of a job wrote with DFCCL_TRACE. It tells of each
-# collective its runs, their time and who came last; brings hosts onto one clock; writes a file for
-# Perfetto in which no two spans of a thread overlap; names file and line of what is no trace; and
-# takes a trace that ends in the middle of a line.
+# lint: allow-file(columns) the expectations are Python expressions of one line
+#
+# Promise: dfccl-trace reads the files that the ranks of a job wrote with DFCCL_TRACE. For each
+# collective it prints the runs, their time and the last rank. It converts the times of all hosts to
+# one clock. It writes a file for Perfetto in which no two spans of a thread overlap. For an invalid
+# trace it prints file and line. It accepts a trace that ends in the middle of a line.
 . "$(dirname "$0")/check.sh"
 trace=$1 demo=$2
 
@@ -15,7 +17,7 @@ run 0 "$trace" --version
 run 1 "$trace" "$work/nowhere"
 err_has "nowhere/rank-\*.trace matches no file"
 
-# A job.
+# The traces of one job.
 mkdir "$work/job"
 run 0 env DFCCL_TRACE="$work/job" "$demo" disorder -n 3 -c 4 -i 10 --sync
 run 0 "$trace" "$work/job" --json
@@ -45,8 +47,8 @@ run 1 "$trace" "$work/job" -o /no/such/directory/file
 err_has "/no/such/directory/file cannot be written"
 lost_output "$trace" "$work/job"
 
-# Two hosts. Rank 1's clock is 7 s behind; by the runs it is at least 6.9 s. Rank 2 shares rank 1's
-# clock.
+# Two hosts. The clock of rank 1 is 7 s behind; the runs prove at least 6.9 s. Rank 2 has the same
+# clock as rank 1.
 mkdir "$work/hosts"
 head_of() { # RANK HOST UNIX_NS
   printf '{"dfccl_trace":1,"rank":%d,"ranks":3,"host":"%s","process":1,"clock_ns":0,"unix_ns":"%s"}\n' "$1" "$2" "$3"
@@ -63,7 +65,8 @@ described='{"collective":1,"id":"18446744073709551615","name":"a \"name\"","oper
   } >"$work/hosts/rank-2.trace"
 run 0 "$trace" "$work/hosts" --json
 json "[t['host'] for t in o['traces']] == ['one', 'two', 'two'] and [t['whole'] for t in o['traces']] == [False, True, False]"
-# No end of rank 1 or 2 may lie before rank 0's submission: by at least 7 s - 90 ms.
+# No end of rank 1 or 2 may precede the submission of rank 0, so the difference is at least
+# 7 s - 90 ms.
 json "[round(t['clock_moved_us']) for t in o['traces']] == [0, 6910000, 6910000]"
 json "o['collectives'] == [dict(o['collectives'][0], id='18446744073709551615', name='a \"name\"', runs=1, last_share=1)]"
 run 0 "$trace" "$work/hosts" -o "$work/two.json"
@@ -72,8 +75,8 @@ out_has "The trace of rank 2 has no end"
 python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$work/two.json" ||
   fail "a name with quotes"
 
-# A run that failed, one without elements, and one of uneven pieces end on a member before another
-# submits them.
+# A failed run, a run without elements, and a run with pieces of different sizes may end on a member
+# before another member submits them.
 described2='{"collective":2,"id":"2","name":"none","operation":"AllReduce","bytes":0,"group":[0,1],"algorithm":"ring"}'
 described3='{"collective":3,"id":"3","name":"uneven","operation":"AllGatherV","bytes":8,"group":[0,1],"algorithm":"direct"}'
 rm -rf "$work/early" && mkdir "$work/early"
@@ -90,7 +93,7 @@ rm -rf "$work/early" && mkdir "$work/early"
 run 0 "$trace" "$work/early" --json
 json "[t['clock_moved_us'] for t in o['traces']] == [0, 0]"
 
-# Rank 2 registers an id for the first time that the others have had in another group.
+# Rank 2 registers for the first time an id that the others have used in another group.
 rm -rf "$work/again" && mkdir "$work/again"
 group_of() { # NUMBER GROUP
   printf '{"collective":%d,"id":"1","name":"again","operation":"AllReduce","bytes":8,"group":[%s],"algorithm":"ring"}\n' "$1" "$2"
@@ -104,8 +107,8 @@ run 0 "$trace" "$work/again" --json
 json "[(c['members'], c['runs']) for c in o['collectives']] == [(2, 1), (3, 1)]"
 [ "$("$trace" "$work/again" | grep -c "ring, again$")" -eq 2 ] || fail "two groups are not two rows"
 
-# Each run on what it was executed, and why: a switch at run 2, told before run 1's end; and in an
-# older trace.
+# The configuration of each run, and its reason: a switch at run 2 that is written before the end of
+# run 1; and the same for an older trace.
 rm -rf "$work/switch" && mkdir "$work/switch"
 for rank in 0 1; do
   { head_of $rank one 1
@@ -138,7 +141,7 @@ done
 run 0 "$trace" "$work/switch" --json
 json "[(c['from_run'], c['runs'], c['why']) for c in o['collectives'][0]['configurations']] == [(0, 1, ''), (1, 3, '')]"
 
-# What is no trace.
+# Invalid traces.
 refuse() { # LINES SENTENCE [LINE]
   rm -rf "$work/bad" && mkdir "$work/bad"
   { head_of 0 one 1000000000000000000; echo "$described"; printf '%s\n' "$1"

@@ -282,10 +282,8 @@ class Flight(Case):
                             self.assertTrue(
                                 all("in _traces" in wait["at"] for wait in told["cycle"]), told
                             )
-                    if (
-                        backend == "gloo"
-                        # Its Execution Traces name no groups, so this disorder is not to be seen there
-                    ):
+                    # Execution Traces name no groups, so this disorder is not visible in them.
+                    if backend == "gloo":
                         status, told = self._check(folder, "execution-{}.json")
                         self.assertEqual((status, told["deadlock"]), (0, False))
                         self.assertIn("do not name process groups", told["notes"][0])
