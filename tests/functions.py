@@ -1,8 +1,8 @@
-"""Where the functions of src/ are: tests name a function, and a place in it, so that neither moves
-nor rewritten text concern them.
+"""Finds the functions of src/. A test names a function, and a place in it, so that it does not
+depend on the file of the function or on other text in it.
 
-A key is FUNCTION, or PREFIX/FUNCTION where static functions of several files have one name: PREFIX
-is a folder or a file of its path.
+A key is FUNCTION, or PREFIX/FUNCTION if static functions of several files have the same name.
+PREFIX is a folder or a file of the path.
 """
 
 import os
@@ -25,7 +25,7 @@ NO_NAMES = {
 
 
 class NotFound(Exception):
-    """A function or a place that is not there, or is there more than once."""
+    """A function or a place does not exist, or exists more than once."""
 
 
 def blank(match):
@@ -33,13 +33,12 @@ def blank(match):
 
 
 def code_of(text):
-    """The text, as long as it was, with blanks in the place of comments and of what is in quotation
-    marks."""
+    """The text, of the same length, with blanks in the place of comments and quoted strings."""
     return COMMENT_OR_TEXT.sub(blank, text)
 
 
 def closing(code, at):
-    """Where the bracket that opens at this place is closed."""
+    """The position at which the bracket that opens at this position is closed."""
     pairs, depth = {"(": ")", "{": "}", "[": "]"}, []
     for match in re.compile(r"[(){}\[\]]").finditer(code, at):
         if match[0] in pairs:
@@ -60,11 +59,12 @@ class Function:
             start,
             body,
             end,
-        )  # of the head; behind the {, -1 for a macro's call; behind the }
+        )  # positions: of the head; after the {, -1 for the call of a macro; after the }
 
 
 def functions_of(text, path):
-    """Functions of one file, and calls of macros outside them, which may make functions."""
+    """The functions of one file, and the calls of macros outside them, which may define
+    functions."""
     code, found, at, head = DIRECTIVE.sub(blank, code_of(text)), [], 0, None
     while match := re.compile(r"[(){};]|[A-Za-z_]\w*").search(code, at):
         at = match.end()
@@ -94,7 +94,7 @@ def functions_of(text, path):
 
 
 class Sources:
-    """All of src/, or texts of one's own: path below ROOT -> text."""
+    """All files of src/, or given texts, by their path below ROOT."""
 
     def __init__(self, root, texts=None):
         self.texts = texts or {}
@@ -111,14 +111,15 @@ class Sources:
                 self.by_name.setdefault(function.name, []).append(function)
 
     def lines_of(self, function):
-        """Numbers of the lines from the one with its name on, the first being 1."""
+        """The numbers of the lines of a function, from the line with its name. The first line is
+        1."""
         text = self.texts[function.path]
         first = text.count("\n", 0, function.start) + 1
         return range(first, first + text.count("\n", function.start, function.end) + 1)
 
     def find(self, key):
-        """All definitions of this function. Those of one file are for different compilers (#if); of
-        several files, the key must say which."""
+        """All definitions of this function. Several definitions in one file are for different
+        compilers (#if). If several files have one, the key must name the file."""
         prefix, _, name = key.rpartition("/")
         found = [
             function
@@ -137,7 +138,7 @@ class Sources:
 
 
 class Place:
-    """What an anchor stands for: from start to end in the text of the file."""
+    """The text of a file from start to end, to which an anchor refers."""
 
     def __init__(self, path, start, end, **parts):
         self.path, self.start, self.end, self.parts = path, start, end, parts
@@ -149,7 +150,7 @@ def find_place(sources, key, anchor):
     {              the beginning of its body
     NAME           the call of NAME, also through a pointer (context->ops->NAME)
     NAME WORD      the call of NAME whose arguments have this word
-    .MEMBER        what is read or written of this member, with what leads to it, and its index
+    .MEMBER        the access to this member, with the expression before it and its index
     if WORD        the condition of the if that has this word
     plant: NAME    the comment plant: NAME of the source
     """

@@ -1,5 +1,5 @@
-"""Groups of ranks: started by each library's own launcher, commanded over a Unix socket, never left
-behind."""
+"""Groups of ranks. A group is started by the launcher of its library, controlled over a Unix
+socket, and always removed."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ import time
 
 
 class Failure(Exception):
-    """A group that hangs, crashes or cannot start; the text says which."""
+    """A group hangs, has crashed or cannot start. The text has the reason."""
 
 
 def cores():
@@ -22,20 +22,20 @@ def cores():
 
 
 def is_crowded(ranks, bed):
-    """Are there more ranks than processors, on a host?"""
+    """Whether a host has more ranks than processors."""
     return ranks > cores() if bed is None else ranks // bed.hosts > len(bed.cores(0))
 
 
 def memory_directory(bed=None):
-    """Where libraries may keep shared files: in memory, so that no disk is part of a measurement.
-    Hosts share no memory: there it is for the driver's own files."""
+    """The folder for shared files of libraries. It is in memory, so that no disk influences a
+    measurement. Hosts share no memory, so there it only has the files of the driver."""
     if bed is not None:
         return None
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 class Library:
-    """What is measured. variants: names, by the number that the program knows them by."""
+    """A library that is measured. variants: names by the numbers that its program uses."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Library:
         self.environment = environment or (lambda ranks, bed: {})
         self.between = between or (
             lambda bed, ranks, directory: ([], {})
-        )  # a launcher's words and variables for several hosts
+        )  # the arguments and variables of the launcher for several hosts
 
     def command(self, ranks, directory, bed=None):
         words = self.between(bed, ranks, directory)[0] if bed else []
@@ -65,7 +65,7 @@ class Library:
 
 
 def openmpi(name, program, more=(), spin=None):
-    """spin None: give the processor up while waiting only where there are more ranks than
+    """spin None: a waiting rank yields the processor only if there are more ranks than
     processors."""
 
     def arguments(ranks, directory, bed):
@@ -80,7 +80,7 @@ def openmpi(name, program, more=(), spin=None):
             "mpi_yield_when_idle",
             "1" if give_up else "0",
         ]
-        if crowded or bed:  # a host here cannot be bound to all cores that mpirun sees
+        if crowded or bed:  # a host of the bed cannot be bound to all cores that mpirun sees
             words += ["--bind-to", "none"]
         return words + list(more)
 
@@ -123,8 +123,8 @@ def openmpi(name, program, more=(), spin=None):
 
 
 def mpich(name, program, polls=None):
-    """polls: looks before it gives the processor up; None: 1 where there are more ranks than
-    processors."""
+    """polls: number of polls before a rank yields the processor; None: 1 if there are more ranks
+    than processors."""
 
     def environment(ranks, bed):
         wanted = polls if polls is not None else 1 if is_crowded(ranks, bed) else None
@@ -152,7 +152,7 @@ def mpich(name, program, polls=None):
 
 
 def environment(library, ranks, directory, bed=None):
-    # Variables of a launcher above this program would be taken for those of the one started here.
+    # Variables of a launcher that has started this program would confuse the one started here.
     launchers = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HYDRA_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(launchers)}
     kept["TMPDIR"] = directory
@@ -163,10 +163,10 @@ def environment(library, ranks, directory, bed=None):
 
 
 class Group:
-    """The resident ranks of one library. Between commands they sleep in a read."""
+    """The resident ranks of one library. Between commands the ranks sleep in a read."""
 
     def __init__(self, library, ranks, start_seconds=60, bed=None):
-        """bed: as many ranks on each of its hosts; None: all on this one."""
+        """bed: so many ranks on each of its hosts; None: all ranks on this host."""
         self.bed = bed
         self.library = library
         self.start_seconds = start_seconds
@@ -183,9 +183,9 @@ class Group:
             raise
 
     def _launch(self, words, environment, log):
-        # A process group of its own, to end it by; no session of its own: Linux shares processors
-        # out among sessions (sched_autogroup_enabled), and sched_yield gives way within one only.
-        # mpirun keeps its ranks in one session.
+        # The ranks have a process group, by which they are ended, but no new session, because Linux
+        # divides processors among sessions (sched_autogroup_enabled), and sched_yield only yields
+        # within one session. mpirun keeps its ranks in one session.
         self.launched.append(
             subprocess.Popen(
                 words,
@@ -250,7 +250,7 @@ class Group:
             self.pids.append(int(pid))
 
     def _last_words(self):
-        """The end of what the ranks and their launcher have printed."""
+        """The last lines of the output of the ranks and their launcher."""
         try:
             text = pathlib.Path(self.directory, "log").read_text(errors="replace").strip()
         except OSError:
@@ -305,7 +305,7 @@ class Group:
                 pass
 
     def close(self):
-        """Waits for what was asked to end, and ends what does not."""
+        """Waits for the processes that were asked to end, and kills those that do not end."""
         while time.monotonic() < self.deadline and any(
             process.poll() is None for process in self.launched
         ):
@@ -320,8 +320,8 @@ class Group:
                 os.killpg(process.pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
                 pass
-        # Launchers give ranks process groups of their own. While a rank's socket is open, its
-        # number is its own.
+        # Launchers put ranks into other process groups. The process number of a rank is valid while
+        # its socket is open.
         for rank, pid in zip(list(self.connections), self.pids):
             if not self._ended(rank):
                 try:

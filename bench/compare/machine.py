@@ -1,4 +1,4 @@
-"""What a result must say about where it comes from, and the programs that it is measured with."""
+"""The facts that a result must have about its origin, and the programs that measure it."""
 
 import datetime
 import os
@@ -14,8 +14,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parent.parent
 OWN_PROGRAM = "bench/compare/compare-dfccl"
 DEFAULT_OPERATIONS = ["allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall"]
-# DFCCL, Open MPI and MPICH; barrier has no size, sendrecv is of two ranks, neighbours send to the
-# next one.
+# For DFCCL, Open MPI and MPICH. A barrier has no size, sendrecv has two ranks, and neighbours send
+# to the next rank.
 FURTHER_OPERATIONS = [
     "gather",
     "scatter",
@@ -62,7 +62,7 @@ def describe():
 
 
 def commit():
-    """The last one that changed the library."""
+    """The last commit that changed the library."""
     name = output(
         "git", "-C", str(TOP), "log", "-1", "--format=%h", "--abbrev=12", "--", "src", "include"
     )
@@ -89,7 +89,8 @@ def command_line():
 
 
 class Builder:
-    """Builds the programs of the comparison; what cannot be built is left out, with the reason."""
+    """Builds the programs of the comparison. A program that cannot be built is omitted, with the
+    reason."""
 
     def __init__(self, build):
         self.build = pathlib.Path(build).resolve() if build else TOP / "build-compare"
@@ -103,7 +104,8 @@ class Builder:
             raise RuntimeError(last[-1] if last else f"{words[0]} failed")
 
     def target(self, name):
-        """The path of a program that meson builds, built if this build directory is ours."""
+        """The path of a program of meson. It is built if the build directory is that of this
+        program."""
         if self.own_build:
             if not (self.build / "build.ninja").exists():
                 self._run(
@@ -119,8 +121,8 @@ class Builder:
         return self.build / name
 
     def program(self, name, compiler, sources, common, headers, flags):
-        """A peer's program: its own source, and the common one in C. None where it cannot be
-        built."""
+        """The program of another library, from its source and the common source in C. None if it
+        cannot be built."""
         directory = self.build / "compare-peers"
         target = directory / name
         if target.exists() and all(
@@ -155,8 +157,8 @@ class Builder:
         )
 
     def own(self, name, program, environment=None):
-        """DFCCL: each of its two kinds of memory is a variant. Between hosts it has the one
-        interface that the peers have."""
+        """DFCCL. Each of its two kinds of memory is a variant. Between hosts it uses the same
+        interface as the other libraries."""
 
         def variables(ranks, bed):
             return {
@@ -169,7 +171,7 @@ class Builder:
         )
 
     def variants(self, wanted):
-        """DFCCL with other settings, or of other builds."""
+        """DFCCL with other settings, or from other builds."""
         found = []
         for one in wanted:
             build = one["build"].resolve() if one["build"] else None
@@ -181,7 +183,7 @@ class Builder:
         return found
 
     def libraries(self, wanted):
-        """The libraries that can be measured, in the order of names wanted."""
+        """The libraries that can be measured, in the order of the given names."""
         bound = ["bound-direct", "bound-streamed", "bound-mailboxes", "bound-alone"]
         mpi = {
             "openmpi": ("mpicc.openmpi", "mpirun.openmpi"),

@@ -1,5 +1,5 @@
-"""The measurement: every library at each point, round after round, so that all see the same
-machine."""
+"""The measurement: every library at each point, round after round, so that all are measured under
+the same conditions."""
 
 import random
 import sys
@@ -11,8 +11,8 @@ import machine
 FLOAT_BYTES = 4
 KEEP_BYTES = (
     64 << 20
-)  # larger buffers are given back after each turn, so that many groups fit into memory
-MAIL_BYTES = 4096  # the largest message that the bound's mailboxes take
+)  # larger buffers are freed after each turn, so that many groups fit into memory
+MAIL_BYTES = 4096  # the largest message of the mailboxes of the bound
 MOST_ITERATIONS = 200000
 
 
@@ -27,7 +27,7 @@ def divided(operation):
 
 
 def count_of(operation, size, ranks):
-    """Elements as dfcclRegister* counts them; 0: the size is too small for so many ranks."""
+    """The number of elements for dfcclRegister*; 0 if the size is too small for so many ranks."""
     if operation == "sendrecv" and ranks != 2:
         return 0
     elements = size // FLOAT_BYTES
@@ -48,7 +48,7 @@ class Comparison:
         self.start = time.monotonic()
         self.groups = {}
         self.ranks = None
-        self.tries = {}  # library name -> failures in this run
+        self.tries = {}  # key: name of a library; value: failures in this run
         self.piece = len(data["runs"]) - 1
 
     def out_of_time(self):
@@ -56,7 +56,7 @@ class Comparison:
         return limit is not None and time.monotonic() - self.start > limit * 60
 
     def points(self):
-        """Those with the fewest rounds first; otherwise in order."""
+        """The points, those with the fewest rounds first."""
         listed = [
             (ranks, operation, size)
             for ranks in self.options.ranks
@@ -70,7 +70,7 @@ class Comparison:
         )
 
     def run(self):
-        """The caller closes."""
+        """Adds rounds. The caller closes the groups."""
         points = self.points()
         for number, point in enumerate(points):
             if self.out_of_time():
@@ -97,7 +97,7 @@ class Comparison:
         self.groups = {}
 
     def group(self, library, ranks):
-        """The library's resident ranks; None where they failed too often."""
+        """The resident ranks of the library; None if they have failed too often."""
         if self.ranks != ranks:
             self.close()
             self.ranks = ranks
@@ -126,7 +126,7 @@ class Comparison:
             group.kill()
 
     def turn(self, library, point, variant, iterations, check=False):
-        """One library's turn at a point: microseconds a call, or None after a failure."""
+        """One turn of a library at a point: microseconds for each call, or None after a failure."""
         ranks, operation, size = point
         group = self.group(library, ranks)
         if group is None:
@@ -153,8 +153,8 @@ class Comparison:
         return time_us
 
     def calibrate(self, library, point, variant):
-        """(iterations that take about the wished time, time); checks the results on the way. None:
-        failed."""
+        """(iterations that take about the requested time, time), or None after a failure. Also
+        checks the results."""
         wanted_us = self.options.milliseconds * 1000
         iterations, time_us = 1, self.turn(library, point, variant, 1, check=True)
         while time_us is not None:
@@ -166,7 +166,7 @@ class Comparison:
         return None
 
     def candidates(self, library, point):
-        """The variants worth a measurement: of the bound, only the fastest is taken."""
+        """The variants to be measured. The bound has only its fastest variant."""
         ranks, operation, size = point
         if operation in machine.FURTHER_OPERATIONS and library.name in ("bound", "gloo"):
             return []
@@ -181,8 +181,8 @@ class Comparison:
 
     @staticmethod
     def shuffled(turns, key, number):
-        """Another order in each round: whom a turn follows decides on which cores its ranks wake
-        up, among other things."""
+        """The turns in a different order in each round, since the preceding turn influences, for
+        example, the cores on which ranks wake up."""
         return random.Random(f"{key} {number}").sample(turns, len(turns))
 
     def measure_point(self, ranks, operation, size):

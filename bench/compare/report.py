@@ -1,4 +1,4 @@
-"""Figures of comparisons: files, merging, statistics, tables as text and for
+"""Figures of comparisons: files, merging, statistics, tables as text, and the tables of
 docs/PERFORMANCE.md."""
 
 import json
@@ -25,7 +25,7 @@ def load(path):
 
 
 def save(data, path):
-    """One line a round: short, and readable in a difference."""
+    """Writes one line for each round, so that differences of files are readable."""
     head = {name: value for name, value in data.items() if name != "points"}
     lines = json.dumps(head, indent=1)[:-2] + ',\n "points": {'
     entries = []
@@ -37,7 +37,7 @@ def save(data, path):
 
 
 def hosts_of(data):
-    """One number: figures of one host and of several are not of one table."""
+    """The number of hosts. Figures of different numbers of hosts cannot be in one table."""
     counts = {run.get("hosts", 1) for run in data["runs"]}
     if len(counts) > 1:
         raise SystemExit(
@@ -80,7 +80,7 @@ class Point:
         return [one[name] for one in self.rounds if name in one]
 
     def ratio(self, name, to):
-        """Median over the rounds that have both; None where there is none."""
+        """The median over the rounds that have both figures; None if there is no such round."""
         both = [one[name] / one[to] for one in self.rounds if name in one and to in one]
         return statistics.median(both) if both else None
 
@@ -116,7 +116,7 @@ def percent(value):
 
 
 def described(data):
-    """Lines on where the figures come from."""
+    """Lines that describe the origin of the figures."""
     lines = []
     for run in data["runs"][:1]:
         on = run["machine"]
@@ -146,8 +146,8 @@ def columns(points):
 
 
 def variant_cells(point, names):
-    """'12.3 (0.45)': microseconds, and how many times DFCCL's with the same memory that is, in the
-    same round."""
+    """'12.3 (0.45)': microseconds, and their ratio to DFCCL's with the same memory in the same
+    round."""
     cells = ""
     for name in names:
         ratio = point.ratio(name, "dfccl-mem" if name.endswith("-mem") else "dfccl")
@@ -210,8 +210,8 @@ def text(data):
     return "\n".join(lines) + "\n"
 
 
-# ---- the tables of docs/PERFORMANCE.md and of the note behind it; a document has any of these,
-# between markers
+# ---- the tables of docs/PERFORMANCE.md and of its notes; a document may have any of these, between
+# markers
 
 TABLES = "compare"
 POINTS = "compare-points"
@@ -224,8 +224,8 @@ def filled(sentence):
 
 
 def code(command):
-    """A command as indented code; a shell takes its lines as one. An option and its value stay on
-    one line."""
+    """A command as indented code, in lines that a shell joins. An option and its value are on one
+    line."""
     bound = re.sub(r" (-\S+) (?=[^-])", " \\1\a", command)
     lines = [
         line.replace("\a", " ")
@@ -237,7 +237,7 @@ def code(command):
 
 
 def cell(point, name):
-    """'12.3 (0.45)': microseconds, and how many times the best peer's time that is."""
+    """'12.3 (0.45)': microseconds, and their ratio to the best peer's time."""
     if point is None or name not in point.median:
         return ""
     ratio = point.ratio(name, point.best) if point.best else None
@@ -257,7 +257,7 @@ def both_memories(point):
 
 
 def against_bound(point):
-    """'1.2': how many times the bound's time ours takes, with dfcclMemAlloc memory."""
+    """'1.2': the ratio of our time, with memory of dfcclMemAlloc, to the time of the bound."""
     ratio = point.ratio("dfccl-mem", "bound") if point is not None else None
     return f"{number(point.median['bound'])} ({ratio:.2f})" if ratio is not None else ""
 
@@ -276,8 +276,8 @@ def docs_table(points, content):
 
 
 def against_peers(points, name):
-    """How often ours is faster than every peer: (points won, points compared, geometric mean of the
-    ratios, the worst)."""
+    """The comparison with every peer: (points won, points compared, geometric mean of the ratios,
+    worst ratio)."""
     compared = [point for point in points if point.ratio(name, point.best) is not None]
     if not compared:
         return None
@@ -304,7 +304,7 @@ MEMORIES = (("dfccl", "ordinary memory"), ("dfccl-mem", "dfcclMemAlloc memory"))
 
 
 def summary_table(data):
-    """The comparison in one glance."""
+    """The summary of the comparison."""
     points = points_of(data)
     lines = [
         "",
@@ -320,7 +320,7 @@ def summary_table(data):
 
 
 def reliability(points):
-    """How many rounds, and how far apart they are."""
+    """The number of rounds, and their spread."""
     rounds = [len(point.rounds) for point in points]
     spreads = [
         point.spread(name)
@@ -339,7 +339,7 @@ def reliability(points):
 
 
 def origin(data, files):
-    """Where the figures come from, as sentences."""
+    """The origin of the figures, as sentences."""
     names = ", ".join(f"`bench/results/{file.name}`" for file in files)
     out = [""]
     for line in [line + "." for line in described(data)] + [f"Raw figures: {names}."]:
@@ -397,7 +397,7 @@ def docs(data, files):
 
 
 def docs_points(data, files):
-    """One table of every second size and the largest; a document that shows more has the whole
+    """One table of every second size and the largest. A document with more detail has the whole
     tables."""
     points = points_of(data)
     out = [
@@ -425,7 +425,7 @@ def docs_points(data, files):
 
 
 def replaced(path, whole, name, content):
-    """What stands between the document's two markers of a name is replaced."""
+    """Replaces the text between the two markers of a name in the document."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     if whole.count(begin) != 1 or whole.count(end) != 1:
         raise SystemExit(f"compare: {path} does not have the markers {begin} and {end} once each")

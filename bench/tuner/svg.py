@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Pictures of bench-tuner-grid's tables: tuner/svg.py load|change TABLE > PICTURE.svg; tuner/svg.py
-reached TABLE
+"""Pictures of the tables of bench-tuner-grid.
 
-load: for each row three bars, microseconds of a run under a load: as the library chooses, as tuned
-without the load, as tuned under it. change: the time of each ten runs, before and after the network
-has changed, and in a job that has begun after it. reached: what a run takes from 200 runs after the
-change on, and what it takes in that job at its end.
+    tuner/svg.py load|change TABLE > PICTURE.svg
+    tuner/svg.py reached TABLE
+
+load draws three bars for each row, in microseconds of a run under a load: with the library's own
+choice, with a choice tuned without the load, and with a choice tuned under it. change draws the
+time of each ten runs, before and after the network has changed, and in a job that has begun after
+the change. reached prints the time of a run from 200 runs after the change on, and at the end of
+the second job.
 """
 
 import statistics
@@ -57,7 +60,7 @@ def load(lines):
 
 
 def read_change(lines):
-    """Titles, and of each part a list of (run, microseconds, algorithm)."""
+    """The titles, and for each part a list of (run, microseconds, algorithm)."""
     parts, titles = [], []
     for line in lines:
         if line.startswith("# changed") or line.startswith("# from"):

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 
-# From top to bottom. A room may include itself and the rooms below it.
+# The rooms from top to bottom. A room may include itself and the rooms below it.
 ROOMS = [
     "host",
     "devices",
@@ -29,7 +29,7 @@ ROOMS = [
     "base",
 ]
 
-# From top to bottom inside a room; "." stands for the files of the room itself.
+# The sub-rooms of each room from top to bottom. "." stands for the files of the room itself.
 SUB_ROOMS = {
     "host": [
         "api",
@@ -81,7 +81,7 @@ def includes(root, path, known):
 
 
 def circles(graph):
-    """Strongly connected components with more than one member (Tarjan)."""
+    """The strongly connected components with more than one member (Tarjan)."""
     sys.setrecursionlimit(10000)
     index, low, stack, on_stack, found = {}, {}, [], set(), []
 
@@ -139,7 +139,7 @@ def main():
             unit, other_unit = os.path.splitext(path)[0], os.path.splitext(other)[0]
             if unit != other_unit:
                 graph[unit].add(other_unit)
-                graph[other_unit]  # a node even if it includes nothing
+                graph[other_unit]  # makes a node, even if the unit includes nothing
             if points_up(path, other):
                 wrong.append("%s includes %s, which is in a higher room" % (path, other))
     wrong += [

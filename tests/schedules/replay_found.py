@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Replays what the simulation has found: replay_found.py SIMULATE FOUND. Each line of FOUND:
-[FLAG]... SEED WORLD SCHEDULES WHAT."""
+"""Replays the failures that the simulation has found: replay_found.py SIMULATE FOUND
+
+Each line of FOUND has the form: [FLAG]... SEED WORLD SCHEDULES DESCRIPTION.
+"""
 
 import subprocess
 import sys

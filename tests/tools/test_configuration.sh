@@ -3,8 +3,8 @@
 # other.
 set -eu
 root=$1
-in_code=$(grep -rhoE '"DFCCL_[A-Z_]*[A-Z]"' "$root/src/host/settings.h" \
-  "$root/src/host/settings.c" | tr -d '"' | sort -u)
+in_code=$(grep -rhoE '"DFCCL_[A-Z_]*[A-Z]"' "$root/src/host/settings/settings.h" \
+  "$root/src/host/settings/settings.c" | tr -d '"' | sort -u)
 in_docs=$(grep -oE '^\| `DFCCL_[A-Z_]+`' "$root/docs/CONFIGURATION.md" | grep -oE 'DFCCL_[A-Z_]+' |
   sort -u)
 [ -n "$in_code" ] || { echo "found no variable in the sources"; exit 1; }
@@ -14,7 +14,7 @@ in_docs=$(grep -oE '^\| `DFCCL_[A-Z_]+`' "$root/docs/CONFIGURATION.md" | grep -o
   exit 1
 }
 stray=$(grep -rnE '(getenv|df_variable)\(' "$root/src" --include=*.c |
-  grep -vE 'src/(host/settings|host/settings_network|bootstrap/launcher|base/text)\.c' || true)
+  grep -vE 'src/(host/settings/\w+|bootstrap/(\w+/)?launcher|base/text)\.c' || true)
 [ -z "$stray" ] || { echo "environment read elsewhere: $stray"; exit 1; }
 
 # docs/TUNING.md lists every number of the table, and no other.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A planted bug, or a reason of coverage, stays at its place when functions move to other files or
-text around it changes; it is named when its function or its place is gone, or is there more than
-once."""
+"""Promise: a planted bug, or a reason of coverage, keeps its place when functions move to other
+files or text around it changes. If its function or its place does not exist, or exists more than
+once, the error names it."""
 
 import os
 import sys
@@ -48,7 +48,7 @@ def expect(what, is_so):
 
 
 def place(sources, key, anchor):
-    """The text at the place, or the sentence that says that there is none."""
+    """The text at the place, or the text of the error if there is none."""
     try:
         found = functions.find_place(sources, key, anchor)
     except functions.NotFound as error:

@@ -1,5 +1,5 @@
-"""Two ranks, one process each. Under torchrun or mpirun, Context.from_environment() does without
-id, rank and size."""
+"""Two ranks, one process each. Under torchrun or mpirun, Context.from_environment() needs no id,
+rank and size."""
 
 import multiprocessing
 

@@ -6,7 +6,7 @@ from start import end, join
 
 rank, size = join(), dist.get_world_size()
 counts = [100, 2000, 30000, 400]
-order = counts if rank == 0 else counts[::-1]  # as of set({...}) under two hash seeds
+order = counts if rank == 0 else counts[::-1]  # the orders of a set under two hash seeds
 pieces = [torch.empty(count) for count in order]
 works = [
     dist.reduce_scatter_tensor(

@@ -1,5 +1,5 @@
-"""Each rank waits for one group's call before it makes the call that the other waits for: no
-library completes that."""
+"""Each rank waits for the call of one group before it makes the call that the other waits for. No
+library can complete this."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Two tensors of equal shape are reduced in opposite orders, and nothing tells them apart."""
+"""Two tensors of equal shape are reduced in opposite orders, and nothing distinguishes them."""
 
 import torch
 import torch.distributed as dist

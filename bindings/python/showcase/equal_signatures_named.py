@@ -1,4 +1,4 @@
-"""The same with names, which dfccl has and Gloo has not."""
+"""The same program with names, which dfccl supports and Gloo does not."""
 
 import dfccl.torch
 import torch

@@ -1,7 +1,7 @@
-"""Runs the programs beside this one on Gloo and on dfccl, two processes each, and prints what
-became of them.
+"""Runs the programs of this folder on Gloo and on dfccl, two processes each, and prints the
+results.
 
-python run.py [--backend gloo] [--backend dfccl] [--seconds 20] [PROGRAM...]
+    python run.py [--backend gloo] [--backend dfccl] [--seconds 20] [PROGRAM...]
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ here = pathlib.Path(__file__).resolve().parent
 
 
 def outcome(program: pathlib.Path, backend: str, seconds: float) -> tuple[str, str]:
-    """What became of it, and the last line that a rank said."""
+    """The result of a program, and the last line that a rank printed."""
     with tempfile.TemporaryDirectory() as folder:
         ranks = [
             subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What the programs share: joining, and the end of one."""
+"""Functions that the programs share, for joining a job and for its end."""
 
 import datetime
 import os
@@ -25,7 +25,7 @@ def join() -> int:
 
 
 def end(right: bool) -> None:
-    """Status 0: every element was right; 3: one was wrong."""
+    """Ends the program. Status 0: every element was right; 3: an element was wrong."""
     dist.barrier()
     dist.destroy_process_group()
     sys.exit(0 if right else 3)

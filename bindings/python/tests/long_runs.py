@@ -1,12 +1,13 @@
-"""Runs too long for the lane: python long_runs.py memory [CALLS], new [CALLS], or gpt [STEPS].
+"""Runs that take too long for the lane: python long_runs.py memory [CALLS], new [CALLS], or
+gpt [STEPS]. Each run prints its results, and fails if they are wrong.
 
-Each prints what it found, and fails if it is wrong.
-
-memory    all-reduces of 1,000 shapes in the same random order on two ranks: memory and descriptors
-stay as they are. new       all-reduces of ever-new signatures, more than a context can have:
-registrations that are not used are forgotten. gpt       a small GPT under DistributedDataParallel;
-each rank reduces its buckets in an order of its own, anew in each step.
-          Losses and parameters are those of the ordered run, bit for bit.
+    memory    all-reduces of 1,000 shapes in the same random order on two ranks: the use of memory
+              and descriptors does not grow
+    new       all-reduces of new signatures only, more than a context can have: registrations that
+              are not used are evicted
+    gpt       a small GPT under DistributedDataParallel: each rank reduces its buckets in a
+              different order in each step. Losses and parameters are those of the ordered run, bit
+              for bit.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from support import meeting_place, on_processes
 
 
 class Shuffled:
-    """A hook that keeps a step's buckets until the last has come, and reduces them in an order of
-    this rank's own."""
+    """A hook that collects all buckets of a step, and reduces them in a random order of this
+    rank."""
 
     def __init__(self, rank: int):
         self.chance, self.kept, self.orders = random.Random(rank), [], set()
@@ -100,7 +101,7 @@ def gpt(rank: int, size: int, place: str, steps: int) -> None:
             start = torch.randint(0, Gpt.WORDS, (4, 1), generator=chance)
             text = (
                 start + 3 * torch.arange(Gpt.LENGTH + 1)
-            ) % Gpt.WORDS  # what comes next can be learnt
+            ) % Gpt.WORDS  # the next word can be predicted
             loss = functional.cross_entropy(
                 module(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten()
             )
@@ -130,7 +131,8 @@ def gpt(rank: int, size: int, place: str, steps: int) -> None:
 
 
 def _uses() -> dict[str, int]:
-    """This process's memory in KiB (its own, and what the ranks share), descriptors and threads."""
+    """The memory of this process in KiB (private and shared with ranks), descriptors and
+    threads."""
     with open("/proc/self/status") as text:
         used = {
             line.split()[0]: line.split()[1]
@@ -152,7 +154,7 @@ def memory(rank: int, size: int, place: str, calls: int) -> None:
     chance, tensors = random.Random(0), [torch.ones(8 * count) for count in range(1, shapes + 1)]
     for tensor in (
         tensors * 30
-    ):  # links' slots are used in turn, and cost memory from their first use on
+    ):  # slots of links are used in turn, and take memory from their first use on
         dist.all_reduce(tensor)
     begin, seen = time.monotonic(), []
     for call in range(calls + 1):

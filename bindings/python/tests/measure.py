@@ -1,7 +1,9 @@
-"""All-reduces, training steps and inference beside Gloo, in one run: python measure.py [RANKS
-[PART...]]. Medians, in us and ms.
+"""Measures all-reduces, training steps and inference, with this library and with Gloo, in one run.
 
-The two libraries take turns in batches, so that what else the machine does disturbs both.
+    python measure.py [RANKS [PART...]]
+
+The output has medians, in us and ms. The two libraries alternate in batches, so that other load of
+the machine affects both.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def all_reduces(groups: dict[str, dist.ProcessGroup]) -> None:
 
 
 class Block(torch.nn.Module):
-    """A transformer's layer."""
+    """A layer of a transformer."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -59,7 +61,7 @@ class Block(torch.nn.Module):
 
 
 def models() -> dict[str, tuple[Callable[[], torch.nn.Sequential], torch.Tensor]]:
-    """Each with a batch."""
+    """The models, each with a batch."""
 
     def convolutions() -> torch.nn.Sequential:
         widths = [3, 32, 64, 64, 128, 128, 256, 256]
@@ -95,8 +97,8 @@ def models() -> dict[str, tuple[Callable[[], torch.nn.Sequential], torch.Tensor]
 
 
 def steps(groups: dict[str, dist.ProcessGroup]) -> None:
-    """Forward and backward: DistributedDataParallel, and FSDP2 with each layer a unit of its
-    own."""
+    """Forward and backward steps, with DistributedDataParallel, and with FSDP2 in which each layer
+    is a unit."""
 
     def step(model: torch.nn.Module, inputs: torch.Tensor) -> float:
         model.zero_grad()
@@ -137,8 +139,8 @@ def steps(groups: dict[str, dist.ProcessGroup]) -> None:
 
 
 def layers(groups: dict[str, dist.ProcessGroup]) -> None:
-    """Inference of 8 transformer-like layers, tensor-parallel: two all-reduces of bfloat16 in
-    each."""
+    """Tensor-parallel inference of 8 layers like those of a transformer, with two all-reduces of
+    bfloat16 in each."""
     width, size = 1024, dist.get_world_size()
     weights = [
         (

@@ -1,4 +1,4 @@
-"""A dump becomes JSON, and nothing in it is run: python -m dfccl.flight."""
+"""Promise of python -m dfccl.flight: a dump becomes JSON, and no code in it is executed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Flight(unittest.TestCase):
         circle: list = []
         circle.append(circle)
         doubling = inner = []
-        for _ in range(60):  # 2^60 values as a text
+        for _ in range(60):  # the text would have 2^60 values
             inner.append([])
             inner.append(inner[0])
             inner = inner[0]

@@ -1,4 +1,5 @@
-"""The collectives beside the six: each gives what it promises, and refuses what does not fit."""
+"""Promise: each collective beyond the first six gives the documented result, and refuses invalid
+arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import numpy
 from support import Case
 
 SIZE = 3
-COUNTS = [2, 0, 3]  # of positions, where they differ
+COUNTS = [2, 0, 3]  # counts of the positions, in collectives with different counts
 
 
 def part(rank: int, other: int, count: int) -> numpy.ndarray:

@@ -1,4 +1,4 @@
-"""The package says what the header says, and its examples run."""
+"""Promise: the package agrees with the header, and its examples run."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _example(path: pathlib.Path, ranks: int):
     return test
 
 
-_ranks = {"disorder": 4, "processes": 2}  # each says that it is right
+_ranks = {"disorder": 4, "processes": 2}  # each example prints that its results are right
 for path in sorted((here.parent / "examples").glob("*.py")):
     setattr(Examples, "test_" + path.stem, _example(path, _ranks[path.stem]))
 

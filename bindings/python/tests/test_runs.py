@@ -1,4 +1,4 @@
-"""Runs give what they promise: results, order, waiting, callbacks, memory, the end."""
+"""Promises of runs: results, order, waiting, callbacks, memory, and the end of contexts."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class Arrays(Case):
         other.wait()
         gc.collect()
         self.assertIsNone(seen())
-        growing.append(0)  # nobody holds it in place any more
+        growing.append(0)  # no run keeps it in place any more
 
     def test_a_bytearray_cannot_be_resized_meanwhile(self):
         contexts = self.ranks(2)
@@ -246,7 +246,8 @@ class Waiting(Case):
 
     def test_other_threads_go_on_during_a_wait(self):
         contexts = self.ranks(2)
-        self.assertNotIsInstance(library.lib, ctypes.PyDLL)  # which would keep the GIL during calls
+        # A PyDLL would keep the GIL during calls
+        self.assertNotIsInstance(library.lib, ctypes.PyDLL)
         both = [context.register_all_reduce(1, 1, "int32") for context in contexts]
         run = both[0].run(numpy.ones(1, "int32"))
         waits = threading.Thread(target=run.wait)
@@ -291,7 +292,7 @@ class Waiting(Case):
         self.assertEqual(calls, [10, 10])
 
     def _resubmitting(self):
-        """Rank 0 submits again in each callback. The peer runs once when rank 0 waits, and then
+        """Rank 0 submits a run in each callback. The peer runs once when rank 0 waits, and then
         stops."""
         contexts = self.ranks(2)
         both = [context.register_all_reduce(1, 1, "int64") for context in contexts]
@@ -360,7 +361,7 @@ class Waiting(Case):
         both[1].run(numpy.ones(1, "int64")).wait()
         submitted.wait()
         gc.collect()
-        self.assertIsNotNone(seen())  # its run is not complete
+        self.assertIsNotNone(seen())  # the run is not complete
         for _ in range(2):
             both[1].run(numpy.ones(1, "int64"))
         both[0].wait()
@@ -403,7 +404,7 @@ class Ends(Case):
         contexts[1].register_all_reduce(1, 5, "float32")
         for context, count in zip(
             contexts, (4, 5)
-        ):  # refused at once if the other's registration is here already
+        ):  # refused at once if the other registration has already arrived
             with self.assertRaisesRegex(dfccl.Mismatch, "4.*5|5.*4"):
                 context.run(1, numpy.ones(count, "float32")).wait()
 
@@ -491,16 +492,16 @@ def _leave_without_closing(rank, size, id):
     context = dfccl.Context(rank, size, id)
     sums = context.register_all_reduce(1, 1, "int64")
     if rank == 0:
-        sums.run(numpy.ones(1, "int64"))  # outstanding at the end of the process
+        sums.run(numpy.ones(1, "int64"))  # this run is outstanding at the end of the process
         time.sleep(0.2)
     else:
         try:
             sums.run(numpy.ones(1, "int64")).wait()
             sums.run(numpy.ones(1, "int64")).wait()
         except dfccl.RemoteError as error:
-            assert "died" not in str(error), error  # rank 0 has said goodbye
+            assert "died" not in str(error), error  # rank 0 has left in order
             return
-        raise AssertionError("rank 0 is gone, and nobody says so")
+        raise AssertionError("rank 0 is gone, and no error reports it")
 
 
 def _forks(rank, size, id):

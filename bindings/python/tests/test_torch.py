@@ -1,5 +1,5 @@
-"""torch.distributed over dfccl: each operation beside Gloo's, names, futures, jobs, the end.
-Skipped without torch."""
+"""Promises of torch.distributed over dfccl: the results of each operation are those of Gloo; names,
+futures, jobs, and the end of groups work. Skipped without torch."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def join(rank: int, size: int, place: str, **options) -> None:
 
 
 def same(call, make, gloo) -> None:
-    """call(group, tensors) with equal tensors over dfccl and over Gloo: the results, bit for
-    bit."""
+    """Checks that call(group, tensors) has the same results, bit for bit, over dfccl and over
+    Gloo."""
     ours, theirs = make(), make()
     call(None, ours)
     call(gloo, theirs)
@@ -124,13 +124,14 @@ def _operations(rank: int, size: int, place: str) -> None:
             made(values(torch.int64, 9)),
             gloo,
         )
-    for dtype in (torch.bool, torch.complex64, torch.float32):  # moved, and not in one piece
+    # Types that are moved, with tensors that are not contiguous
+    for dtype in (torch.bool, torch.complex64, torch.float32):
         same(lambda group, t: dist.broadcast(t[0], 0, group=group), made(values(dtype, 4, 4)), gloo)
     for op in (
         ReduceOp.BAND,
         ReduceOp.BOR,
         ReduceOp.BXOR,
-    ):  # what Gloo has not, against what torch computes
+    ):  # Gloo lacks these, so the results are compared with torch
         for dtype in (torch.uint8, torch.int16, torch.bool):
             mine = [torch.tensor([rank + at, 3 * rank, at, 7]).to(dtype) for at in range(size)]
             bits = {
@@ -171,7 +172,7 @@ def _operations(rank: int, size: int, place: str) -> None:
         dist.scatter(piece, pieces, at)
         assert (piece == rank).all(), piece
         dist.barrier()
-    sizes = [2 * at for at in range(size)]  # none of rank 0
+    sizes = [2 * at for at in range(size)]  # rank 0 sends nothing
     pieces = [torch.empty(each) for each in sizes]
     dist.all_gather(pieces, torch.full((sizes[rank],), float(rank)))
     assert all((piece == each).all() for each, piece in enumerate(pieces)), pieces
@@ -181,7 +182,7 @@ def _operations(rank: int, size: int, place: str) -> None:
     average = torch.full((4,), 100 * (2 * rank + 1), dtype=torch.int16)
     dist.all_reduce(average, ReduceOp.AVG)
     assert average.tolist() == [100 * size] * 4, average
-    if rank == 0:  # locally: nobody else runs anything
+    if rank == 0:  # a local call: no other rank runs anything
         try:
             dist.group.WORLD.gather([[]], [torch.zeros(2)], dist.GatherOptions())
             raise AssertionError("a gather without outputs at its root was accepted")
@@ -261,7 +262,7 @@ def _groups_and_disorder(rank: int, size: int, place: str) -> None:
     join(rank, size, place)
     groups = [dist.new_group([0, 1]), dist.new_group([size - 1, 0]), dist.new_group()]
     mine = [group for group in groups if group is not dist.GroupMember.NON_GROUP_MEMBER]
-    for round in range(20):  # groups, sizes and kinds in an order of each rank's own
+    for round in range(20):  # groups, sizes and kinds, in a different order on each rank
         chance = random.Random(100 * round + rank)
         calls = [(group, count) for group in mine for count in (3, 1000, 20000)]
         chance.shuffle(calls)
@@ -299,7 +300,7 @@ def _groups_and_disorder(rank: int, size: int, place: str) -> None:
     assert work.get_future().wait()[0] is not None and tensors["a"][0] == size * size
     assert work.is_completed() and work.is_success() and work.exception() is None
     assert work.result()[0].data_ptr() == tensors["a"].data_ptr()
-    # a group goes, and comes again
+    # a group is destroyed and made again
     if rank < 2:
         dist.destroy_process_group(groups[0])
     again = dist.new_group([0, 1])
@@ -315,7 +316,7 @@ def _groups_and_disorder(rank: int, size: int, place: str) -> None:
     one = torch.ones(3)
     dist.all_reduce(one)
     assert one[0] == size
-    # left open: the end of the process closes it
+    # this group is left open: the end of the process closes it
 
 
 def _ends(rank: int, size: int, place: str) -> None:
@@ -343,8 +344,8 @@ def _ends(rank: int, size: int, place: str) -> None:
         store.set("given up", "1")
     else:
         store.wait(["given up"])
-        dist.barrier()  # meets the one that was given up waiting for
-    dist.barrier()  # other groups go on
+        dist.barrier()  # matches the call whose wait was given up
+    dist.barrier()  # other groups continue
     dist.monitored_barrier()
     if rank == 0:
         try:
@@ -376,7 +377,7 @@ def _ends(rank: int, size: int, place: str) -> None:
             raise AssertionError("rank 1 did not come")
     dist.barrier()
     with FakeTensorMode():
-        of_a_gpu = torch.empty(2, device="cuda")  # as far as its device is asked for
+        of_a_gpu = torch.empty(2, device="cuda")  # a tensor whose device is read
     for call, sentence in [
         (
             lambda: dist.group.WORLD.allreduce([of_a_gpu]),

@@ -1,5 +1,5 @@
-"""The backend of one device beside another library's, and groups that are split from others.
-Skipped without torch."""
+"""Promises of the backend of one device in a group with another library's, and of groups that are
+split from others. Skipped without torch."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ import dfccl
 import dfccl.torch
 from support import Case, meeting_place, on_processes
 
-# It moves nothing. Its type is not ours, as NCCL's is not: torch takes two backends of one type for
-# one.
+# This backend moves nothing. Like NCCL's, it has a type of its own, since torch treats two backends
+# of one type as one.
 dist.Backend.register_backend(
     "other",
     _create_fake_pg,
@@ -36,7 +36,7 @@ def join(backend: str, rank: int, size: int, place: str) -> None:
 
 
 def _operations(rank: int, size: int, group=None) -> None:
-    """Each virtual that c10d calls, by its own name."""
+    """Calls each virtual function of c10d by its name."""
     member = dist.get_group_rank(group, rank) if group is not None else rank
     root = dist.get_global_rank(group, 0) if group is not None else 0
     mine, total = torch.full((2, 3), float(member)), size * (size - 1) / 2
@@ -60,7 +60,7 @@ def _operations(rank: int, size: int, group=None) -> None:
     assert torch.equal(whole, torch.cat(pieces))
     if isinstance(
         group or dist.group.WORLD, dfccl.torch.ProcessGroup
-    ):  # C++ does not ask a backend in Python for it
+    ):  # C++ does not call a backend in Python for it
         gathered = torch.empty(2 * size, 3) if member == 0 else None
         dist.gather_single(mine, gathered, root, group=group)
         assert member or torch.equal(gathered, whole)
@@ -122,7 +122,7 @@ def _pair(rank: int, size: int, place: str, other: str) -> None:
         _operations(rank, size)
         elsewhere = torch.ones(3, device="meta")
         if other == "meta":
-            dist.all_reduce(elsewhere)  # the other backend's, which does nothing
+            dist.all_reduce(elsewhere)  # the call of the other backend, which does nothing
         model = DistributedDataParallel(torch.nn.Linear(4, 4))
         model(torch.full((2, 4), float(rank))).sum().backward()
         assert (model.module.weight.grad == (size - 1)).all()

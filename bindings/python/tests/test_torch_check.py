@@ -1,4 +1,4 @@
-"""DFCCL_TORCH_CHECK=1 finds exchanged calls of equal signature, and takes nothing else for one.
+"""Promise: DFCCL_TORCH_CHECK=1 finds exchanged calls of equal signature, and reports nothing else.
 Skipped without torch."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from test_torch import join
 
 
 def _checked(rank: int, size: int, place: str) -> None:
-    os.environ["DFCCL_TORCH_CHECK"] = "1" if rank == 0 else "0"  # rank 0's holds for all
+    os.environ["DFCCL_TORCH_CHECK"] = "1" if rank == 0 else "0"  # the value of rank 0 holds for all
     join(rank, size, place)
 
 
@@ -32,12 +32,13 @@ def _exchanged(
     second,
     wait=lambda works: [work.wait() for work in works],  # type: ignore[name-defined]
 ) -> None:
-    """Rank 1 calls with the second first: each rank is told which calls met."""
-    group = dist.new_group()  # calls are counted from 0
+    """Rank 1 calls with the second tensor first. The error on each rank names the exchanged
+    calls."""
+    group = dist.new_group()  # the calls of a new group are counted from 0
     order = (second, first) if rank == 1 else (first, second)
     try:
         wait([call(each, group) for each in order])
-    except RuntimeError as error:  # a future of C++ keeps the text of the Mismatch only
+    except RuntimeError as error:  # a future of C++ keeps only the text of the Mismatch
         assert "calls of equal signature were exchanged" in str(error), error
         assert (
             "Call 0 of rank 0 met another one, call 0 of rank 1, which made rank 0's as its call 1"
@@ -138,12 +139,12 @@ def _finds(rank: int, size: int, place: str) -> None:
 def _lets(rank: int, size: int, place: str) -> None:
     _checked(rank, size, place)
     one, other = torch.ones(4), torch.ones(4)
-    for _ in range(600):  # from different lines, on purpose
+    for _ in range(600):  # the ranks call from different lines, on purpose
         if rank == 0:
             dist.broadcast(one, 0)
         else:
             dist.broadcast(other, 0)
-    lists = [one, other] if rank == 0 else [other, one]  # the same tensors at other places
+    lists = [one, other] if rank == 0 else [other, one]  # the same tensors at other positions
     for tensor in (one, other):
         dist.all_reduce(tensor)
     assert len(lists) == 2
@@ -156,7 +157,7 @@ def _lets(rank: int, size: int, place: str) -> None:
     barriers = [
         lambda: dist.barrier(),
         lambda: dist.barrier(),
-    ]  # from another line, but a barrier is a barrier
+    ]  # another line, which does not matter for a barrier
     for barrier in barriers if rank == 0 else barriers[::-1]:
         barrier()
     everybody = [None] * size

@@ -1,5 +1,5 @@
-"""A late call's error names the ranks that have not come and where they are; dumps are what torch's
-own analyser reads."""
+"""Promises: the error of a late call names the ranks that have not made the call, and their places
+in the program; torch's analyser can read the dumps. Skipped without torch."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _late(rank: int, size: int, place: str) -> None:
 
 
 def _messages(rank: int, size: int, place: str) -> None:
-    """Only the peer of a message is missing; a rank that ends without a word is named, too."""
+    """Only the peer of a message is missing. A rank that has ended without notice is named, too."""
     join(rank, size, place)
     store = dist.distributed_c10d._get_default_store()
     if rank == 0:
@@ -128,7 +128,7 @@ def _dumps(rank: int, size: int, place: str, folder: str) -> None:
     if rank == 0:
         dist.send(
             torch.ones(2), 1, group=group
-        )  # torch's analyser matches messages in groups of two only
+        )  # torch's analyser matches messages only in groups of two
         try:
             dist.all_reduce(torch.ones(8), async_op=True).wait(datetime.timedelta(seconds=2))
         except RuntimeError:
@@ -194,8 +194,8 @@ def _memory(rank: int, size: int, place: str) -> None:
 
 
 def _traces(rank: int, size: int, place: str, folder: str, backend: str, exchanged: bool) -> None:
-    """A job whose ranks use two groups in one order or in opposite ones, which both libraries bear,
-    and its traces."""
+    """Writes the traces of a job whose ranks use two groups in the same order or in opposite
+    orders. Both libraries complete it."""
     from torch.profiler import ExecutionTraceObserver
 
     dist.init_process_group(backend, rank=rank, world_size=size, init_method=f"file://{place}")
@@ -278,7 +278,7 @@ class Flight(Case):
                         )
                         if (
                             backend == "dfccl" or names == "rank_{}.json"
-                        ):  # torch's JSON has no stacks
+                        ):  # the JSON of torch has no stacks
                             self.assertTrue(
                                 all("in _traces" in wait["at"] for wait in told["cycle"]), told
                             )

@@ -1,5 +1,5 @@
-"""Jobs of PyTorch, unchanged but for the backend's name, have the losses that they have on Gloo.
-Skipped without torch."""
+"""Promise: jobs of PyTorch, with no change except the name of the backend, have the same losses as
+on Gloo. Skipped without torch."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class Jobs(Case):
             self.assertIn("right: ", ended.stdout)
 
     def test_buckets_in_any_order(self):
-        """A small GPT's losses are those of the ordered run. long_runs.py has 10,000 steps of
+        """The losses of a small GPT are those of the ordered run. long_runs.py runs 10,000 steps of
         it."""
         self.assertEqual(on_processes(long_runs.gpt, 2, meeting_place(), 40), [0, 0])
 

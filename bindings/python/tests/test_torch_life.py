@@ -1,5 +1,5 @@
-"""The life of process groups beside what programs do: worker processes, objects, sequence numbers.
-Skipped without torch."""
+"""Promises of the life of process groups together with worker processes, objects and sequence
+numbers. Skipped without torch."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def _workers(rank: int, size: int, place: str) -> None:
             rows += len(batch)
         work.wait()
         assert rows == 24 and (outstanding == size).all()
-    # A worker that dies is told by torch, and ends neither its rank nor the job. It dies before it
-    # hands over a tensor: torch fetches a tensor's memory from the worker, and if that has died,
-    # may show the closed socket's error instead.
+    # torch reports a worker that dies. The death ends neither the rank nor the job. The worker dies
+    # before it passes a tensor on, because torch fetches the memory of a tensor from the worker,
+    # and might otherwise report the error of a closed socket.
     try:
         list(
             DataLoader(
@@ -67,9 +67,7 @@ def _workers(rank: int, size: int, place: str) -> None:
         assert "DataLoader worker" in str(error), error
     else:
         raise AssertionError("a worker was killed, and nobody noticed")
-    child = (
-        os.fork()
-    )  # a child that ends as a program does: its parent's context is not closed by it
+    child = os.fork()  # the child ends normally, which must not close the context of its parent
     if child == 0:
         try:
             dist.all_reduce(torch.ones(3))

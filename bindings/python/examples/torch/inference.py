@@ -1,7 +1,7 @@
 """Tensor-parallel inference on CPUs, in bfloat16: torchrun --nproc-per-node 2 inference.py [gloo]
 
-Each rank has a part of each layer's heads and hidden units; two all-reduces a layer add what the
-parts have found.
+Each rank has a part of the heads and hidden units of each layer. Two all-reduces for each layer add
+the partial results.
 """
 
 import statistics
