@@ -4,10 +4,10 @@
     tidy.py CLANG_TIDY BUILD_DIRECTORY [PATH...]
 
 Each file is checked once, with its first compile command. A result is kept in
-BUILD_DIRECTORY/tidy-cache under a hash of the program, its configuration, the command, the file and
-the project's headers that it includes, so that a second run checks only what has changed. Prints
-the findings as "file:line: message"; the exit status is 0 if there are none. The last line on
-standard error has how many files were checked and how many of them were in the cache.
+BUILD_DIRECTORY/tidy-cache under a hash of the programs, their configuration, the command, the file
+and the project's headers that it includes, so that a second run checks only what has changed.
+Prints the findings as "file:line: message"; the exit status is 0 if there are none. The last line
+on standard error has how many files were checked and how many of them were in the cache.
 """
 
 import concurrent.futures
@@ -23,7 +23,7 @@ import files
 
 INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.M)
 FINDING = re.compile(r"^(/?[^\s:]+):(\d+):(\d+): (?:warning|error): (.*)$")
-CONFIGURATIONS = (".clang-tidy", "tests/.clang-tidy")
+CONFIGURATIONS = (".clang-tidy", "tests/.clang-tidy", "scripts/lint.d/tidy.py")
 
 
 def content(path: str) -> bytes:
