@@ -219,6 +219,7 @@ def lint(project: pathlib.Path, *arguments: str) -> tuple[int, str]:
     environment["PATH"] = f"{ROOT / 'build-lint/venv/bin'}:{environment['PATH']}"
     run = subprocess.run(
         [project / "scripts/lint", *arguments],
+        cwd=project,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
