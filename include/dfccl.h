@@ -251,7 +251,7 @@ typedef struct {
                             "binomial", "doubletree", "scatter-allgather", "bruck", "direct",
                             "flat", "twolevel", "dissemination", "ordered", "pat"; or "file:NAME", an
                             algorithm of the directory DFCCL_ALGORITHMS (docs/TUNING.md) */
-  int varying; /* 1: each dfcclRun may have fewer elements than registered (dfcclRun_t.count); the
+  int varying;  /* 1: each dfcclRun may have fewer elements than registered (dfcclRun_t.count); the
                   same on every member. 0: all runs have the registered count */
   int reserved; /* 0 */
   int tune;     /* of the group's first member: 1: other algorithms and slots are tried while runs
@@ -826,9 +826,7 @@ typedef struct {
 #define DFCCL_CONFIGURATION_INITIALIZER                                                            \
   {                                                                                                \
     sizeof(dfcclConfiguration_t), DFCCL_CONFIGURATION_MAGIC, DFCCL_VERSION_CODE, {0}, {0}, 0, 0,   \
-        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {                                                         \
-      0                                                                                            \
-    }, 0                                                                                           \
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}, 0                                                    \
   }
 
 /*

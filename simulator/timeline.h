@@ -16,10 +16,10 @@ typedef struct df_timeline_question {
   df_operation operation;
   int algorithm;
   const struct df_plan_file *file; /* of DF_FROM_FILE */
-  uint32_t split; /* of two-level plans; 0: as many as the first host has ranks */
-  uint32_t lanes; /* of hierarchical plans; 0: as many as the library takes */
-  uint64_t bytes; /* of a rank's larger buffer, in elements of 4 bytes */
-  uint32_t slots; /* of each connection */
+  uint32_t split;                  /* of two-level plans; 0: as many as the first host has ranks */
+  uint32_t lanes;                  /* of hierarchical plans; 0: as many as the library takes */
+  uint64_t bytes;                  /* of a rank's larger buffer, in elements of 4 bytes */
+  uint32_t slots;                  /* of each connection */
   uint64_t slot_bytes;
 } df_timeline_question;
 

@@ -4,30 +4,22 @@
 #include <string.h>
 #include <strings.h>
 
-/* In the order of dfcclDataType_t. */
-static const df_tool_type types[DF_TOOL_TYPES] = {
-    {"int8", 1, false, true, 0, 0, 0, false},      {"uint8", 1, false, false, 0, 0, 0, false},
-    {"int32", 4, false, true, 0, 0, 0, false},     {"uint32", 4, false, false, 0, 0, 0, false},
-    {"int64", 8, false, true, 0, 0, 0, false},     {"uint64", 8, false, false, 0, 0, 0, false},
-    {"half", 2, true, true, 5, 10, 0x7bff, false}, {"float", 4, true, true, 8, 23, 0, false},
-    {"double", 8, true, true, 11, 52, 0, false},   {"bfloat16", 2, true, true, 8, 7, 0x7f7f, false},
-    {"f8e4m3", 1, true, true, 4, 3, 0x7e, true},   {"f8e5m2", 1, true, true, 5, 2, 0x7b, true},
-    {"int16", 2, false, true, 0, 0, 0, false},     {"uint16", 2, false, false, 0, 0, 0, false},
-};
+#include "primitives/elements/types.h"
 
-static const char *const second_names[DF_TOOL_TYPES] = {
-    "int8",    "uint8",   "int32",    "uint32",     "int64",      "uint64", "float16",
-    "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2", "int16",  "uint16",
+static const df_tool_type types[] = {
+#define DF_TYPE(id, name, nccl, tool, bytes, exponent_bits, mantissa_bits, is_signed, largest,     \
+                saturates)                                                                         \
+  [dfccl##id] = {tool,    bytes,    (exponent_bits) != 0, is_signed, exponent_bits, mantissa_bits, \
+                 largest, saturates},
+#include "primitives/elements/types.def"
 };
-
-static const char *const operator_names[DF_TOOL_OPERATORS] = {"sum", "prod", "max", "min",
-                                                              "avg", "band", "bor", "bxor"};
 
 const df_tool_type *df_tool_type_of(dfcclDataType_t type) { return &types[type]; }
 
 bool df_tool_type_parse(const char *text, dfcclDataType_t *type) {
-  for (int i = 0; i < DF_TOOL_TYPES; i++)
-    if (strcasecmp(text, types[i].name) == 0 || strcasecmp(text, second_names[i]) == 0) {
+  for (int i = 0; i < DF_DATA_TYPES; i++)
+    if (strcasecmp(text, types[i].name) == 0 ||
+        strcasecmp(text, df_type_name((dfcclDataType_t)i)) == 0) {
       *type = (dfcclDataType_t)i;
       return true;
     }
@@ -35,15 +27,13 @@ bool df_tool_type_parse(const char *text, dfcclDataType_t *type) {
 }
 
 bool df_tool_operator_parse(const char *text, dfcclRedOp_t *op) {
-  for (int i = 0; i < DF_TOOL_OPERATORS; i++)
-    if (strcasecmp(text, operator_names[i]) == 0) {
+  for (int i = 0; i < DF_REDUCE_OPERATORS; i++)
+    if (strcasecmp(text, df_redop_name((dfcclRedOp_t)i)) == 0) {
       *op = (dfcclRedOp_t)i;
       return true;
     }
   return false;
 }
-
-const char *df_tool_operator_name(dfcclRedOp_t op) { return operator_names[op]; }
 
 /* 16- and 8-bit floats have one shape: sign, exponent, mantissa. */
 static uint64_t small_float_bits(const df_tool_type *type, double value) {

@@ -1,4 +1,4 @@
-/* Names, sizes and encodings of the library's data types and reduction operators. */
+/* Sizes, encodings and the tools' names of the library's data types and reduction operators. */
 #ifndef DF_BENCH_COMMON_ELEMENT_H
 #define DF_BENCH_COMMON_ELEMENT_H
 
@@ -19,8 +19,6 @@ typedef struct {
   bool saturates;    /* of those: beyond it the largest finite number, else infinity */
 } df_tool_type;
 
-enum { DF_TOOL_TYPES = 14, DF_TOOL_OPERATORS = 8 };
-
 /* The description of a type; never NULL for the library's types. */
 const df_tool_type *df_tool_type_of(dfcclDataType_t type);
 
@@ -28,7 +26,6 @@ const df_tool_type *df_tool_type_of(dfcclDataType_t type);
  * case ("float32"). Return false for any other text. */
 bool df_tool_type_parse(const char *text, dfcclDataType_t *type);
 bool df_tool_operator_parse(const char *text, dfcclRedOp_t *op);
-const char *df_tool_operator_name(dfcclRedOp_t op);
 
 /* The encoding of value in a floating-point type: rounded to nearest, ties to even, once. */
 uint64_t df_tool_float_bits(dfcclDataType_t type, double value);

@@ -52,11 +52,11 @@ static struct {
 static peer_world *world;
 static uint64_t call_number;
 static uint64_t written[PEER_MAX_RANKS], read_[PEER_MAX_RANKS], room[PEER_MAX_RANKS];
-static bool crowded; /* more ranks than processors: a rank that waits must not hold one */
+static bool oversubscribed; /* more ranks than processors: a rank that waits must not hold one */
 
 static void wait_for(const uint64_t *word, uint64_t least) {
   while (__atomic_load_n(word, __ATOMIC_ACQUIRE) < least)
-    if (crowded) sched_yield();
+    if (oversubscribed) sched_yield();
 }
 
 /* ---- memory: one file without a name, which the other ranks open through /proc */
@@ -73,7 +73,7 @@ static bool map_shared(size_t bytes, size_t head) {
     owner.descriptor = file;
     memcpy(peer_exchange(), &owner, sizeof owner);
   }
-  peer_meet();
+  peer_connect();
   if (world->rank != 0) {
     char path[64];
     memcpy(&owner, peer_exchange(), sizeof owner);
@@ -89,7 +89,7 @@ static bool map_shared(size_t bytes, size_t head) {
   shared.done = shared.ready + ranks;
   shared.boxes = (mailbox *)(void *)(shared.done + ranks);
   shared.buffers = memory + head;
-  peer_meet();
+  peer_connect();
   return true;
 }
 
@@ -98,7 +98,7 @@ bool peer_open(peer_world *self) {
   size_t ranks = (size_t)world->n_ranks;
   size_t head = 2 * ranks * sizeof(counter) + ranks * ranks * sizeof(mailbox);
   head = (head + 4095) / 4096 * 4096;
-  crowded = world->n_ranks > sysconf(_SC_NPROCESSORS_ONLN);
+  oversubscribed = world->n_ranks > sysconf(_SC_NPROCESSORS_ONLN);
   for (size_t r = 0; r < ranks; r++) room[r] = MAIL_SLOTS;
   if (map_shared(head + 2 * ranks * BUFFER_BYTES, head)) return true;
   fprintf(stderr, "bound: no shared memory\n");
@@ -244,7 +244,7 @@ static void send_to(int reader, const float *from, size_t count) {
   uint64_t number = ++written[reader];
   while (room[reader] < number) {
     room[reader] = __atomic_load_n(&to->taken.count, __ATOMIC_ACQUIRE) + MAIL_SLOTS;
-    if (room[reader] < number && crowded) sched_yield();
+    if (room[reader] < number && oversubscribed) sched_yield();
   }
   letter *slot = &to->slots[number % MAIL_SLOTS];
   memcpy(slot->data, from, count * sizeof *from);

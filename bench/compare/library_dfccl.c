@@ -21,7 +21,7 @@ bool peer_open(peer_world *world) {
     if (!fine(dfcclGetUniqueId(&unique), "dfcclGetUniqueId")) return false;
     memcpy(peer_exchange(), &unique, sizeof unique);
   }
-  peer_meet();
+  peer_connect();
   memcpy(&unique, peer_exchange(), sizeof unique);
   return fine(dfcclInit(&context, world->n_ranks, unique, world->rank, NULL), "dfcclInit");
 }

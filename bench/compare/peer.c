@@ -29,7 +29,7 @@ static shared_page *shared;
 
 void *peer_exchange(void) { return shared->exchange; }
 
-void peer_meet(void) {
+void peer_connect(void) {
   unsigned lap = __atomic_load_n(&shared->lap, __ATOMIC_ACQUIRE);
   if (__atomic_add_fetch(&shared->arrived, 1, __ATOMIC_ACQ_REL) == (unsigned)world.n_ranks) {
     __atomic_store_n(&shared->arrived, 0, __ATOMIC_RELAXED);
@@ -183,13 +183,13 @@ static float expected(const peer_case *one, size_t i) {
 /* One more call on known data; every element of its result. -1: the call failed. */
 static long long check(const peer_case *one) {
   fill(one);
-  peer_meet();
+  peer_connect();
   if (!peer_call(one)) return -1;
   const float *result = peer_in_place(one) ? one->send : one->recv;
   long long wrong = 0;
   for (size_t i = 0; has_result(one) && i < recv_count(one); i++)
     wrong += result[i] != expected(one, i);
-  peer_meet(); /* nobody's buffers change while others still read them */
+  peer_connect(); /* nobody's buffers change while others still read them */
   memset(one->send, 0, send_count(one) * sizeof(float)); /* what is reduced in place stays finite */
   return wrong;
 }
@@ -209,7 +209,7 @@ static double seconds(void) {
 }
 
 static bool loop(const peer_case *one, int iterations, double *elapsed) {
-  peer_meet();
+  peer_connect();
   double start = seconds();
   for (int i = 0; i < iterations; i++)
     if (!peer_call(one)) return false;
@@ -231,10 +231,10 @@ static bool measure(const command *wanted, double *elapsed, long long *wrong) {
   if (!peer_prepare(&one) || !loop(&one, wanted->warmup, &ignored)) return false;
   if (!loop(&one, wanted->iterations, elapsed)) return false;
   *wrong = wanted->checked ? check(&one) : 0;
-  peer_meet();
+  peer_connect();
   if (*wrong < 0 || !peer_finish(&one)) return false;
   if (!wanted->keep) release_buffers();
-  peer_meet();
+  peer_connect();
   return true;
 }
 

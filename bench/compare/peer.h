@@ -55,7 +55,7 @@ typedef struct {
 } peer_case;
 
 /* Shared by the ranks of a group, by whichever library: a barrier, and a place for one message. */
-void peer_meet(void);
+void peer_connect(void);
 void *peer_exchange(void); /* PEER_EXCHANGE_BYTES */
 
 /* ---- what an adapter implements. Functions that return false have printed a sentence. */

@@ -2,34 +2,22 @@
 
 #include "common/cli.h"
 #include "common/element.h"
+#include "plans/operation.h"
+
+static df_operation even(df_bench_operation operation) {
+  return df_operation_even((df_operation)operation);
+}
 
 df_bench_operation df_bench_even(df_bench_operation operation) {
-  switch (operation) {
-  case DF_BENCH_ALLGATHERV:
-    return DF_BENCH_ALLGATHER;
-  case DF_BENCH_REDUCESCATTERV:
-    return DF_BENCH_REDUCESCATTER;
-  case DF_BENCH_GATHERV:
-    return DF_BENCH_GATHER;
-  case DF_BENCH_SCATTERV:
-    return DF_BENCH_SCATTER;
-  case DF_BENCH_ALLTOALLV:
-    return DF_BENCH_ALLTOALL;
-  default:
-    return operation;
-  }
+  return operation < DF_BENCH_OVERHEAD ? (df_bench_operation)even(operation) : operation;
 }
 
-static bool divides_input(df_bench_operation given) {
-  const df_bench_operation operation = df_bench_even(given);
-  return operation == DF_BENCH_REDUCESCATTER || operation == DF_BENCH_ALLTOALL ||
-         operation == DF_BENCH_SCATTER;
+static bool divides_input(df_bench_operation operation) {
+  return operation < DF_BENCH_OVERHEAD && df_operation_is_wide(even(operation), 0);
 }
 
-static bool divides_output(df_bench_operation given) {
-  const df_bench_operation operation = df_bench_even(given);
-  return operation == DF_BENCH_ALLGATHER || operation == DF_BENCH_ALLTOALL ||
-         operation == DF_BENCH_GATHER;
+static bool divides_output(df_bench_operation operation) {
+  return operation < DF_BENCH_OVERHEAD && df_operation_is_wide(even(operation), 1);
 }
 
 static bool divides_among_ranks(df_bench_operation operation) {
@@ -54,20 +42,16 @@ df_bench_shape df_bench_shape_of(const df_bench_options *options, size_t bytes) 
 
 double df_bench_bus_factor(df_bench_operation operation, int n_ranks) {
   double n = n_ranks;
-  if (operation == DF_BENCH_ALLREDUCE) return 2 * (n - 1) / n;
+  if (operation == DF_BENCH_ALL_REDUCE) return 2 * (n - 1) / n;
   return divides_among_ranks(operation) ? (n - 1) / n : 1;
 }
 
-bool df_bench_has_operator(df_bench_operation given) {
-  const df_bench_operation operation = df_bench_even(given);
-  return operation == DF_BENCH_ALLREDUCE || operation == DF_BENCH_REDUCESCATTER ||
-         operation == DF_BENCH_REDUCE || operation == DF_BENCH_SCAN;
+bool df_bench_has_operator(df_bench_operation operation) {
+  return operation < DF_BENCH_OVERHEAD && df_operation_reduces(even(operation));
 }
 
-bool df_bench_has_root(df_bench_operation given) {
-  const df_bench_operation operation = df_bench_even(given);
-  return operation == DF_BENCH_BROADCAST || operation == DF_BENCH_REDUCE ||
-         operation == DF_BENCH_GATHER || operation == DF_BENCH_SCATTER;
+bool df_bench_has_root(df_bench_operation operation) {
+  return operation < DF_BENCH_OVERHEAD && df_operation_has_root(even(operation));
 }
 
 void df_bench_in_place(const df_bench_options *options, const df_bench_shape *shape, int rank,
@@ -80,7 +64,7 @@ void df_bench_in_place(const df_bench_options *options, const df_bench_shape *sh
 }
 
 /* Pieces of equal length, so that times compare with those of the even operations. */
-static dfcclResult_t register_uneven(const df_bench_options *options, size_t count,
+static dfcclResult_t register_vector(const df_bench_options *options, size_t count,
                                      dfcclContext_t context, dfcclCollId_t id,
                                      const dfcclCollOptions_t *how) {
   const dfcclDataType_t type = options->type;
@@ -92,15 +76,15 @@ static dfcclResult_t register_uneven(const df_bench_options *options, size_t cou
   const int to = (rank + 1) % options->n_ranks;
   const int from = (rank + options->n_ranks - 1) % options->n_ranks;
   switch (options->operation) {
-  case DF_BENCH_ALLGATHERV:
+  case DF_BENCH_ALL_GATHER_V:
     return dfcclRegisterAllGatherV(context, id, counts, NULL, type, how);
-  case DF_BENCH_REDUCESCATTERV:
+  case DF_BENCH_REDUCE_SCATTER_V:
     return dfcclRegisterReduceScatterV(context, id, counts, type, options->op, how);
-  case DF_BENCH_GATHERV:
+  case DF_BENCH_GATHER_V:
     return dfcclRegisterGatherV(context, id, count, counts, NULL, type, DF_BENCH_ROOT, how);
-  case DF_BENCH_SCATTERV:
+  case DF_BENCH_SCATTER_V:
     return dfcclRegisterScatterV(context, id, counts, NULL, count, type, DF_BENCH_ROOT, how);
-  case DF_BENCH_ALLTOALLV:
+  case DF_BENCH_ALL_TO_ALL_V:
     return dfcclRegisterAllToAllV(context, id, counts, NULL, counts, NULL, type, how);
   default:
     return dfcclRegisterNeighbours(context, id, 1, &to, counts, 1, &from, counts, type, how);
@@ -114,86 +98,61 @@ dfcclResult_t df_bench_register(const df_bench_options *options, const df_bench_
   dfcclCollOptions_t how = DFCCL_COLL_OPTIONS_INITIALIZER;
   how.algorithm = options->algorithm;
   switch (options->operation) {
-  case DF_BENCH_ALLREDUCE:
-    return dfcclRegisterAllReduce(context, id, count, type, options->op, &how);
-  case DF_BENCH_ALLGATHER:
-    return dfcclRegisterAllGather(context, id, count, type, &how);
-  case DF_BENCH_REDUCESCATTER:
-    return dfcclRegisterReduceScatter(context, id, count, type, options->op, &how);
-  case DF_BENCH_BROADCAST:
-    return dfcclRegisterBroadcast(context, id, count, type, DF_BENCH_ROOT, &how);
-  case DF_BENCH_REDUCE:
-    return dfcclRegisterReduce(context, id, count, type, options->op, DF_BENCH_ROOT, &how);
-  case DF_BENCH_ALLTOALL:
-    return dfcclRegisterAllToAll(context, id, count, type, &how);
-  case DF_BENCH_GATHER:
-    return dfcclRegisterGather(context, id, count, type, DF_BENCH_ROOT, &how);
-  case DF_BENCH_SCATTER:
-    return dfcclRegisterScatter(context, id, count, type, DF_BENCH_ROOT, &how);
-  case DF_BENCH_SENDRECV:
-    return dfcclRegisterSendRecv(context, id, count, type, 0, 1, &how);
-  case DF_BENCH_BARRIER:
-    return dfcclRegisterBarrier(context, id, &how);
-  case DF_BENCH_SCAN:
-    return dfcclRegisterScan(context, id, count, type, options->op, 0, &how);
-  case DF_BENCH_ALLGATHERV:
-  case DF_BENCH_REDUCESCATTERV:
-  case DF_BENCH_GATHERV:
-  case DF_BENCH_SCATTERV:
-  case DF_BENCH_ALLTOALLV:
-  case DF_BENCH_NEIGHBOURS:
-    return register_uneven(options, count, context, id, &how);
-  case DF_BENCH_OVERHEAD:
-  case DF_BENCH_TUNE:
-  case DF_BENCH_DISORDER:
-  case DF_BENCH_EVENTS:
-    break;
+#define CALL(ID, NAME, ...)                                                                        \
+  case DF_BENCH_##ID:                                                                              \
+    return dfcclRegister##NAME(context, id, __VA_ARGS__);
+#define DF_API_REDUCTION(ID, NAME) CALL(ID, NAME, count, type, options->op, &how)
+#define DF_API_ROOTED_REDUCTION(ID, NAME)                                                          \
+  CALL(ID, NAME, count, type, options->op, DF_BENCH_ROOT, &how)
+#define DF_API_ROOTED(ID, NAME) CALL(ID, NAME, count, type, DF_BENCH_ROOT, &how)
+#define DF_API_MOVE(ID, NAME) CALL(ID, NAME, count, type, &how)
+#define DF_API_PAIR(ID, NAME) CALL(ID, NAME, count, type, 0, 1, &how)
+#define DF_API_BARRIER(ID, NAME) CALL(ID, NAME, &how)
+#define DF_API_SCAN(ID, NAME) CALL(ID, Scan, count, type, options->op, 0, &how)
+#define DF_API_EXCLUSIVE_SCAN(ID, NAME) CALL(ID, Scan, count, type, options->op, 1, &how)
+#define DF_API_VECTOR(ID, NAME)                                                                    \
+  case DF_BENCH_##ID:                                                                              \
+    return register_vector(options, count, context, id, &how);
+#define DF_API_DYNAMIC(ID, NAME)
+#define DF_OPERATION(ID, NAME, word, family, ...) family(ID, NAME)
+#define DF_VECTOR_OPERATION(ID, NAME, word, family, ...) family(ID, NAME)
+#include "plans/operations.def"
+#undef CALL
+#undef DF_API_REDUCTION
+#undef DF_API_ROOTED_REDUCTION
+#undef DF_API_ROOTED
+#undef DF_API_MOVE
+#undef DF_API_PAIR
+#undef DF_API_BARRIER
+#undef DF_API_SCAN
+#undef DF_API_EXCLUSIVE_SCAN
+#undef DF_API_VECTOR
+  default:
+    return dfcclInvalidArgument;
   }
-  return dfcclInvalidArgument;
 }
 
 dfcclResult_t df_bench_run(df_bench_operation operation, dfcclContext_t context, dfcclCollId_t id,
                            const void *send, void *recv) {
   switch (operation) {
-  case DF_BENCH_ALLREDUCE:
-    return dfcclRunAllReduce(context, id, send, recv, NULL, NULL);
-  case DF_BENCH_ALLGATHER:
-    return dfcclRunAllGather(context, id, send, recv, NULL, NULL);
-  case DF_BENCH_REDUCESCATTER:
-    return dfcclRunReduceScatter(context, id, send, recv, NULL, NULL);
-  case DF_BENCH_BROADCAST:
-    return dfcclRunBroadcast(context, id, send, recv, NULL, NULL);
-  case DF_BENCH_REDUCE:
-    return dfcclRunReduce(context, id, send, recv, NULL, NULL);
-  case DF_BENCH_ALLTOALL:
-    return dfcclRunAllToAll(context, id, send, recv, NULL, NULL);
-  case DF_BENCH_GATHER:
-    return dfcclRunGather(context, id, send, recv, NULL, NULL);
-  case DF_BENCH_SCATTER:
-    return dfcclRunScatter(context, id, send, recv, NULL, NULL);
-  case DF_BENCH_SENDRECV:
-    return dfcclRunSendRecv(context, id, send, recv, NULL, NULL);
-  case DF_BENCH_BARRIER:
-    return dfcclRunBarrier(context, id, NULL, NULL);
-  case DF_BENCH_SCAN:
-    return dfcclRunScan(context, id, send, recv, NULL, NULL);
-  case DF_BENCH_ALLGATHERV:
-    return dfcclRunAllGatherV(context, id, send, recv, NULL, NULL);
-  case DF_BENCH_REDUCESCATTERV:
-    return dfcclRunReduceScatterV(context, id, send, recv, NULL, NULL);
-  case DF_BENCH_GATHERV:
-    return dfcclRunGatherV(context, id, send, recv, NULL, NULL);
-  case DF_BENCH_SCATTERV:
-    return dfcclRunScatterV(context, id, send, recv, NULL, NULL);
-  case DF_BENCH_ALLTOALLV:
-    return dfcclRunAllToAllV(context, id, send, recv, NULL, NULL);
-  case DF_BENCH_NEIGHBOURS:
-    return dfcclRunNeighbours(context, id, send, recv, NULL, NULL);
-  case DF_BENCH_OVERHEAD:
-  case DF_BENCH_TUNE:
-  case DF_BENCH_DISORDER:
-  case DF_BENCH_EVENTS:
-    break;
+#define RUN(ID, NAME)                                                                              \
+  case DF_BENCH_##ID:                                                                              \
+    return dfcclRun##NAME(context, id, send, recv, NULL, NULL);
+#define DF_API_REDUCTION RUN
+#define DF_API_ROOTED_REDUCTION RUN
+#define DF_API_ROOTED RUN
+#define DF_API_MOVE RUN
+#define DF_API_PAIR RUN
+#define DF_API_VECTOR RUN
+#define DF_API_SCAN RUN
+#define DF_API_EXCLUSIVE_SCAN(ID, NAME) RUN(ID, Scan)
+#define DF_API_BARRIER(ID, NAME)                                                                   \
+  case DF_BENCH_##ID:                                                                              \
+    return dfcclRun##NAME(context, id, NULL, NULL);
+#define DF_OPERATION(ID, NAME, word, family, ...) family(ID, NAME)
+#define DF_VECTOR_OPERATION(ID, NAME, word, family, ...) family(ID, NAME)
+#include "plans/operations.def"
+  default:
+    return dfcclInvalidArgument;
   }
-  return dfcclInvalidArgument;
 }

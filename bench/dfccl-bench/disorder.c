@@ -192,7 +192,7 @@ static bool plan_turns(disorder_rank *rank, disorder_row *row) {
 
 static bool enlist(disorder_rank *rank, const rank_side *side) {
   df_bench_options allreduce = rank->job->options;
-  allreduce.operation = DF_BENCH_ALLREDUCE;
+  allreduce.operation = DF_BENCH_ALL_REDUCE;
   for (int i = 0; i < DISORDER_BATCH; i++) {
     if (rank->job->options.check &&
         df_bench_fill(&rank->job->data, rank->job->inputs[rank->self->rank], side->send[i],
@@ -224,7 +224,7 @@ static bool measure_size(disorder_rank *rank, size_t bytes, int number) {
   const df_bench_options *options = &rank->job->options;
   disorder_row *row = &rank->job->shared->rows[number];
   df_bench_options allreduce = *options;
-  allreduce.operation = DF_BENCH_ALLREDUCE;
+  allreduce.operation = DF_BENCH_ALL_REDUCE;
   rank->shape = df_bench_shape_of(&allreduce, bytes);
   if (rank->self->rank == 0) *row = (disorder_row){.bytes = bytes, .count = rank->shape.count};
   if (!enlist(rank, &rank->automatic) || !enlist(rank, &rank->patient)) return false;

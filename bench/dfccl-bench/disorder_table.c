@@ -5,6 +5,7 @@
 #include "collectives.h"
 #include "common/cli.h"
 #include "common/element.h"
+#include "primitives/elements/types.h"
 #include "common/sort.h"
 
 static const char *const mode_names[MODES] = {"ordered", "disordered", "patient", "blocking"};
@@ -47,7 +48,7 @@ bool df_disorder_print_header(const df_bench_options *options) {
          options->processes ? "processes" : "threads", df_tool_backend_name(options->backend),
          options->library_memory ? "dfccl" : "user");
   printf("# batches of %d all-reduces, %s %s; rounds: %d seed: %llu validation: %d\n#\n",
-         DISORDER_BATCH, df_tool_type_of(options->type)->name, df_tool_operator_name(options->op),
+         DISORDER_BATCH, df_tool_type_of(options->type)->name, df_redop_name(options->op),
          options->rounds, (unsigned long long)options->seed, options->check);
   printf("# %10s  %7s  %10s  %9s  %20s  %11s  %9s  %6s\n", "size", "batches", "mode", "time",
          "ratio (quartiles)", "preemptions", "quits", "#wrong");
@@ -98,7 +99,7 @@ bool df_disorder_print_json(const df_bench_options *options, const disorder_row 
       cJSON_AddNumberToObject(result, "time_us_median", times.median);
       cJSON_AddNumberToObject(result, "algbw_GBps", algbw);
       cJSON_AddNumberToObject(result, "busbw_GBps",
-                              algbw * df_bench_bus_factor(DF_BENCH_ALLREDUCE, options->n_ranks));
+                              algbw * df_bench_bus_factor(DF_BENCH_ALL_REDUCE, options->n_ranks));
       cJSON_AddStringToObject(result, "compared_with", mode_names[compared_with[which]]);
       cJSON_AddNumberToObject(result, "ratio_first_quartile", ratios.first_quartile);
       cJSON_AddNumberToObject(result, "ratio_median", ratios.median);

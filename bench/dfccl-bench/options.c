@@ -9,30 +9,40 @@
 #include "tuning/table.h"
 
 static const char *const operation_names[] = {
-    "allreduce", "allgather", "reducescatter", "broadcast",  "reduce",         "alltoall",
-    "overhead",  "tune",      "disorder",      "events",     "gather",         "scatter",
-    "sendrecv",  "barrier",   "scan",          "allgatherv", "reducescatterv", "gatherv",
-    "scatterv",  "alltoallv", "neighbours"};
+#define DF_OPERATION(id, name, word, ...) [DF_BENCH_##id] = word,
+#define DF_VECTOR_OPERATION(id, name, word, ...) [DF_BENCH_##id] = word,
+#include "plans/operations.def"
+    [DF_BENCH_OVERHEAD] = "overhead",
+    [DF_BENCH_TUNE] = "tune",
+    [DF_BENCH_DISORDER] = "disorder",
+    [DF_BENCH_EVENTS] = "events"};
 
 const char *df_bench_operation_name(df_bench_operation operation) {
   return operation_names[operation];
 }
 
 bool df_bench_has_in_place(df_bench_operation operation) {
-  return operation != DF_BENCH_ALLTOALLV && operation != DF_BENCH_NEIGHBOURS;
+  return operation != DF_BENCH_ALL_TO_ALL_V && operation != DF_BENCH_NEIGHBOURS;
+}
+
+/* All collectives, in lines. */
+static void print_operations(void) {
+  int column = printf("OP:");
+  for (int i = 0; i < DF_BENCH_ALL_TO_ALL_DYNAMIC; i++) {
+    const int wraps = column + strlen(operation_names[i]) > 90;
+    if (wraps) column = 0;
+    column += printf("%s%s", i == 0 ? " " : wraps ? ",\n" : ", ", operation_names[i]);
+  }
 }
 
 static void print_help(void) {
+  puts("usage: dfccl-bench OP [options]\n");
+  print_operations();
   puts(
-      "usage: dfccl-bench OP [options]\n"
       "\n"
-      "OP: allreduce, allgather, reducescatter, broadcast, reduce, alltoall, gather, scatter, "
-      "scan\n"
-      "(inclusive), barrier (of no size), sendrecv (from rank 0 to rank 1 of two); of uneven "
-      "pieces, here\n"
-      "equal ones: allgatherv, reducescatterv, gatherv, scatterv, alltoallv, neighbours (to the "
-      "next\n"
-      "rank, from the one before); or overhead: what the\n"
+      "(barrier has no size; sendrecv goes from rank 0 to rank 1 of two; the V operations have "
+      "equal\n"
+      "pieces here; neighbours: to the next rank, from the one before); or overhead: what the\n"
       "machinery around an empty collective costs (one rank); or tune: measures all algorithms "
       "with\n"
       "2, 4, 8 ... RANKS ranks, as threads and as processes, and writes a table for "
@@ -143,7 +153,8 @@ static bool parse_alloc(const char *text) {
 
 static df_bench_operation parse_operation(const char *text) {
   for (size_t i = 0; i < sizeof operation_names / sizeof operation_names[0]; i++)
-    if (strcmp(text, operation_names[i]) == 0) return (df_bench_operation)i;
+    if (strcmp(text, operation_names[i]) == 0 && i != DF_BENCH_ALL_TO_ALL_DYNAMIC)
+      return (df_bench_operation)i;
   df_tool_usage_error("there is no operation '%s' (try --help)", text);
 }
 
@@ -247,7 +258,7 @@ static void complete(df_bench_options *options) {
   if (disorder && options->in_place)
     df_tool_usage_error("disorder measures out of place: --in-place is for the other operations");
   if (options->operation == DF_BENCH_BARRIER) options->min_bytes = options->max_bytes = 8;
-  if (options->operation == DF_BENCH_SENDRECV && options->n_ranks > 2)
+  if (options->operation == DF_BENCH_SEND_RECV && options->n_ranks > 2)
     df_tool_usage_error("sendrecv is between two ranks: -n must be 2");
   if (options->in_place && !df_bench_has_in_place(options->operation))
     df_tool_usage_error("%s has no runs in place", operation_names[options->operation]);
@@ -280,7 +291,7 @@ static void complete(df_bench_options *options) {
   if (strncmp(options->algorithm, "file:", 5) == 0) return; /* the library knows it */
   int algorithm = df_algorithm_by_name(options->algorithm);
   int operation =
-      df_operation_by_word(operation_names[disorder ? DF_BENCH_ALLREDUCE : options->operation]);
+      df_operation_by_word(operation_names[disorder ? DF_BENCH_ALL_REDUCE : options->operation]);
   if (algorithm < 0)
     df_tool_usage_error("option -a: there is no algorithm '%s'", options->algorithm);
   if (operation < 0 || !df_algorithm_has(algorithm, (df_operation)operation))

@@ -8,28 +8,16 @@
 
 #include "dfccl.h"
 
+/* The numbers of the library's operations (plans/operation.h), and what is no collective. */
 typedef enum {
-  DF_BENCH_ALLREDUCE,
-  DF_BENCH_ALLGATHER,
-  DF_BENCH_REDUCESCATTER,
-  DF_BENCH_BROADCAST,
-  DF_BENCH_REDUCE,
-  DF_BENCH_ALLTOALL,
+#define DF_OPERATION(id, ...) DF_BENCH_##id,
+#define DF_VECTOR_OPERATION(id, ...) DF_BENCH_##id,
+#include "plans/operations.def"
   DF_BENCH_OVERHEAD,
   DF_BENCH_TUNE,
   DF_BENCH_DISORDER,
   DF_BENCH_EVENTS,
-  DF_BENCH_GATHER,
-  DF_BENCH_SCATTER,
-  DF_BENCH_SENDRECV,
-  DF_BENCH_BARRIER,
-  DF_BENCH_SCAN,
-  DF_BENCH_ALLGATHERV,
-  DF_BENCH_REDUCESCATTERV,
-  DF_BENCH_GATHERV,
-  DF_BENCH_SCATTERV,
-  DF_BENCH_ALLTOALLV,
-  DF_BENCH_NEIGHBOURS
+  DF_BENCH_TUNED = DF_BENCH_ALL_TO_ALL + 1 /* tune measures the operations before it */
 } df_bench_operation;
 
 typedef struct {

@@ -4,6 +4,7 @@
 
 #include "common/cli.h"
 #include "common/element.h"
+#include "primitives/elements/types.h"
 
 bool df_bench_print_header(const df_bench_options *options) {
   printf("# dfccl-bench %s: ranks %d (%s) backend %s memory %s\n",
@@ -17,7 +18,8 @@ bool df_bench_print_header(const df_bench_options *options) {
   else
     printf("by size");
   printf(" validation: %d\n#\n", options->check);
-  if (options->bound) puts("# Last two columns: bound (us) and reached (%), of the out-of-place time");
+  if (options->bound)
+    puts("# Last two columns: bound (us) and reached (%), of the out-of-place time");
   printf("# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place      "
          "    \n",
          "", "", "", "", "");
@@ -55,7 +57,7 @@ static void print_bound(const df_bench_options *options, const df_bench_row *row
 bool df_bench_print_row(const df_bench_options *options, const df_bench_row *row) {
   printf("%12zu  %12zu  %8s  %6s  %6d", row->shape.bytes, row->shape.count,
          df_tool_type_of(options->type)->name,
-         df_bench_has_operator(options->operation) ? df_tool_operator_name(options->op) : "none",
+         df_bench_has_operator(options->operation) ? df_redop_name(options->op) : "none",
          df_bench_has_root(options->operation) ? DF_BENCH_ROOT : -1);
   print_timing(&row->out_of_place);
   print_timing(&row->in_place);

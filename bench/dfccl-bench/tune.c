@@ -28,7 +28,7 @@ enum { RUN_TIMEOUT_MS = 120000 };
 typedef struct {
   df_tool_barrier barrier;
   int repeats[DF_TUNE_WAYS]; /* of each round; 0: not measured */
-  df_tune_series series[DF_BENCH_OVERHEAD];
+  df_tune_series series[DF_BENCH_TUNED];
   uint64_t times_ns[]; /* [(algorithm * rounds + round) * n_ranks + rank] */
 } shared_state;
 
@@ -197,7 +197,7 @@ static void rank_main(df_tool_rank *self) {
   tune_case one = {.job = job, .self = self, .options = job->options};
   bool fine = df_bench_buffer_take(self, &one.options, self->context, &one.send) &&
               df_bench_buffer_take(self, &one.options, self->context, &one.recv);
-  for (int operation = 0; fine && operation < DF_BENCH_OVERHEAD; operation++)
+  for (int operation = 0; fine && operation < DF_BENCH_TUNED; operation++)
     fine = measure_operation(&one, (df_bench_operation)operation);
   if (fine && df_bench_buffer_give(self, &one.options, self->context, one.send))
     df_bench_buffer_give(self, &one.options, self->context, one.recv);
@@ -251,9 +251,9 @@ static int group_sizes(int n, int *sizes) {
 }
 
 static void write_table(FILE *file, const int *sizes, int n_sizes,
-                        df_tune_series (*all)[DF_BENCH_OVERHEAD], int argc, char **argv) {
+                        df_tune_series (*all)[DF_BENCH_TUNED], int argc, char **argv) {
   df_tune_write_header(file, argc, argv);
-  for (int operation = 0; operation < DF_BENCH_OVERHEAD; operation++)
+  for (int operation = 0; operation < DF_BENCH_TUNED; operation++)
     for (int kind = 0; kind < 2; kind++)
       for (int g = 0; g < n_sizes; g++) {
         uint32_t least = g == 0 ? 1 : (uint32_t)(sizes[g] - sizes[g] / 4);
@@ -262,12 +262,12 @@ static void write_table(FILE *file, const int *sizes, int n_sizes,
         df_tune_write_rules(file, &all[kind * MAX_GROUPS + g][operation], least, most);
       }
   fprintf(file, "#\n# operation, ranks, memory, bytes: microseconds\n");
-  for (int operation = 0; operation < DF_BENCH_OVERHEAD; operation++)
+  for (int operation = 0; operation < DF_BENCH_TUNED; operation++)
     for (int kind = 0; kind < 2; kind++)
       for (int g = 0; g < n_sizes; g++)
         df_tune_write_times(file, &all[kind * MAX_GROUPS + g][operation]);
   fprintf(file, "#\n# fits: microseconds for a message of no bytes, and for each KB\n");
-  for (int operation = 0; operation < DF_BENCH_OVERHEAD; operation++)
+  for (int operation = 0; operation < DF_BENCH_TUNED; operation++)
     for (int kind = 0; kind < 2; kind++)
       for (int g = 0; g < n_sizes; g++)
         df_tune_write_fits(file, &all[kind * MAX_GROUPS + g][operation]);
@@ -275,7 +275,7 @@ static void write_table(FILE *file, const int *sizes, int n_sizes,
 
 int df_bench_tune(const df_bench_options *options, int argc, char **argv) {
   int sizes[MAX_GROUPS], n_sizes = group_sizes(options->n_ranks, sizes);
-  df_tune_series(*all)[DF_BENCH_OVERHEAD] = calloc(2 * MAX_GROUPS, sizeof *all);
+  df_tune_series(*all)[DF_BENCH_TUNED] = calloc(2 * MAX_GROUPS, sizeof *all);
   FILE *file = options->out ? fopen(options->out, "w") : stdout;
   bool fine = all != NULL && file != NULL;
   if (all == NULL) df_tool_error("out of memory for the measurements");

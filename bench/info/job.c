@@ -52,7 +52,8 @@ static void describe_process(const df_network *network, info_rank *own) {
 static void describe(dfcclContext_t context, int rank, info_rank *own) {
   const df_network *network = &context->settings.network;
   describe_process(network, own);
-  snprintf(own->network, sizeof own->network, "%s", network->fabric[0] ? network->fabric : "tcp");
+  snprintf(own->network, sizeof own->network, "%s",
+           network->net_backend[0] ? network->net_backend : "tcp");
   own->security = network->security;
   for (int r = 0; r < (int)context->n_ranks; r++) {
     info_pair *pair = &own->pairs[r];
@@ -166,7 +167,7 @@ static void add_traffic(cJSON *list, const info_pair *pair) {
     const df_traffic *t = &pair->traffic[i];
     cJSON *entry = cJSON_CreateObject();
     cJSON_AddStringToObject(entry, "ends", t->ends);
-    cJSON_AddBoolToObject(entry, "stands", t->stands);
+    cJSON_AddBoolToObject(entry, "stands", t->is_connected);
     cJSON_AddNumberToObject(entry, "frames_sent", (double)t->frames_sent);
     cJSON_AddNumberToObject(entry, "bytes_sent", (double)t->bytes_sent);
     cJSON_AddNumberToObject(entry, "frames_received", (double)t->frames_received);
@@ -213,8 +214,9 @@ static void print_traffic(const info_pair *pair) {
     const df_traffic *t = &pair->traffic[i];
     printf("%13s%s%s: sent %" PRIu64 " frames, %" PRIu64 " bytes; received %" PRIu64
            " frames, %" PRIu64 " bytes; resumed %u times\n",
-           "", t->ends[0] ? t->ends : "a spare connection", t->stands ? "" : " (does not stand)",
-           t->frames_sent, t->bytes_sent, t->frames_received, t->bytes_received, t->resumes);
+           "", t->ends[0] ? t->ends : "a spare connection",
+           t->is_connected ? "" : " (does not stand)", t->frames_sent, t->bytes_sent,
+           t->frames_received, t->bytes_received, t->resumes);
   }
 }
 

@@ -20,11 +20,10 @@ enum { PLACES = 3, DIVIDE = DF_REDUCE_OPERATORS, OPERATORS, DIVISOR = 7 };
 static const size_t place_bytes[PLACES] = {8 << 10, 256 << 10, 64 << 20};
 static const char *const place_names[PLACES] = {"3x8KiB", "3x256KiB", "3x64MiB"};
 
-static const char *const type_names[DF_DATA_TYPES] = {
-    "int8",    "uint8",   "int32",    "uint32",     "int64",      "uint64", "float16",
-    "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2", "int16",  "uint16"};
-static const char *const operator_names[OPERATORS] = {"sum",  "prod", "max",  "min",   "avg",
-                                                      "band", "bor",  "bxor", "divide"};
+static const char *const operator_names[OPERATORS] = {
+#define DF_REDUCTION(id, name, ...) [dfccl##id] = name,
+#include "primitives/elements/types.def"
+    [DIVIDE] = "divide"};
 static const char *const isa_names[] = {"plain", "avx2", "avx512", "neon"};
 
 static struct {
@@ -144,7 +143,7 @@ static void bench_operator(int type, int op) {
   if (op == dfcclSum && scalar_sums[type] && wanted(bench.isa, "scalar")) {
     const operation o = {.reduce = scalar_sums[type], .element = reference.element};
     check(&o, &reference, "scalar sum");
-    print_row(type_names[type], operator_names[op], "scalar", &o);
+    print_row(df_type_name((dfcclDataType_t)type), operator_names[op], "scalar", &o);
   }
   for (size_t k = 0; k < DF_COUNT_OF(isa_names); k++) {
     const df_mover_cpu *mover = df_mover_cpu_by_name(isa_names[k]);
@@ -153,7 +152,7 @@ static void bench_operator(int type, int op) {
       const operation o = operation_of(mover, type, op, stream);
       if (stream && o.reduce == mover->reduce[type][op]) continue;
       check(&o, &reference, operator_names[op]);
-      print_row(type_names[type], stream ? "sum_stream" : operator_names[op], mover->name, &o);
+      print_row(df_type_name((dfcclDataType_t)type), stream ? "sum_stream" : operator_names[op], mover->name, &o);
     }
   }
 }
@@ -191,7 +190,7 @@ static void bench_copies(void) {
       print("bytes", "copy_stream", mover->name, &stream);
       for (int type = 0; small && type < DF_DATA_TYPES; type++) {
         const operation sum = operation_of(mover, type, dfcclSum, 0);
-        if (type >= dfcclInt64) print(type_names[type], "sum", mover->name, &sum);
+        if (type >= dfcclInt64) print(df_type_name((dfcclDataType_t)type), "sum", mover->name, &sum);
       }
     }
   }
@@ -262,7 +261,7 @@ int main(int argc, char **argv) {
   for (int place = 0; place < PLACES; place++) printf(" %9s", place_names[place]);
   printf("\n");
   for (int type = 0; type < DF_DATA_TYPES; type++) {
-    if (!wanted(bench.type, type_names[type])) continue;
+    if (!wanted(bench.type, df_type_name((dfcclDataType_t)type))) continue;
     fill(bench.a, type, 1);
     fill(bench.b, type, 2);
     for (int op = 0; op < OPERATORS; op++)

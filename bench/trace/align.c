@@ -112,7 +112,7 @@ static void align_host(df_job_trace *job, const uint32_t *host_of, uint32_t base
 
 void df_job_align(df_job_trace *job) {
   uint32_t *host_of = calloc(job->n_ranks, sizeof *host_of), base = 0;
-  qsort(job->spans, job->n_spans, sizeof *job->spans, by_run);
+  if (job->n_spans > 0) qsort(job->spans, job->n_spans, sizeof *job->spans, by_run);
   while (base < job->n_ranks && !job->ranks[base].is_there) base++;
   if (host_of == NULL || base == job->n_ranks) {
     free(host_of);

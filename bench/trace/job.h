@@ -92,7 +92,7 @@ df_row_summary df_row_summarise_runs(const df_job_trace *job, uint32_t row, uint
 const df_traced_configuration *df_traced_configuration_of(const df_traced_collective *traced,
                                                           uint64_t run);
 /* "ring, 1 block, 8 slots of 4096 bytes, flagged" */
-void df_traced_manner(const df_traced_configuration *c, char *text, size_t bytes);
+void df_traced_choice(const df_traced_configuration *c, char *text, size_t bytes);
 
 /* False: it failed, and said so. */
 bool df_job_print(const df_job_trace *job, bool json);

@@ -66,13 +66,13 @@ static const df_span *last_to_come(const df_job_trace *job, const df_span *span)
   return last;
 }
 
-static void write_manner(writer *w, const df_traced_configuration *c) {
-  char manner[160];
-  df_traced_manner(c, manner, sizeof manner);
+static void write_configuration(writer *w, const df_traced_configuration *c) {
+  char configuration[160];
+  df_traced_choice(c, configuration, sizeof configuration);
   fputs(",\"algorithm\":", w->file);
   write_string(w, c->algorithm);
   fputs(",\"manner\":", w->file);
-  write_string(w, manner);
+  write_string(w, configuration);
   fputs(",\"purpose\":", w->file);
   write_string(w, c->purpose);
   fputs(",\"why\":", w->file);
@@ -95,7 +95,7 @@ static void write_changes(writer *w) {
               ",\"ts\":%.3f,\"args\":{\"from_run\":%" PRIu64,
               traced->rank, thread_of(&first_lane, 0), (double)(c->at - w->zero) / 1e3,
               c->from_run);
-      write_manner(w, c);
+      write_configuration(w, c);
       fputs("}}", w->file);
     }
   }
@@ -117,7 +117,7 @@ static void write_span(writer *w, const df_span *span, uint32_t lane) {
     const df_span *last = last_to_come(w->job, span);
     fprintf(w->file, ",\"args\":{\"run\":%" PRIu64 ",\"operation\":", span->run);
     write_string(w, traced->operation);
-    write_manner(w, df_traced_configuration_of(&w->job->collectives[span->of], span->run));
+    write_configuration(w, df_traced_configuration_of(&w->job->collectives[span->of], span->run));
     fprintf(w->file,
             ",\"bytes\":%" PRIu64 ",\"status\":%d,\"last_rank\":%u,\"waited_for_it_us\":%.3f}",
             traced->bytes, span->status, last->rank, (double)(last->from - span->from) / 1e3);

@@ -60,6 +60,11 @@ static bool read_big(const cJSON *line, const char *name, uint64_t *number) {
   return *end == '\0' && errno == 0;
 }
 
+/* Nanoseconds: of a clock that starts with the machine 36 years, since 1970 until 2043. Then sums and differences of
+ * times, also of different ranks, fit 64 bits. */
+#define MOST_CLOCK_NS ((uint64_t)1 << 60)
+#define MOST_UNIX_NS ((uint64_t)1 << 61)
+
 static bool read_head(place *at, const cJSON *line) {
   df_job_trace *job = at->job;
   uint64_t version, rank, ranks, process, clock_ns, unix_ns;
@@ -70,6 +75,8 @@ static bool read_head(place *at, const cJSON *line) {
       !read_number(line, "process", &process) || !read_number(line, "clock_ns", &clock_ns) ||
       !read_big(line, "unix_ns", &unix_ns) || host == NULL)
     return say(at, "the first line lacks rank, ranks, host, process, clock_ns or unix_ns");
+  if (unix_ns > MOST_UNIX_NS || clock_ns > MOST_CLOCK_NS)
+    return say(at, "clock_ns or unix_ns is not a time in nanoseconds");
   if (ranks < 1 || ranks > MOST_RANKS || rank >= ranks)
     return say(at, "rank or ranks makes no sense");
   if (job->ranks == NULL) {
@@ -139,7 +146,10 @@ static bool read_configuration(place *at, const cJSON *line, df_traced_collectiv
                                  .lends = number_or(line, "lends", 0) != 0};
   if (traced->n_configurations > 0 && c->from_run < c[-1].from_run)
     return say(at, "from_run is less than that of the configuration before");
-  if (read_number(line, "at", &ns)) c->at = (int64_t)ns + at->job->ranks[at->rank].offset_ns;
+  if (read_number(line, "at", &ns)) {
+    if (ns > MOST_CLOCK_NS) return say(at, "\"at\" is not a time in nanoseconds");
+    c->at = (int64_t)ns + at->job->ranks[at->rank].offset_ns;
+  }
   copy_word(line, "algorithm", c->algorithm, sizeof c->algorithm);
   copy_word(line, "form", c->form, sizeof c->form);
   copy_word(line, "purpose", c->purpose, sizeof c->purpose);
@@ -186,8 +196,9 @@ static bool add_span(place *at, const cJSON *line, df_span_kind kind, uint64_t o
   df_job_trace *job = at->job;
   uint64_t from, to, status = 0;
   df_traced_collective *traced = NULL;
-  if (!read_number(line, "from", &from) || !read_number(line, "to", &to) || to < from)
-    return say(at, "from and to are no times");
+  if (!read_number(line, "from", &from) || !read_number(line, "to", &to) || to < from ||
+      to > MOST_CLOCK_NS)
+    return say(at, "from and to are not times in nanoseconds");
   if (kind == DF_SPAN_RUN && !read_number(line, "status", &status))
     return say(at, "the run has no status");
   if (kind != DF_SPAN_SYNCHRONISATION && (traced = find(at, of)) == NULL)

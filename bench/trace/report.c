@@ -77,7 +77,7 @@ df_row_summary df_row_summarise(const df_job_trace *job, uint32_t row) {
   return df_row_summarise_runs(job, row, 0, UINT64_MAX);
 }
 
-void df_traced_manner(const df_traced_configuration *c, char *text, size_t bytes) {
+void df_traced_choice(const df_traced_configuration *c, char *text, size_t bytes) {
   snprintf(text, bytes, "%s, %" PRIu64 " block%s, %" PRIu64 " slots of %" PRIu64 " bytes%s%s%s",
            c->algorithm, c->blocks, c->blocks == 1 ? "" : "s", c->slots, c->slot_bytes,
            c->form[0] ? ", " : "", c->form, c->lends ? ", lends" : "");
@@ -134,10 +134,10 @@ static void print_configurations(const df_job_trace *job) {
     for (size_t j = 0; j < traced->n_configurations; j++) {
       const df_traced_configuration *c = &traced->configurations[j];
       const df_row_summary summary = summarise(job, i, traced, j);
-      char manner[160];
-      df_traced_manner(c, manner, sizeof manner);
+      char configuration[160];
+      df_traced_choice(c, configuration, sizeof configuration);
       printf("%10" PRIu64 " %8" PRIu64 " %10.1f  %s%s%s\n", c->from_run, summary.runs,
-             summary.time_us, manner, c->why[0] ? ": " : "", c->why);
+             summary.time_us, configuration, c->why[0] ? ": " : "", c->why);
     }
   }
 }

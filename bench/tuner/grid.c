@@ -56,12 +56,13 @@ static uint64_t switches_of(const player *p, int id) {
 /* 0: a member could not. */
 static int take_variant(player *p, int id, const df_variant_spec *spec) {
   const uint64_t before = switches_of(p, id);
-  for (int tries = 0; df_epoch_ask(p->ctx, (dfcclCollId_t)id, spec) != dfcclSuccess; tries++) {
+  for (int tries = 0; df_plan_switch_ask(p->ctx, (dfcclCollId_t)id, spec) != dfcclSuccess;
+       tries++) {
     if (tries == 100) return 0;
     player_timed(p, id, 1);
   }
   for (int tries = 0; tries < 10 && switches_of(p, id) == before; tries++) player_timed(p, id, 4);
-  for (int tries = 0; tries < 10 && df_epoch_is_busy(coll_of(p, id)); tries++)
+  for (int tries = 0; tries < 10 && df_plan_switch_is_busy(coll_of(p, id)); tries++)
     player_timed(p, id, 1);
   return switches_of(p, id) != before;
 }
@@ -164,12 +165,12 @@ static void deaf(dfcclContext_t context, df_coll *front) { (void)context, (void)
 /* What was found stays: in turn with other collectives its times differ, and without a limit of what
  * exploring may cost, the tuner would search again and again while it is compared. */
 static void keep(const player *p, int id) {
-  static const df_epoch_owner nobody = {
+  static const df_plan_switch_owner nobody = {
       .told = deaf_to_times, .own = deaf_to_times, .ran = deaf_to_run, .called_off = deaf};
   pthread_mutex_lock(&p->ctx->lock);
   df_coll *front = coll_of(p, id);
-  front->epoch->owner = &nobody;
-  df_epoch_count(p->ctx, front, 0);
+  front->plan_switch->owner = &nobody;
+  df_plan_switch_count(p->ctx, front, 0);
   pthread_mutex_unlock(&p->ctx->lock);
 }
 
@@ -236,7 +237,7 @@ static void *be_load(void *unused) {
 }
 
 static int spec_of_learnt(const player *p, int id, df_variant_spec *spec) {
-  const df_rule *rule = df_learning_find(p->ctx, coll_of(p, id));
+  const df_rule *rule = df_tuning_store_find(p->ctx, coll_of(p, id));
   if (rule == NULL) return 0;
   *spec = (df_variant_spec){.algorithm = (uint32_t)rule->algorithm,
                             .slot_bytes = rule->slot_bytes,
@@ -260,12 +261,12 @@ static void load_one(player *p, int which, size_t bytes) {
     tune(p, TUNED + 1, which, bytes, us);
     if (spec_of_learnt(p, TUNED + 1, &frozen)) take_variant(p, FROZEN, &frozen);
     compare(p, ids, 2, us, without);
-    p->ctx->learnt.n = p->ctx->learnt.n_new = 0;
+    p->ctx->tuning_cache.n = p->ctx->tuning_cache.n_new = 0;
     atomic_store(&load, now);
     const tuned t = tune(p, TUNED, which, bytes, us);
     compare(p, ids, 3, us, with);
     atomic_store(&load, 0);
-    p->ctx->learnt.n = p->ctx->learnt.n_new = 0;
+    p->ctx->tuning_cache.n = p->ctx->tuning_cache.n_new = 0;
     printf("%-13s %5d %9zu %-8s %10.1f %10.1f %10.1f %10.1f %10.1f %7.2f %7.2f %8u %4d %s\n",
            player_names[which], p->ranks, bytes, loads[now], without[0], without[1], with[0],
            with[1], with[2], with[0] / with[2], with[1] / with[2], t.variants, t.has_ended,

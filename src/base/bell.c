@@ -7,19 +7,19 @@
 #include <unistd.h>
 
 uint32_t df_bell_prepare(df_bell *bell) {
-  uint32_t ticket = df_observe_u32(&bell->sequence);
+  uint32_t sequence = df_observe_u32(&bell->sequence);
   df_system_add_u32(&bell->sleepers, 1);
   df_wake_fence();
-  return ticket;
+  return sequence;
 }
 
 void df_bell_cancel(df_bell *bell) { df_system_sub_u32(&bell->sleepers, 1); }
 
-void df_bell_sleep(df_bell *bell, uint32_t ticket, uint64_t timeout_ns) {
+void df_bell_sleep(df_bell *bell, uint32_t sequence, uint64_t timeout_ns) {
   struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
                              .tv_nsec = (long)(timeout_ns % 1000000000u)};
-  /* Not FUTEX_PRIVATE: processes may share the bell. A wrong ticket returns at once. */
-  syscall(SYS_futex, &bell->sequence, FUTEX_WAIT, ticket,
+  /* Not FUTEX_PRIVATE: processes may share the bell. A wrong sequence returns at once. */
+  syscall(SYS_futex, &bell->sequence, FUTEX_WAIT, sequence,
           timeout_ns == UINT64_MAX ? NULL : &timeout, NULL, 0);
   df_system_sub_u32(&bell->sleepers, 1);
 }

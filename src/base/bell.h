@@ -1,7 +1,7 @@
 /*
  * Bell: an event count on a futex. A full fence between each side's two steps lets one of them see
  * the other (store buffering).
- *   sleeper: ticket = df_bell_prepare; if news: df_bell_cancel, else df_bell_sleep
+ *   sleeper: sequence = df_bell_prepare; if news: df_bell_cancel, else df_bell_sleep
  *   ringer:  publish the news; df_bell_ring
  */
 #ifndef DF_BASE_BELL_H
@@ -35,7 +35,7 @@ typedef struct df_carrier {
 uint32_t df_bell_prepare(df_bell *bell);
 void df_bell_cancel(df_bell *bell);
 /* UINT64_MAX: no limit. May return for no reason. */
-void df_bell_sleep(df_bell *bell, uint32_t ticket, uint64_t timeout_ns);
+void df_bell_sleep(df_bell *bell, uint32_t sequence, uint64_t timeout_ns);
 void df_bell_wake(df_bell *bell); /* the slow half of ring */
 
 static inline void df_bell_ring(df_bell *bell) {

@@ -2,15 +2,14 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdarg.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "base/quiet_signals.h"
 
 static uint32_t current_level = DF_LOG_NONE;
 static uint32_t lines_lost; /* since the latest written line */
@@ -46,19 +45,13 @@ static ssize_t write_without_waiting(int fd, const char *text, size_t bytes) {
   return write_if_ready(fd, text, bytes);
 }
 
-/* A pipe that nobody reads is an error, never the end of the process. */
 static ssize_t without_signal(ssize_t (*writes)(int, const char *, size_t), int fd,
                               const char *text, size_t bytes) {
-  sigset_t broken_pipe, before, pending;
-  sigemptyset(&broken_pipe);
-  sigaddset(&broken_pipe, SIGPIPE);
-  sigpending(&pending);
-  pthread_sigmask(SIG_BLOCK, &broken_pipe, &before);
-  ssize_t written = writes(fd, text, bytes);
-  int error = written < 0 ? errno : 0;
-  if (error == EPIPE && !sigismember(&pending, SIGPIPE))
-    sigtimedwait(&broken_pipe, NULL, &(struct timespec){0});
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  df_quiet_signals quiet;
+  df_quiet_signals_begin(&quiet);
+  const ssize_t written = writes(fd, text, bytes);
+  const int error = written < 0 ? errno : 0;
+  df_quiet_signals_end(&quiet);
   return error ? -error : written;
 }
 

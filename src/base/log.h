@@ -17,7 +17,7 @@ void df_log(df_log_level level, const char *format, ...) DF_PRINTF(2, 3);
 
 enum { DF_PIECE_BYTES = 4096 }; /* PIPE_BUF: a pipe that poll calls writable takes so much */
 
-/* Both return the bytes written or -errno, and never raise SIGPIPE. df_write_now never waits: it
+/* Both return the bytes written or -errno, and never raise SIGPIPE or SIGXFSZ. df_write_now never waits: it
  * writes at most DF_PIECE_BYTES, or returns -EAGAIN. */
 ssize_t df_write(int fd, const char *text, size_t bytes);
 ssize_t df_write_now(int fd, const char *text, size_t bytes);

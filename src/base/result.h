@@ -14,11 +14,12 @@
   X(dfcclInternalError, "internal error: a defect of this library")                                \
   X(dfcclInvalidArgument, "invalid argument")                                                      \
   X(dfcclInvalidUsage, "invalid usage: not allowed at this moment")                                \
-  X(dfcclRemoteError, "remote error: a peer died, left or gave up, or its connection was lost")               \
+  X(dfcclRemoteError, "remote error: a peer died, left or gave up, or its connection was lost")    \
   X(dfcclInProgress, "in progress: not complete yet")                                              \
   X(dfcclTimeout, "timeout: not complete within the configured time")                              \
-  X(dfcclMismatch, "mismatch: ranks registered or ran a collective differently, or their settings differ")                      \
-  X(dfcclAborted, "aborted by dfcclAbort or dfcclAbortCollectives")                                                         \
+  X(dfcclMismatch,                                                                                 \
+    "mismatch: ranks registered or ran a collective differently, or their settings differ")        \
+  X(dfcclAborted, "aborted by dfcclAbort or dfcclAbortCollectives")                                \
   X(dfcclOutOfMemory, "out of memory, or of another system resource")
 
 enum { DF_SENTENCE_BYTES = 512 };

@@ -47,11 +47,11 @@ dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id, const df_network *networ
   if (result != dfcclSuccess) return result;
   df_root_options options = {.listener = -1, .idle_ms = ID_LIFETIME_MS, .linger_ms = LINGER_MS};
   if (network == NULL) network = &this_host;
-  result = df_doors_open(&options.doors, network, 0, 0, DF_ID_ADDRESSES_MAX);
+  result = df_listeners_open(&options.listeners, network, 0, 0, DF_ID_ADDRESSES_MAX);
   if (result != dfcclSuccess) return result;
-  df_id_content content = {.port = options.doors->port, .machine = df_machine_identity()};
-  for (int i = 0; i < DF_MIN(options.doors->n_offered, (int)DF_ID_ADDRESSES_MAX); i++)
-    content.addresses[i] = options.doors->offered[i];
+  df_id_content content = {.port = options.listeners->port, .machine = df_machine_identity()};
+  for (int i = 0; i < DF_MIN(options.listeners->n_offered, (int)DF_ID_ADDRESSES_MAX); i++)
+    content.addresses[i] = options.listeners->offered[i];
   randombytes_buf(content.secret, sizeof content.secret);
   df_key_from_secret(options.key, content.secret);
   result = df_root_start(&options, -1, NULL);
@@ -69,16 +69,16 @@ static bool is_of_this_host_alone(const char *host) {
 }
 
 /* Ranks of other hosts come to doors. Where none is known to be, the job goes on without. */
-static dfcclResult_t open_root_doors(const df_rendezvous *r, const df_root_place *place,
-                                     df_root_options *options) {
+static dfcclResult_t open_root_listeners(const df_rendezvous *r, const df_root_place *place,
+                                         df_root_options *options) {
   if (place == NULL || place->hosts == DF_HOSTS_ONE || place->port == 0 || r->network->is_off ||
       is_of_this_host_alone(place->host))
     return dfcclSuccess;
   options->lacks_secret = !r->network->has_secret;
   if (options->lacks_secret) return dfcclSuccess;
   const uint32_t last = (uint32_t)place->port + place->n_ports - 1;
-  dfcclResult_t result = df_doors_open(&options->doors, r->network, place->port,
-                                       (uint16_t)DF_MIN(last, 65535u), DF_ADDRESSES_MAX);
+  dfcclResult_t result = df_listeners_open(&options->listeners, r->network, place->port,
+                                           (uint16_t)DF_MIN(last, 65535u), DF_ADDRESSES_MAX);
   if (result == dfcclSuccess || place->hosts == DF_HOSTS_SEVERAL) return result;
   df_log(DF_LOG_WARN, "rank 0 is there for its own host only: %s", df_last_sentence());
   return dfcclSuccess;
@@ -95,7 +95,7 @@ static dfcclResult_t become_root(df_rendezvous *r, const df_root_place *place, d
                              .n_ranks = r->n_ranks,
                              .idle_ms = (uint64_t)r->timeout_ms + df_news_ms(r->timeout_ms),
                              .linger_ms = KEY_LINGER_MS};
-  dfcclResult_t result = open_root_doors(r, place, &options);
+  dfcclResult_t result = open_root_listeners(r, place, &options);
   if (result != dfcclSuccess) {
     close(listener);
     return result;
@@ -106,7 +106,7 @@ static dfcclResult_t become_root(df_rendezvous *r, const df_root_place *place, d
   int error = df_connected_pair(ends);
   if (error < 0) {
     close(listener);
-    df_doors_close(options.doors);
+    df_listeners_close(options.listeners);
     return no_listener("rank 0", -error);
   }
   r->fd = ends[0];
@@ -243,8 +243,8 @@ static void report(const df_rendezvous *r, uint64_t begin_ns, uint64_t *next_ms)
 /* Another root's table says where this rank's doors are only if that root has asked for them. */
 static void forget_root(df_rendezvous *r) {
   df_socket_close(&r->fd);
-  df_doors_close(r->doors);
-  r->doors = NULL;
+  df_listeners_close(r->listeners);
+  r->listeners = NULL;
   r->own.n_addresses = 0;
   memset(r->own.addresses, 0, sizeof r->own.addresses);
 }
@@ -279,10 +279,10 @@ static dfcclResult_t meet(df_rendezvous *r, const df_root_place *place, df_root 
   }
 }
 
-static dfcclResult_t check_arguments(int n_ranks, int rank, const df_card *card, int timeout_ms,
-                                     const df_mesh *mesh) {
-  if (card == NULL || mesh == NULL)
-    return df_fail(dfcclInvalidArgument, "the pointer to the %s is NULL", card ? "mesh" : "card");
+static dfcclResult_t check_arguments(int n_ranks, int rank, const df_peer_info *info,
+                                     int timeout_ms, const df_mesh *mesh) {
+  if (info == NULL || mesh == NULL)
+    return df_fail(dfcclInvalidArgument, "the pointer to the %s is NULL", info ? "mesh" : "card");
   if (n_ranks < 1 || n_ranks > DF_MAX_RANKS)
     return df_fail(dfcclInvalidArgument, "the number of ranks is %d, not 1 to %d", n_ranks,
                    DF_MAX_RANKS);
@@ -324,14 +324,14 @@ static dfcclResult_t fill_mesh(df_mesh *mesh, const df_rendezvous *r) {
   mesh->sockets = malloc(n * sizeof *mesh->sockets);
   if (mesh->sockets != NULL)
     for (size_t i = 0; i < n; i++) mesh->sockets[i] = -1;
-  mesh->cards = malloc(n * sizeof *mesh->cards);
+  mesh->peer_info = malloc(n * sizeof *mesh->peer_info);
   mesh->local = malloc(n);
-  if (r->doors) mesh->far = calloc(n, sizeof *mesh->far);
-  if (mesh->sockets == NULL || mesh->cards == NULL || mesh->local == NULL ||
-      (r->doors && mesh->far == NULL))
+  if (r->listeners) mesh->far = calloc(n, sizeof *mesh->far);
+  if (mesh->sockets == NULL || mesh->peer_info == NULL || mesh->local == NULL ||
+      (r->listeners && mesh->far == NULL))
     return df_fail(dfcclOutOfMemory, "no memory for the table of %d ranks", r->n_ranks);
   for (size_t i = 0; i < n; i++) {
-    mesh->cards[i] = r->records[i].card;
+    mesh->peer_info[i] = r->records[i].info;
     mesh->local[i] = memcmp(r->records[i].token, r->own.token, DF_TOKEN_BYTES) == 0;
     mesh->n_local += mesh->local[i];
     if (mesh->far) mesh->far[i].is_far = r->records[i].host != r->own.host;
@@ -350,13 +350,13 @@ static dfcclResult_t fill_mesh(df_mesh *mesh, const df_rendezvous *r) {
 }
 
 /* r is on the heap: a forked child keeps its listener in a list, but not this stack. */
-static dfcclResult_t join(df_rendezvous *r, const df_root_place *place, const df_card *card,
+static dfcclResult_t join(df_rendezvous *r, const df_root_place *place, const df_peer_info *info,
                           df_mesh *mesh) {
   df_root *root = NULL;
   r->fd = -1;
   r->listener.fd = -1;
   r->own.pid = getpid();
-  r->own.card = *card;
+  r->own.info = *info;
   r->own.machine = df_machine_identity();
   r->own.host = df_host_identity();
   r->own.relays_from = r->network->relays_from;
@@ -369,8 +369,8 @@ static dfcclResult_t join(df_rendezvous *r, const df_root_place *place, const df
   if (result == dfcclSuccess) result = df_rendezvous_finish(r);
   if (result == dfcclSuccess) {
     *mesh = r->made;
-    mesh->doors = r->doors;
-    r->doors = NULL;
+    mesh->listeners = r->listeners;
+    r->listeners = NULL;
     r->made = (df_mesh){0};
   } else {
     /* Ranks of this process have no socket that tells them: the caller does. */
@@ -383,7 +383,7 @@ static dfcclResult_t join(df_rendezvous *r, const df_root_place *place, const df
     df_rendezvous_leave(r, result);
   }
   df_socket_close(&r->fd);
-  df_doors_close(r->doors);
+  df_listeners_close(r->listeners);
   df_probe_close(&r->probe);
   if (root != NULL) df_root_stop(root);
   return result;
@@ -417,9 +417,9 @@ static void prepare_probe(df_rendezvous *r) {
 }
 
 dfcclResult_t df_bootstrap_join(const df_network *network, const dfcclUniqueId *id, int n_ranks,
-                                int rank, const df_card *card, int timeout_ms, df_mesh *mesh) {
+                                int rank, const df_peer_info *info, int timeout_ms, df_mesh *mesh) {
   if (id == NULL) return df_fail(dfcclInvalidArgument, "the pointer to the unique id is NULL");
-  dfcclResult_t result = check_arguments(n_ranks, rank, card, timeout_ms, mesh);
+  dfcclResult_t result = check_arguments(n_ranks, rank, info, timeout_ms, mesh);
   if (result != dfcclSuccess) return result;
   df_rendezvous *r = make_rendezvous(network, n_ranks, rank, timeout_ms);
   if (r == NULL) return dfcclOutOfMemory;
@@ -431,17 +431,17 @@ dfcclResult_t df_bootstrap_join(const df_network *network, const dfcclUniqueId *
     prepare_probe(r);
     result = look_for_id(r, &content);
   }
-  if (result == dfcclSuccess) result = join(r, NULL, card, mesh);
+  if (result == dfcclSuccess) result = join(r, NULL, info, mesh);
   free_rendezvous(r);
   return result;
 }
 
 dfcclResult_t df_bootstrap_join_key(const df_network *network, const df_root_place *place,
-                                    const char *key, int n_ranks, int rank, const df_card *card,
-                                    int timeout_ms, df_mesh *mesh) {
+                                    const char *key, int n_ranks, int rank,
+                                    const df_peer_info *info, int timeout_ms, df_mesh *mesh) {
   if (key == NULL || key[0] == '\0')
     return df_fail(dfcclInvalidArgument, "the key of the job is %s", key ? "empty" : "NULL");
-  dfcclResult_t result = check_arguments(n_ranks, rank, card, timeout_ms, mesh);
+  dfcclResult_t result = check_arguments(n_ranks, rank, info, timeout_ms, mesh);
   if (result != dfcclSuccess) return result;
   df_rendezvous *r = make_rendezvous(network, n_ranks, rank, timeout_ms);
   if (r == NULL) return dfcclOutOfMemory;
@@ -452,7 +452,7 @@ dfcclResult_t df_bootstrap_join_key(const df_network *network, const df_root_pla
   if (r->network->has_secret) df_key_from_text_and_secret(r->key, key, r->network->secret);
   prepare_probe(r);
   result = look_for_rank_0(r, place);
-  if (result == dfcclSuccess) result = join(r, place, card, mesh);
+  if (result == dfcclSuccess) result = join(r, place, info, mesh);
   free_rendezvous(r);
   return result;
 }
@@ -461,11 +461,11 @@ void df_mesh_close(df_mesh *mesh) {
   for (int rank = 0; mesh->sockets != NULL && rank < mesh->n_ranks; rank++)
     df_socket_close(&mesh->sockets[rank]);
   free(mesh->sockets);
-  free(mesh->cards);
+  free(mesh->peer_info);
   free(mesh->local);
   df_routes_free(mesh->routes);
   if (mesh->far) sodium_memzero(mesh->far, (size_t)mesh->n_ranks * sizeof *mesh->far);
   free(mesh->far);
-  df_doors_close(mesh->doors);
+  df_listeners_close(mesh->listeners);
   *mesh = (df_mesh){0};
 }

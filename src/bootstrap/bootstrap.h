@@ -31,14 +31,14 @@ dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id, const df_network *networ
  * dfcclInvalidUsage (an id of another version), dfcclRemoteError (a rank failed, or the id was used
  * up), dfcclTimeout. */
 dfcclResult_t df_bootstrap_join(const df_network *network, const dfcclUniqueId *id, int n_ranks,
-                                int rank, const df_card *card, int timeout_ms, df_mesh *mesh);
+                                int rank, const df_peer_info *info, int timeout_ms, df_mesh *mesh);
 
 /* As df_bootstrap_join, with a text instead of an id. No other job of this user on this host uses
  * it at the same time. Within one host, being the same user is the authentication; beyond, the
  * network's secret is. place: NULL: this host only. */
 dfcclResult_t df_bootstrap_join_key(const df_network *network, const df_root_place *place,
-                                    const char *key, int n_ranks, int rank, const df_card *card,
-                                    int timeout_ms, df_mesh *mesh);
+                                    const char *key, int n_ranks, int rank,
+                                    const df_peer_info *info, int timeout_ms, df_mesh *mesh);
 
 /* Safe on a zeroed struct, and twice. Does not block. */
 void df_mesh_close(df_mesh *mesh);

@@ -15,11 +15,11 @@ typedef struct DF_ALIGNED(64) df_cursor {
   uint64_t run;  /* Runs that this block has finished. */
   uint32_t loop; /* over the part's chunks */
   uint32_t primitive;
-  uint32_t phase;                  /* df_phase */
-  uint32_t flags;                  /* DF_CURSOR_ */
-  uint8_t *buffers[4];             /* by df_buffer */
-  uint32_t generation;             /* of the descriptor */
-  uint16_t send_reach, recv_reach; /* as in df_run_arguments */
+  uint32_t phase;                      /* df_phase */
+  uint32_t flags;                      /* DF_CURSOR_ */
+  uint8_t *buffers[4];                 /* by df_buffer */
+  uint32_t generation;                 /* of the descriptor */
+  uint16_t send_mapping, recv_mapping; /* as in df_run_arguments */
 } df_cursor;
 
 enum {

@@ -52,7 +52,7 @@ typedef enum {
   DF_GEOMETRY_PARTITION, /* piece p is the loop's p-th chunk */
   /* a row of pieces; one chunk of each in a loop */
   DF_GEOMETRY_PIECES,
-  DF_GEOMETRY_LISTED, /* pieces are df_extents; one block, one loop */
+  DF_GEOMETRY_PIECE_TABLE, /* pieces are df_extents; one block, one loop */
   /* a row of equal buffers, each cut as PARTITION cuts: piece p is chunk p % pieces of buffer
    * p / pieces */
   DF_GEOMETRY_GRID
@@ -77,7 +77,7 @@ typedef struct df_run_words {
   uint32_t common_mask;                                /* slots of each block, less one */
   /* Slots a link's stride apart. 0: none, or not mapped by every reader yet. */
   uint64_t common;
-  const uint64_t *common_reach; /* by rank: the peer's address less ours */
+  const uint64_t *common_mapping; /* by rank: the peer's address less ours */
   /* Varying: run r has counts[r % DF_RUNS_AHEAD * count_step] elements; 0: as registered. */
   const uint64_t *counts;
 } df_run_words;
@@ -133,8 +133,8 @@ typedef struct df_descriptor {
   uint64_t count;      /* elements; with PIECES, of a piece */
   uint64_t direct_min; /* bytes from which messages lend */
   uint64_t scratch_bytes;
-  const uint64_t *const *reaches; /* entry 0 is NULL */
-  const uint64_t *inputs;         /* of tickets, by index: device memory */
+  const uint64_t *const *mappings; /* entry 0 is NULL */
+  const uint64_t *inputs;          /* of tickets, by index: device memory */
   union {
     const struct df_prepared *prepared; /* CPU; or NULL */
     df_run_arguments *near_runs;        /* CUDA with a relay: as words->runs, in device memory */

@@ -50,7 +50,7 @@ static int payload_fits(const df_message *message) {
     return announcement_fits(payload, message->payload_bytes);
   case DF_MESSAGE_FAIL:
   case DF_MESSAGE_ABORT:
-  case DF_MESSAGE_CAUSE:
+  case DF_MESSAGE_FAILURE_REASON:
   case DF_MESSAGE_LOST:
     return message->payload_bytes >= 1 && message->payload_bytes <= DF_SENTENCE_BYTES &&
            payload[message->payload_bytes - 1] == 0;

@@ -16,17 +16,17 @@ typedef enum {
   DF_MESSAGE_FAIL,        /* id: collective, a: dfcclResult_t, b: the first run that fails, of a
                              mismatch of counts; payload: sentence */
   DF_MESSAGE_ABORT,       /* payload: sentence */
-  DF_MESSAGE_CAUSE,       /* the sender's context is broken; id: the lost rank or DF_NOBODY,
+  DF_MESSAGE_FAILURE_REASON, /* the sender's context is broken; id: the lost rank or DF_NOBODY,
                              a: dfcclResult_t, b: who saw it; payload: sentence */
-  DF_MESSAGE_LIMIT,       /* after it, for each collective; id, a: runs accepted before */
-  DF_MESSAGE_BYE,         /* the sender leaves in order */
-  DF_MESSAGE_UNMAPPED,    /* id: segment of the receiver's device, 0: all; no longer mapped */
-  DF_MESSAGE_PING,        /* a: 1: the receiver answers with a: 0, if its process lives */
-  DF_MESSAGE_PROPOSE,     /* id, variant: a switch to it, a: df_purpose; payload: df_variant_spec */
-  DF_MESSAGE_READY,       /* id, variant, a: floor, b: 1: refused */
-  DF_MESSAGE_COMMIT,      /* id, variant, a: the first run on it, b: runs to be timed */
-  DF_MESSAGE_CANCEL,      /* id, variant */
-  DF_MESSAGE_RETIRED,     /* id, variant: the sender has gone over to it */
+  DF_MESSAGE_LIMIT,          /* after it, for each collective; id, a: runs accepted before */
+  DF_MESSAGE_BYE,            /* the sender leaves in order */
+  DF_MESSAGE_UNMAPPED,       /* id: segment of the receiver's device, 0: all; no longer mapped */
+  DF_MESSAGE_PING,           /* a: 1: the receiver answers with a: 0, if its process lives */
+  DF_MESSAGE_PROPOSE, /* id, variant: a switch to it, a: df_purpose; payload: df_variant_spec */
+  DF_MESSAGE_READY,   /* id, variant, a: floor, b: 1: refused */
+  DF_MESSAGE_COMMIT,  /* id, variant, a: the first run on it, b: runs to be timed */
+  DF_MESSAGE_CANCEL,  /* id, variant */
+  DF_MESSAGE_RETIRED, /* id, variant: the sender has gone over to it */
   DF_MESSAGE_TIMES, /* id, variant, a: run; payload: ns of it and of those after it, 32 bits each */
   DF_MESSAGE_RELAYED, /* id: relays that it may still pass; payload: df_relayed */
   DF_MESSAGE_LOST,    /* id: a rank; payload: why. Between neighbours, in jobs with relays */

@@ -16,16 +16,16 @@
 #include "control/reconnect.h"
 #include "control/service.h"
 
-static df_message_handler hear_relayed;
+static df_message_handler handle_relayed;
 
-dfcclResult_t df_post_open(df_control *control, pthread_mutex_t *lock, const df_mesh *mesh,
-                           const df_control_events *events) {
+dfcclResult_t df_messenger_open(df_control *control, pthread_mutex_t *lock, const df_mesh *mesh,
+                                const df_control_events *events) {
   control->rank = (uint32_t)mesh->rank;
   control->n_ranks = (uint32_t)mesh->n_ranks;
   control->lock = lock;
   control->events = *events;
   control->routes = mesh->routes;
-  df_post_subscribe(control, DF_MESSAGE_RELAYED, hear_relayed, control, 0);
+  df_messenger_subscribe(control, DF_MESSAGE_RELAYED, handle_relayed, control, 0);
   pthread_mutex_init(&control->arrivals_lock, NULL);
   control->peers = calloc(control->n_ranks, sizeof *control->peers);
   if (control->peers == NULL)
@@ -50,7 +50,7 @@ dfcclResult_t df_post_open(df_control *control, pthread_mutex_t *lock, const df_
   return dfcclSuccess;
 }
 
-void df_post_forget(df_peer *peer) {
+void df_messenger_forget(df_peer *peer) {
   while (peer->first) {
     df_outgoing *next = peer->first->next;
     if (peer->first->fd >= 0) close(peer->first->fd);
@@ -61,12 +61,12 @@ void df_post_forget(df_peer *peer) {
   peer->unsent = NULL;
 }
 
-void df_post_close(df_control *control) {
+void df_messenger_close(df_control *control) {
   if (control->peers) df_resume_close(control);
   for (uint32_t r = 0; control->peers && r < control->n_ranks; r++) {
-    df_post_end(control, r);
-    df_post_forget(&control->peers[r]);
-    free(control->peers[r].cause);
+    df_messenger_end(control, r);
+    df_messenger_forget(&control->peers[r]);
+    free(control->peers[r].failure_reason);
     df_line_close(control->peers[r].line);
   }
   free(control->peers);
@@ -75,8 +75,8 @@ void df_post_close(df_control *control) {
   control->record = NULL;
 }
 
-void df_post_subscribe(df_control *control, df_message_kind kind, df_message_handler *handle,
-                       void *room, int takes_fd) {
+void df_messenger_subscribe(df_control *control, df_message_kind kind, df_message_handler *handle,
+                            void *room, int takes_fd) {
   DF_ASSERT(control->subscriptions[kind].handle == NULL);
   control->subscriptions[kind] =
       (df_subscription){.handle = handle, .room = room, .takes_fd = takes_fd};
@@ -135,7 +135,7 @@ static void let_go(df_peer *peer) {
   free(done);
 }
 
-void df_post_told(df_control *control, uint32_t rank) {
+void df_messenger_told(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
   for (; peer->let_go < peer->line->acknowledged && peer->first; peer->let_go++) let_go(peer);
 }
@@ -169,21 +169,21 @@ static int flush_socket(df_peer *peer) {
   return sent;
 }
 
-void df_post_flush(df_control *control, uint32_t rank) {
+void df_messenger_flush(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
   if (peer->socket < 0) return;
   const int sent = peer->line ? flush_line(control, peer) : flush_socket(peer);
   if (sent < 0) {
     const int by_peer = errno == EPIPE || errno == ECONNRESET;
     /* Both ends must see the loss. What the peer has sent can still be read. */
-    if (!peer->line) df_post_forget(peer);
+    if (!peer->line) df_messenger_forget(peer);
     if (!peer->line && !by_peer) peer->cut_off = 1; /* else the peer has ended it */
     end_connection(peer);
   }
   want_writable(control, rank, sent == 0);
 }
 
-void df_post_end(df_control *control, uint32_t rank) {
+void df_messenger_end(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
   if (peer->line == NULL || peer->line->has_ended || peer->socket < 0) return;
   if (df_line_flush(peer->line, peer->socket) != 1) return; /* the other end finds nobody there */
@@ -192,10 +192,10 @@ void df_post_end(df_control *control, uint32_t rank) {
   if (df_line_put(peer->line, peer->socket, control->record, bytes) < 0) end_connection(peer);
 }
 
-void df_post_cut_off(df_control *control, uint32_t rank) {
+void df_messenger_cut_off(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
   peer->cut_off = 1;
-  if (peer->line) df_post_flush(control, rank);
+  if (peer->line) df_messenger_flush(control, rank);
   /* The other end ends the connection, or says first where to go on. */
   if (peer->line && (peer->line->has_ended || !peer->line->may_send)) return;
   end_connection(peer);
@@ -208,7 +208,7 @@ static int outlives_goodbye(const df_control *control, df_message_kind kind) {
 }
 
 /* After a goodbye, ours or the peer's, only what device memory and relays wait for. */
-int df_post_reaches(const df_control *control, uint32_t rank, df_message_kind kind) {
+int df_messenger_reaches(const df_control *control, uint32_t rank, df_message_kind kind) {
   const df_peer *peer = &control->peers[rank];
   if (peer->state == DF_PEER_DEAD) return 0;
   if (outlives_goodbye(control, kind))
@@ -217,7 +217,7 @@ int df_post_reaches(const df_control *control, uint32_t rank, df_message_kind ki
 }
 
 /* The caller may be in the middle of anything: the service thread tells the owner later. */
-void df_post_lose(df_control *control, uint32_t rank) {
+void df_messenger_lose(df_control *control, uint32_t rank) {
   control->peers[rank].message_lost = DF_LOST;
   if (control->loss == dfcclSuccess)
     snprintf(control->loss_sentence, sizeof control->loss_sentence,
@@ -229,9 +229,9 @@ void df_post_lose(df_control *control, uint32_t rank) {
 /* ---- by relays */
 
 static void give(void *control, uint32_t hop, const df_message *message, const void *payload) {
-  df_post_send(control, hop, message, payload, -1);
+  df_messenger_send(control, hop, message, payload, -1);
 }
-static void lose(void *control, uint32_t hop) { df_post_lose(control, hop); }
+static void lose(void *control, uint32_t hop) { df_messenger_lose(control, hop); }
 
 /* ranks: their order changes. */
 static void send_by_relays(df_control *control, uint32_t *ranks, uint32_t n,
@@ -243,7 +243,7 @@ static void send_by_relays(df_control *control, uint32_t *ranks, uint32_t n,
 }
 
 /* Who sends what makes no sense is refused, as with any message. */
-static void hear_relayed(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_relayed(void *room, uint32_t from, const df_message *message, int fd) {
   df_control *control = room;
   const df_relay_giver to = {.giver = control, .give = give, .lose = lose};
   const df_message *inner;
@@ -258,17 +258,17 @@ static void hear_relayed(void *room, uint32_t from, const df_message *message, i
   }
   df_relay_split(&to, control->routes, source, message->id - 1, ranks, n, inner,
                  df_message_payload(inner));
-  if (is_mine) df_post_deliver(control, source, inner, -1);
+  if (is_mine) df_messenger_deliver(control, source, inner, -1);
 }
 
 /* ---- sending */
 
-void df_post_send(df_control *control, uint32_t rank, const df_message *message,
-                  const void *payload, int fd) {
+void df_messenger_send(df_control *control, uint32_t rank, const df_message *message,
+                       const void *payload, int fd) {
   df_peer *peer = &control->peers[rank];
   df_message header = *message;
   header.magic = DF_MESSAGE_MAGIC;
-  if (!df_post_reaches(control, rank, (df_message_kind)header.kind) ||
+  if (!df_messenger_reaches(control, rank, (df_message_kind)header.kind) ||
       peer->message_lost == DF_LOST || (peer->line && peer->cut_off)) /* a goodbye would be false */
     return;
   if (peer->next != rank) {
@@ -276,8 +276,9 @@ void df_post_send(df_control *control, uint32_t rank, const df_message *message,
     return;
   }
   if (peer->local) {
-    if (df_world_post(control->world, rank, control->rank, &header, payload) != dfcclSuccess)
-      df_post_lose(control, rank);
+    if (df_process_inbox_send(control->process_inbox, rank, control->rank, &header, payload) !=
+        dfcclSuccess)
+      df_messenger_lose(control, rank);
     return;
   }
   df_outgoing *outgoing = malloc(sizeof *outgoing + header.payload_bytes);
@@ -285,7 +286,7 @@ void df_post_send(df_control *control, uint32_t rank, const df_message *message,
   if (outgoing == NULL || (fd >= 0 && copy < 0)) {
     if (copy >= 0) close(copy);
     free(outgoing);
-    df_post_lose(control, rank);
+    df_messenger_lose(control, rank);
     return;
   }
   outgoing->next = NULL;
@@ -296,17 +297,17 @@ void df_post_send(df_control *control, uint32_t rank, const df_message *message,
   *peer->last = outgoing;
   peer->last = &outgoing->next;
   if (peer->unsent == NULL) peer->unsent = outgoing;
-  if (peer->unsent == outgoing) df_post_flush(control, rank);
+  if (peer->unsent == outgoing) df_messenger_flush(control, rank);
 }
 
-void df_post_send_many(df_control *control, const uint32_t *ranks, uint32_t n,
-                       const df_message *message, const void *payload) {
+void df_messenger_send_many(df_control *control, const uint32_t *ranks, uint32_t n,
+                            const df_message *message, const void *payload) {
   uint32_t *behind = control->routes ? malloc(n * sizeof *behind) : NULL, n_behind = 0;
   for (uint32_t i = 0; i < n; i++) {
     const df_peer *peer = &control->peers[ranks[i]];
     if (behind == NULL || peer->next == ranks[i])
-      df_post_send(control, ranks[i], message, payload, -1);
-    else if (df_post_reaches(control, ranks[i], (df_message_kind)message->kind))
+      df_messenger_send(control, ranks[i], message, payload, -1);
+    else if (df_messenger_reaches(control, ranks[i], (df_message_kind)message->kind))
       behind[n_behind++] = ranks[i];
   }
   if (n_behind) send_by_relays(control, behind, n_behind, message, payload);
@@ -324,20 +325,20 @@ static void send_all(df_control *control, int also_local, const df_message *mess
       if (r != control->rank && (also_local || !control->peers[r].local) &&
           df_routes_relays(control->routes, r) == relays)
         ranks[n++] = r;
-    df_post_send_many(control, ranks, n, message, payload);
+    df_messenger_send_many(control, ranks, n, message, payload);
   }
   for (uint32_t r = 0; ranks == NULL && r < control->n_ranks; r++)
     if (r != control->rank && (also_local || !control->peers[r].local))
-      df_post_send(control, r, message, payload, -1);
+      df_messenger_send(control, r, message, payload, -1);
   free(ranks);
 }
 
-void df_post_send_all(df_control *control, const df_message *message, const void *payload) {
+void df_messenger_send_all(df_control *control, const df_message *message, const void *payload) {
   send_all(control, 1, message, payload);
 }
 
 /* The owner's own messages may be lost: ending the connection needs no memory. */
-void df_post_tell_losses(df_control *control) {
+void df_messenger_tell_losses(df_control *control) {
   if (control->loss == dfcclSuccess) return;
   dfcclResult_t status = control->loss;
   char sentence[DF_SENTENCE_BYTES];
@@ -352,12 +353,12 @@ void df_post_tell_losses(df_control *control) {
     if (peer->message_lost == DF_NOTHING_LOST) continue;
     peer->message_lost = DF_NOTHING_LOST;
     mute |= peer->local;
-    if (!peer->local) df_post_cut_off(control, r);
+    if (!peer->local) df_messenger_cut_off(control, r);
   }
-  if (mute) df_world_mute(control->world, control->rank);
+  if (mute) df_process_inbox_set_silent(control->process_inbox, control->rank);
 }
 
-void df_post_deliver(df_control *control, uint32_t from, const df_message *message, int fd) {
+void df_messenger_deliver(df_control *control, uint32_t from, const df_message *message, int fd) {
   const df_subscription *subscription = &control->subscriptions[message->kind];
   /* After its goodbye a peer knows no more about us or others. */
   int is_heard = control->peers[from].state != DF_PEER_LEFT ||
@@ -392,10 +393,10 @@ static int must_have_the_rest(const df_control *control, uint32_t rank) {
   return peer->state == DF_PEER_ALIVE || (control->routes && peer->state == DF_PEER_LEFT);
 }
 
-void df_post_goodbye(df_control *control, uint64_t patience_ns) {
+void df_messenger_goodbye(df_control *control, uint64_t patience_ns) {
   uint64_t begin = df_clock_ns();
   pthread_mutex_lock(control->lock);
-  df_post_tell_losses(control); /* nothing follows a goodbye */
+  df_messenger_tell_losses(control); /* nothing follows a goodbye */
   if (control->events.leaving) control->events.leaving(control->events.owner);
   df_message bye = {.kind = DF_MESSAGE_BYE};
   send_all(control, 0, &bye, NULL);
@@ -403,7 +404,7 @@ void df_post_goodbye(df_control *control, uint64_t patience_ns) {
   for (int waiting = 1; waiting;) {
     waiting = is_needed(control);
     for (uint32_t rank = 0; rank < control->n_ranks; rank++) {
-      df_post_flush(control, rank);
+      df_messenger_flush(control, rank);
       waiting |= must_have_the_rest(control, rank);
     }
     if (df_clock_ns() - begin >= patience_ns) break;
@@ -413,6 +414,6 @@ void df_post_goodbye(df_control *control, uint64_t patience_ns) {
       pthread_mutex_lock(control->lock);
     }
   }
-  for (uint32_t rank = 0; rank < control->n_ranks; rank++) df_post_end(control, rank);
+  for (uint32_t rank = 0; rank < control->n_ranks; rank++) df_messenger_end(control, rank);
   pthread_mutex_unlock(control->lock);
 }

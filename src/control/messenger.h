@@ -1,5 +1,5 @@
 /* Control messages between ranks, through inboxes (world.h) or sockets; other rooms subscribe to
- * kinds. [lock]: the caller holds control->lock, which protects all state. Only df_post_goodbye
+ * kinds. [lock]: the caller holds control->lock, which protects all state. Only df_messenger_goodbye
  * waits. */
 #ifndef DF_CONTROL_MESSENGER_H
 #define DF_CONTROL_MESSENGER_H
@@ -38,7 +38,7 @@ typedef struct df_peer {
   int *home;        /* the mesh's place for it */
   df_line *line;    /* NULL: the peer is on this host, or behind a relay */
   int calls;        /* a line: this end makes its connections */
-  int has_rails;    /* its host may be reached by another way, so a line is found silent earlier */
+  int has_paths;    /* its host may be reached by another way, so a line is found silent earlier */
   int was_silent;   /* has_rails: the connection was lost for silence, not for a reset */
   uint64_t lost_ns; /* since when the line has no connection; 0: it has one (reconnect.h) */
   uint32_t resumes; /* how often it had one again */
@@ -49,11 +49,11 @@ typedef struct df_peer {
   df_loss message_lost;
   int cut_off; /* we ended the connection: a peer that lives keeps its mappings */
   df_outgoing *first, **last;
-  df_outgoing *unsent; /* those before it wait until a line's other end has them */
-  uint64_t let_go;     /* messages of a line that the other end had */
-  int broken;          /* The peer's context is broken: it registers nothing more. */
-  char *cause;         /* what broke it; NULL: nothing, or no memory */
-  dfcclResult_t cause_status;
+  df_outgoing *unsent;  /* those before it wait until a line's other end has them */
+  uint64_t let_go;      /* messages of a line that the other end had */
+  int broken;           /* The peer's context is broken: it registers nothing more. */
+  char *failure_reason; /* what broke it; NULL: nothing, or no memory */
+  dfcclResult_t failure_reason_status;
 } df_peer;
 
 /* fd: -1: none came with the message; DF_FD_LOST: this process had no room for it. */
@@ -74,16 +74,17 @@ typedef struct df_service_job {
 } df_service_job;
 
 /* ELSEWHERE: the connection was silent, so another way is tried first. */
-typedef enum { DF_LINE_NOT_WANTED, DF_LINE_WANTED, DF_LINE_WANTED_ELSEWHERE } df_line_wish;
+typedef enum { DF_LINE_NOT_WANTED, DF_LINE_WANTED, DF_LINE_WANTED_ELSEWHERE } df_reconnect_request;
 
-/* Makes connections of lines anew; NULL: nobody does. [lock] */
-typedef struct df_line_maker {
-  void *maker;
-  void (*want)(void *maker, uint32_t rank, df_line_wish wish);
+/* Makes lost connections of control channels anew. A network's endpoint implements it. [lock] */
+typedef struct df_reconnector {
+  void *owner;
+  /* A channel needs a new connection, or none any more. NULL: connections are not made anew. */
+  void (*want)(void *owner, uint32_t rank, df_reconnect_request request);
   /* Since when nobody listens where the rank did; 0: somebody does, or it is not known. */
-  uint64_t (*refused_ns)(void *maker, uint32_t rank);
+  uint64_t (*refused_ns)(void *owner, uint32_t rank);
   uint32_t silence_ms, resume_ms; /* 0: the system's; none is made anew */
-} df_line_maker;
+} df_reconnector;
 
 /* Control notices lives and losses, the owner judges. All [lock], on the service thread. */
 typedef struct df_control_events {
@@ -103,7 +104,7 @@ enum { DF_MAX_SERVICE_JOBS = 8 };
 typedef struct df_control {
   uint32_t rank, n_ranks;
   pthread_mutex_t *lock;
-  df_world *world;
+  df_process_inbox *process_inbox;
   df_peer *peers;          /* [n_ranks] */
   const df_routes *routes; /* the mesh's; NULL: there are no relays */
   df_control_events events;
@@ -119,7 +120,7 @@ typedef struct df_control {
   int epoll_fd, event_fd;
   uint8_t *receive_buffer;
   uint8_t *record; /* of a line, that goes out; NULL: there are no lines */
-  df_line_maker maker;
+  df_reconnector reconnector;
   uint32_t n_lost; /* lines without a connection */
   pthread_mutex_t arrivals_lock;
   struct df_arrival *arrivals; /* connections that were made for lines */
@@ -127,10 +128,10 @@ typedef struct df_control {
   uint32_t stopping;
 } df_control;
 
-/* mesh stays the caller's, and open. After a failure, call df_post_close. dfcclOutOfMemory. */
-dfcclResult_t df_post_open(df_control *control, pthread_mutex_t *lock, const df_mesh *mesh,
-                           const df_control_events *events);
-void df_post_close(df_control *control);
+/* mesh stays the caller's, and open. After a failure, call df_messenger_close. dfcclOutOfMemory. */
+dfcclResult_t df_messenger_open(df_control *control, pthread_mutex_t *lock, const df_mesh *mesh,
+                                const df_control_events *events);
+void df_messenger_close(df_control *control);
 
 /* [lock] The peer sent a message that breaks the protocol. */
 static inline void df_control_refuse(df_control *control, uint32_t peer) {
@@ -138,40 +139,40 @@ static inline void df_control_refuse(df_control *control, uint32_t peer) {
 }
 
 /* Before the service thread starts. One room for each kind. */
-void df_post_subscribe(df_control *control, df_message_kind kind, df_message_handler *handle,
-                       void *room, int takes_fd);
+void df_messenger_subscribe(df_control *control, df_message_kind kind, df_message_handler *handle,
+                            void *room, int takes_fd);
 
 /* [lock] Copies message, payload and fd (-1: none). Without memory the service thread tells the
  * owner. */
-void df_post_send(df_control *control, uint32_t rank, const df_message *message,
-                  const void *payload, int fd);
+void df_messenger_send(df_control *control, uint32_t rank, const df_message *message,
+                       const void *payload, int fd);
 /* [lock] To several others than this rank, without a descriptor. */
-void df_post_send_many(df_control *control, const uint32_t *ranks, uint32_t n,
-                       const df_message *message, const void *payload);
+void df_messenger_send_many(df_control *control, const uint32_t *ranks, uint32_t n,
+                            const df_message *message, const void *payload);
 /* [lock] To all others. */
-void df_post_send_all(df_control *control, const df_message *message, const void *payload);
+void df_messenger_send_all(df_control *control, const df_message *message, const void *payload);
 /* [lock] A message for the rank is lost for want of memory. */
-void df_post_lose(df_control *control, uint32_t rank);
+void df_messenger_lose(df_control *control, uint32_t rank);
 /* [lock] Would a message of this kind go out? */
-int df_post_reaches(const df_control *control, uint32_t rank, df_message_kind kind);
-void df_post_flush(df_control *control, uint32_t rank); /* [lock] */
+int df_messenger_reaches(const df_control *control, uint32_t rank, df_message_kind kind);
+void df_messenger_flush(df_control *control, uint32_t rank); /* [lock] */
 /* [lock] As if `from` had sent the message. Takes fd. */
-void df_post_deliver(df_control *control, uint32_t from, const df_message *message, int fd);
+void df_messenger_deliver(df_control *control, uint32_t from, const df_message *message, int fd);
 /* [lock] Also ends the connections that lost messages. */
-void df_post_tell_losses(df_control *control);
+void df_messenger_tell_losses(df_control *control);
 /* [lock] Another host's system does not have all of it. */
 int df_peer_has_unsent(const df_peer *peer);
 /* [lock] The peer may live. Over a line it first hears what it was told before: why. */
-void df_post_cut_off(df_control *control, uint32_t rank);
+void df_messenger_cut_off(df_control *control, uint32_t rank);
 /* [lock] A line's other end has told what it has. */
-void df_post_told(df_control *control, uint32_t rank);
+void df_messenger_told(df_control *control, uint32_t rank);
 /* [lock] Nothing more will be sent. */
-void df_post_forget(df_peer *peer);
+void df_messenger_forget(df_peer *peer);
 /* [lock] Tells a line's other end that nothing more comes, and that it need not call again. */
-void df_post_end(df_control *control, uint32_t rank);
+void df_messenger_end(df_control *control, uint32_t rank);
 /* Tells other processes that this rank leaves in order. Waits patience_ns at most, since a peer
  * may be stopped for ever; a relay waits for all others. A peer without BYE takes the end of the
  * connection for a death. */
-void df_post_goodbye(df_control *control, uint64_t patience_ns);
+void df_messenger_goodbye(df_control *control, uint64_t patience_ns);
 
 #endif

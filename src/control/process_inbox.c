@@ -8,7 +8,7 @@
 #include "bootstrap/net/fork_guard.h"
 
 static pthread_mutex_t worlds_lock = PTHREAD_MUTEX_INITIALIZER;
-static df_world *worlds;
+static df_process_inbox *worlds;
 static uint32_t n_arriving; /* [worlds_lock] */
 
 static void watch_forks(void) { df_fork_waits_for(&worlds_lock, 0); }
@@ -19,22 +19,22 @@ static void lock_worlds(void) {
   pthread_mutex_lock(&worlds_lock);
 }
 
-static df_world *make_world(const unsigned char job[16], uint32_t n_ranks) {
-  df_world *world = calloc(1, sizeof *world);
+static df_process_inbox *make_world(const unsigned char job[16], uint32_t n_ranks) {
+  df_process_inbox *process_inbox = calloc(1, sizeof *process_inbox);
   df_inbox *inboxes = calloc(n_ranks, sizeof *inboxes);
   df_departure *departed = calloc(2 * (size_t)n_ranks, sizeof *departed);
-  if (world == NULL || inboxes == NULL || departed == NULL) {
-    free(world);
+  if (process_inbox == NULL || inboxes == NULL || departed == NULL) {
+    free(process_inbox);
     free(inboxes);
     free(departed);
     df_fail(dfcclOutOfMemory, "no memory for the records of %u ranks", n_ranks);
     return NULL;
   }
-  memcpy(world->job, job, sizeof world->job);
-  world->n_ranks = n_ranks;
-  world->inboxes = inboxes;
-  world->departed = departed;
-  pthread_mutex_init(&world->lock, NULL);
+  memcpy(process_inbox->job, job, sizeof process_inbox->job);
+  process_inbox->n_ranks = n_ranks;
+  process_inbox->inboxes = inboxes;
+  process_inbox->departed = departed;
+  pthread_mutex_init(&process_inbox->lock, NULL);
   for (uint32_t r = 0; r < n_ranks; r++) {
     df_inbox *inbox = &inboxes[r];
     pthread_mutex_init(&inbox->lock, NULL);
@@ -42,127 +42,130 @@ static df_world *make_world(const unsigned char job[16], uint32_t n_ranks) {
     inbox->event_fd = -1;
     inbox->open = 1;
   }
-  return world;
+  return process_inbox;
 }
 
-static void free_letters(df_letter *letter) {
-  while (letter) {
-    df_letter *next = letter->next;
-    if (letter->fd >= 0) close(letter->fd);
-    free(letter);
-    letter = next;
+static void free_letters(df_queued_message *queued) {
+  while (queued) {
+    df_queued_message *next = queued->next;
+    if (queued->fd >= 0) close(queued->fd);
+    free(queued);
+    queued = next;
   }
 }
 
-static void free_world(df_world *world) {
-  for (uint32_t r = 0; r < world->n_ranks; r++) {
-    free_letters(world->inboxes[r].first);
-    pthread_mutex_destroy(&world->inboxes[r].lock);
+static void free_world(df_process_inbox *process_inbox) {
+  for (uint32_t r = 0; r < process_inbox->n_ranks; r++) {
+    free_letters(process_inbox->inboxes[r].first);
+    pthread_mutex_destroy(&process_inbox->inboxes[r].lock);
   }
-  while (world->graveyard) {
-    df_remains *next = world->graveyard->next;
-    world->graveyard->destroy(world->graveyard);
-    world->graveyard = next;
+  while (process_inbox->graveyard) {
+    df_remains *next = process_inbox->graveyard->next;
+    process_inbox->graveyard->destroy(process_inbox->graveyard);
+    process_inbox->graveyard = next;
   }
-  pthread_mutex_destroy(&world->lock);
-  free(world->inboxes);
-  free(world->departed);
-  free(world);
+  pthread_mutex_destroy(&process_inbox->lock);
+  free(process_inbox->inboxes);
+  free(process_inbox->departed);
+  free(process_inbox);
 }
 
 /* [worlds_lock] */
-static df_world *find_world(const unsigned char job[16]) {
-  df_world *world = worlds;
-  while (world && memcmp(world->job, job, sizeof world->job) != 0) world = world->next;
-  return world;
+static df_process_inbox *find_world(const unsigned char job[16]) {
+  df_process_inbox *process_inbox = worlds;
+  while (process_inbox && memcmp(process_inbox->job, job, sizeof process_inbox->job) != 0)
+    process_inbox = process_inbox->next;
+  return process_inbox;
 }
 
-df_world *df_world_join(const unsigned char job[16], uint32_t n_ranks, uint32_t n_local) {
+df_process_inbox *df_process_inbox_join(const unsigned char job[16], uint32_t n_ranks,
+                                        uint32_t n_local) {
   lock_worlds();
-  df_world *world = find_world(job);
-  if (world == NULL) {
-    world = make_world(job, n_ranks);
-    if (world) {
-      world->to_come = n_local;
-      world->next = worlds;
-      worlds = world;
+  df_process_inbox *process_inbox = find_world(job);
+  if (process_inbox == NULL) {
+    process_inbox = make_world(job, n_ranks);
+    if (process_inbox) {
+      process_inbox->to_come = n_local;
+      process_inbox->next = worlds;
+      worlds = process_inbox;
     }
   }
-  if (world) {
-    world->references++;
-    world->to_come--;
+  if (process_inbox) {
+    process_inbox->references++;
+    process_inbox->to_come--;
   }
   pthread_mutex_unlock(&worlds_lock);
-  return world;
+  return process_inbox;
 }
 
 /* [worlds_lock] Unlists a world that nobody uses or will use. */
-static int is_over(df_world *world) {
-  if (world->references > 0 || world->to_come > 0) return 0;
-  df_world **at = &worlds;
-  while (*at != world) at = &(*at)->next;
-  *at = world->next;
+static int is_over(df_process_inbox *process_inbox) {
+  if (process_inbox->references > 0 || process_inbox->to_come > 0) return 0;
+  df_process_inbox **at = &worlds;
+  while (*at != process_inbox) at = &(*at)->next;
+  *at = process_inbox->next;
   return 1;
 }
 
-void df_world_release(df_world *world) {
+void df_process_inbox_release(df_process_inbox *process_inbox) {
   lock_worlds();
-  world->references--;
-  int over = is_over(world);
+  process_inbox->references--;
+  int over = is_over(process_inbox);
   pthread_mutex_unlock(&worlds_lock);
-  if (over) free_world(world);
+  if (over) free_world(process_inbox);
 }
 
-void df_world_expect_less(const unsigned char job[16], uint32_t n) {
+void df_process_inbox_expect_less(const unsigned char job[16], uint32_t n) {
   lock_worlds();
-  df_world *world = find_world(job);
+  df_process_inbox *process_inbox = find_world(job);
   int over = 0;
-  if (world) {
-    world->to_come -= n;
-    over = is_over(world);
+  if (process_inbox) {
+    process_inbox->to_come -= n;
+    over = is_over(process_inbox);
   }
   pthread_mutex_unlock(&worlds_lock);
-  if (over) free_world(world);
+  if (over) free_world(process_inbox);
 }
 
-void df_world_arriving(void) {
+void df_process_inbox_arriving(void) {
   lock_worlds();
   n_arriving++;
   pthread_mutex_unlock(&worlds_lock);
 }
 
-void df_world_arrived(void) {
+void df_process_inbox_arrived(void) {
   lock_worlds();
-  df_world *over = NULL, **at = &worlds;
+  df_process_inbox *over = NULL, **at = &worlds;
   n_arriving--;
   while (n_arriving == 0 && *at) {
-    df_world *world = *at;
-    if (world->references > 0) {
-      at = &world->next;
+    df_process_inbox *process_inbox = *at;
+    if (process_inbox->references > 0) {
+      at = &process_inbox->next;
       continue;
     }
-    *at = world->next;
-    world->next = over;
-    over = world;
+    *at = process_inbox->next;
+    process_inbox->next = over;
+    over = process_inbox;
   }
   pthread_mutex_unlock(&worlds_lock);
   while (over) {
-    df_world *next = over->next;
+    df_process_inbox *next = over->next;
     free_world(over);
     over = next;
   }
 }
 
-void df_world_miss(const df_mesh *mesh) {
-  df_world *world = df_world_join(mesh->job, (uint32_t)mesh->n_ranks, mesh->n_local);
-  if (world == NULL) return;
-  df_world_detach(world, (uint32_t)mesh->rank);
-  df_world_release(world);
+void df_process_inbox_miss(const df_mesh *mesh) {
+  df_process_inbox *process_inbox =
+      df_process_inbox_join(mesh->job, (uint32_t)mesh->n_ranks, mesh->n_local);
+  if (process_inbox == NULL) return;
+  df_process_inbox_detach(process_inbox, (uint32_t)mesh->rank);
+  df_process_inbox_release(process_inbox);
 }
 
-void df_world_tell_absence(const df_mesh *mesh) {
-  if (mesh->absence == DF_ABSENCE_AWAITED) df_world_miss(mesh);
-  if (mesh->absence == DF_ABSENCE_COUNTED) df_world_expect_less(mesh->job, 1);
+void df_process_inbox_tell_absence(const df_mesh *mesh) {
+  if (mesh->absence == DF_ABSENCE_AWAITED) df_process_inbox_miss(mesh);
+  if (mesh->absence == DF_ABSENCE_COUNTED) df_process_inbox_expect_less(mesh->job, 1);
 }
 
 /* [inbox->lock] */
@@ -173,8 +176,9 @@ static void wake(const df_inbox *inbox) {
   (void)written; /* a full counter wakes as well */
 }
 
-void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell) {
-  df_inbox *inbox = &world->inboxes[rank];
+void df_process_inbox_attach(df_process_inbox *process_inbox, uint32_t rank, int event_fd,
+                             df_bell *bell) {
+  df_inbox *inbox = &process_inbox->inboxes[rank];
   pthread_mutex_lock(&inbox->lock);
   inbox->event_fd = event_fd;
   inbox->bell = bell;
@@ -183,107 +187,109 @@ void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell
 }
 
 /* Readers look only at new departures: with many ranks, each looks once at each other. */
-static void tell_of_departure(df_world *world, uint32_t rank, int is_mute) {
-  pthread_mutex_lock(&world->lock);
-  uint32_t n = world->departures;
-  DF_ASSERT(n < 2 * world->n_ranks);
-  world->departed[n] = (df_departure){.rank = rank, .is_mute = is_mute};
-  df_publish_u32(&world->departures, n + 1);
-  pthread_mutex_unlock(&world->lock);
-  for (uint32_t r = 0; r < world->n_ranks; r++) {
-    pthread_mutex_lock(&world->inboxes[r].lock);
-    wake(&world->inboxes[r]);
-    pthread_mutex_unlock(&world->inboxes[r].lock);
+static void tell_of_departure(df_process_inbox *process_inbox, uint32_t rank, int is_silent) {
+  pthread_mutex_lock(&process_inbox->lock);
+  uint32_t n = process_inbox->departures;
+  DF_ASSERT(n < 2 * process_inbox->n_ranks);
+  process_inbox->departed[n] = (df_departure){.rank = rank, .is_silent = is_silent};
+  df_publish_u32(&process_inbox->departures, n + 1);
+  pthread_mutex_unlock(&process_inbox->lock);
+  for (uint32_t r = 0; r < process_inbox->n_ranks; r++) {
+    pthread_mutex_lock(&process_inbox->inboxes[r].lock);
+    wake(&process_inbox->inboxes[r]);
+    pthread_mutex_unlock(&process_inbox->inboxes[r].lock);
   }
 }
 
-void df_world_detach(df_world *world, uint32_t rank) {
-  df_inbox *inbox = &world->inboxes[rank];
+void df_process_inbox_detach(df_process_inbox *process_inbox, uint32_t rank) {
+  df_inbox *inbox = &process_inbox->inboxes[rank];
   pthread_mutex_lock(&inbox->lock);
   inbox->event_fd = -1;
   inbox->open = 0;
   int had_left = inbox->left;
   inbox->left = 1;
-  df_letter *letters = inbox->first;
+  df_queued_message *letters = inbox->first;
   inbox->first = NULL;
   inbox->last = &inbox->first;
   pthread_mutex_unlock(&inbox->lock);
   free_letters(letters);
-  if (!had_left) tell_of_departure(world, rank, 0);
+  if (!had_left) tell_of_departure(process_inbox, rank, 0);
 }
 
-uint32_t df_world_departures(df_world *world) { return df_observe_u32(&world->departures); }
-
-df_departure df_world_departed(const df_world *world, uint32_t departure) {
-  return world->departed[departure];
+uint32_t df_process_inbox_departures(df_process_inbox *process_inbox) {
+  return df_observe_u32(&process_inbox->departures);
 }
 
-int df_world_has_left(df_world *world, uint32_t rank) {
-  df_inbox *inbox = &world->inboxes[rank];
+df_departure df_process_inbox_departed(const df_process_inbox *process_inbox, uint32_t departure) {
+  return process_inbox->departed[departure];
+}
+
+int df_process_inbox_has_left(df_process_inbox *process_inbox, uint32_t rank) {
+  df_inbox *inbox = &process_inbox->inboxes[rank];
   pthread_mutex_lock(&inbox->lock);
   int left = inbox->left;
   pthread_mutex_unlock(&inbox->lock);
   return left;
 }
 
-void df_world_mute(df_world *world, uint32_t rank) {
-  df_inbox *inbox = &world->inboxes[rank];
+void df_process_inbox_set_silent(df_process_inbox *process_inbox, uint32_t rank) {
+  df_inbox *inbox = &process_inbox->inboxes[rank];
   pthread_mutex_lock(&inbox->lock);
-  int was_mute = inbox->is_mute;
-  inbox->is_mute = 1;
+  int was_mute = inbox->is_silent;
+  inbox->is_silent = 1;
   pthread_mutex_unlock(&inbox->lock);
-  if (!was_mute) tell_of_departure(world, rank, 1);
+  if (!was_mute) tell_of_departure(process_inbox, rank, 1);
 }
 
-int df_world_is_mute(df_world *world, uint32_t rank) {
-  df_inbox *inbox = &world->inboxes[rank];
+int df_process_inbox_is_silent(df_process_inbox *process_inbox, uint32_t rank) {
+  df_inbox *inbox = &process_inbox->inboxes[rank];
   pthread_mutex_lock(&inbox->lock);
-  int is_mute = inbox->is_mute;
+  int is_silent = inbox->is_silent;
   pthread_mutex_unlock(&inbox->lock);
-  return is_mute;
+  return is_silent;
 }
 
-void df_world_bury(df_world *world, df_remains *remains) {
-  pthread_mutex_lock(&world->lock);
-  remains->next = world->graveyard;
-  world->graveyard = remains;
-  pthread_mutex_unlock(&world->lock);
+void df_process_inbox_bury(df_process_inbox *process_inbox, df_remains *remains) {
+  pthread_mutex_lock(&process_inbox->lock);
+  remains->next = process_inbox->graveyard;
+  process_inbox->graveyard = remains;
+  pthread_mutex_unlock(&process_inbox->lock);
 }
 
-df_bell *df_world_bell(df_world *world, uint32_t rank) {
-  df_inbox *inbox = &world->inboxes[rank];
+df_bell *df_process_inbox_bell(df_process_inbox *process_inbox, uint32_t rank) {
+  df_inbox *inbox = &process_inbox->inboxes[rank];
   pthread_mutex_lock(&inbox->lock);
   df_bell *bell = inbox->bell;
   pthread_mutex_unlock(&inbox->lock);
   return bell;
 }
 
-dfcclResult_t df_world_post(df_world *world, uint32_t to, uint32_t from, const df_message *message,
-                            const void *payload) {
-  df_letter *letter = malloc(sizeof *letter + message->payload_bytes);
-  if (letter == NULL) return df_fail(dfcclOutOfMemory, "no memory for a message to rank %u", to);
-  letter->next = NULL;
-  letter->from = from;
-  letter->fd = -1;
-  letter->message = *message;
-  if (message->payload_bytes) memcpy(&letter->message + 1, payload, message->payload_bytes);
-  df_inbox *inbox = &world->inboxes[to];
+dfcclResult_t df_process_inbox_send(df_process_inbox *process_inbox, uint32_t to, uint32_t from,
+                                    const df_message *message, const void *payload) {
+  df_queued_message *queued = malloc(sizeof *queued + message->payload_bytes);
+  if (queued == NULL) return df_fail(dfcclOutOfMemory, "no memory for a message to rank %u", to);
+  queued->next = NULL;
+  queued->from = from;
+  queued->fd = -1;
+  queued->message = *message;
+  if (message->payload_bytes) memcpy(&queued->message + 1, payload, message->payload_bytes);
+  df_inbox *inbox = &process_inbox->inboxes[to];
   pthread_mutex_lock(&inbox->lock);
   if (inbox->open) {
-    *inbox->last = letter;
-    inbox->last = &letter->next;
-    letter = NULL;
+    *inbox->last = queued;
+    inbox->last = &queued->next;
+    queued = NULL;
     wake(inbox);
   }
   pthread_mutex_unlock(&inbox->lock);
-  free(letter); /* the rank has gone: nobody would read it */
+  free(queued); /* the rank has gone: nobody would read it */
   return dfcclSuccess;
 }
 
-df_letter *df_world_collect(df_world *world, uint32_t rank) {
-  df_inbox *inbox = &world->inboxes[rank];
+df_queued_message *df_process_inbox_collect(df_process_inbox *process_inbox, uint32_t rank) {
+  df_inbox *inbox = &process_inbox->inboxes[rank];
   pthread_mutex_lock(&inbox->lock);
-  df_letter *letters = inbox->first;
+  df_queued_message *letters = inbox->first;
   inbox->first = NULL;
   inbox->last = &inbox->first;
   pthread_mutex_unlock(&inbox->lock);

@@ -27,7 +27,7 @@ typedef struct df_arrival {
 } df_arrival;
 
 static int may_resume(const df_control *control, const df_peer *peer) {
-  return control->maker.want && control->maker.resume_ms && !peer->is_over &&
+  return control->reconnector.want && control->reconnector.resume_ms && !peer->is_over &&
          peer->state != DF_PEER_DEAD;
 }
 
@@ -40,7 +40,7 @@ int df_resume_begin(df_control *control, uint32_t rank, int error) {
   df_peer *peer = &control->peers[rank];
   if (!may_resume(control, peer) || need_not_call(peer)) return 0;
   /* The time for silence is over already, unless there may be another way. */
-  if (df_is_silence(error) && !peer->has_rails) return 0;
+  if (df_is_silence(error) && !peer->has_paths) return 0;
   df_log(DF_LOG_INFO, "rank %u: control's connection to rank %u was lost: %s", control->rank, rank,
          error ? strerror(error) : "the other end closed it");
   if (peer->lost_ns == 0) {
@@ -50,15 +50,15 @@ int df_resume_begin(df_control *control, uint32_t rank, int error) {
   }
   df_socket_close(peer->home);
   peer->unsent = peer->first;
-  control->maker.want(control->maker.maker, rank,
-                      peer->was_silent ? DF_LINE_WANTED_ELSEWHERE : DF_LINE_WANTED);
+  control->reconnector.want(control->reconnector.owner, rank,
+                            peer->was_silent ? DF_LINE_WANTED_ELSEWHERE : DF_LINE_WANTED);
   return 1;
 }
 
 static void stop(df_control *control, uint32_t rank) {
   control->peers[rank].lost_ns = 0;
   control->n_lost--;
-  control->maker.want(control->maker.maker, rank, DF_LINE_NOT_WANTED);
+  control->reconnector.want(control->reconnector.owner, rank, DF_LINE_NOT_WANTED);
 }
 
 void df_resume_heard(df_control *control, uint32_t rank) {
@@ -122,9 +122,9 @@ static void attach(df_control *control, df_arrival *arrival) {
   peer->unsent = peer->first;
   put(control, arrival->rank, arrival->fd);
   if (is_welcome)
-    df_post_flush(control, arrival->rank);
+    df_messenger_flush(control, arrival->rank);
   else /* The other end may not know. */
-    df_post_end(control, arrival->rank);
+    df_messenger_end(control, arrival->rank);
 }
 
 static void forget(df_arrival *arrival) {
@@ -146,12 +146,14 @@ void df_resume_take(df_control *control) {
 
 int df_resume_is_vain(df_control *control, uint32_t rank, int *error) {
   const df_peer *peer = &control->peers[rank];
-  const df_line_maker *maker = &control->maker;
+  const df_reconnector *reconnector = &control->reconnector;
   if (peer->lost_ns == 0) return 0;
-  const uint64_t now = df_clock_ns(), refused_ns = maker->refused_ns(maker->maker, rank);
-  const uint64_t silence_ms = maker->silence_ms;
-  uint64_t patience_ms = silence_ms ? DF_MIN(silence_ms, maker->resume_ms) : maker->resume_ms;
-  if (peer->was_silent) patience_ms = silence_ms - df_silence_of_rail(maker->silence_ms);
+  const uint64_t now = df_clock_ns(),
+                 refused_ns = reconnector->refused_ns(reconnector->owner, rank);
+  const uint64_t silence_ms = reconnector->silence_ms;
+  uint64_t patience_ms =
+      silence_ms ? DF_MIN(silence_ms, reconnector->resume_ms) : reconnector->resume_ms;
+  if (peer->was_silent) patience_ms = silence_ms - df_silence_of_rail(reconnector->silence_ms);
   const uint64_t refused_ms = peer->calls ? REFUSED_MS : REFUSED_OTHERWISE_MS;
   *error = ECONNREFUSED;
   if (refused_ns && now - refused_ns >= refused_ms * 1000000) return 1;

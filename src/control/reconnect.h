@@ -1,6 +1,6 @@
 /*
  * A line whose connection is lost gets another one. Whoever made the pair's first connection calls
- * again (df_line_maker, of the transport that listens at this rank's doors); messages wait
+ * again (df_reconnector, of the transport that listens at this rank's doors); messages wait
  * meanwhile. A rank whose host refuses calls has died, and a line that has no connection for too
  * long cannot be reached: then the owner is told that the peer is lost. Service thread and [lock],
  * but for df_resume_arrived.

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "base/assert.h"
 #include "base/attributes.h"
 #include "base/clock.h"
@@ -46,7 +47,7 @@ void df_service_tell_lost(df_control *control, uint32_t rank, const char *why) {
       .kind = DF_MESSAGE_LOST, .payload_bytes = (uint32_t)strlen(sentence) + 1, .id = rank};
   for (uint32_t r = 0; r < control->n_ranks; r++)
     if (r != control->rank && r != rank && control->peers[r].next == r)
-      df_post_send(control, r, &message, sentence, -1);
+      df_messenger_send(control, r, &message, sentence, -1);
 }
 
 void df_service_leave_those_behind(df_control *control, uint32_t relay) {
@@ -72,25 +73,26 @@ void df_service_leave_those_behind(df_control *control, uint32_t relay) {
 static void collect_letters(df_control *control) {
   const df_control_events *events = &control->events;
   /* Before reading, so that a rank that has gone has its last letters read. */
-  uint32_t seen = control->departures_seen, departures = df_world_departures(control->world);
+  uint32_t seen = control->departures_seen,
+           departures = df_process_inbox_departures(control->process_inbox);
   control->departures_seen = departures;
-  df_letter *letter = df_world_collect(control->world, control->rank);
+  df_queued_message *queued = df_process_inbox_collect(control->process_inbox, control->rank);
   pthread_mutex_lock(control->lock);
-  while (letter) {
-    df_letter *next = letter->next;
-    df_post_deliver(control, letter->from, &letter->message, letter->fd);
-    free(letter);
-    letter = next;
+  while (queued) {
+    df_queued_message *next = queued->next;
+    df_messenger_deliver(control, queued->from, &queued->message, queued->fd);
+    free(queued);
+    queued = next;
   }
   for (uint32_t i = seen; i < departures; i++) {
-    df_departure departure = df_world_departed(control->world, i);
+    df_departure departure = df_process_inbox_departed(control->process_inbox, i);
     if (departure.rank == control->rank) continue;
-    if (departure.is_mute)
+    if (departure.is_silent)
       events->lost(events->owner, departure.rank, DF_PEER_GIVEN_UP,
                    "had no memory to tell what it has given up");
     else
       events->left(events->owner, departure.rank); /* Its BYE may have been lost. */
-    if (!departure.is_mute) df_service_leave_those_behind(control, departure.rank);
+    if (!departure.is_silent) df_service_leave_those_behind(control, departure.rank);
   }
   pthread_mutex_unlock(control->lock);
 }
@@ -128,7 +130,7 @@ static void say_why(const df_peer *peer, int error, uint64_t lost_ms, char *why,
     snprintf(
         why, bytes,
         "cannot be reached (%s): %sits connection was lost, and could not be made anew for %llu ms",
-        place, error == ETIMEDOUT && peer->has_rails ? "Connection timed out: " : "",
+        place, error == ETIMEDOUT && peer->has_paths ? "Connection timed out: " : "",
         (unsigned long long)lost_ms);
   else
     snprintf(why, bytes,
@@ -146,7 +148,7 @@ static void lose(df_control *control, uint32_t rank, int error) {
   say_why(peer, error, lost_ms, why, sizeof why);
   peer->cut_off |= error != 0;
   if (peer->line) df_resume_end(control, rank);
-  df_post_forget(peer);
+  df_messenger_forget(peer);
   events->disconnected(events->owner, rank);
   if (control->said_goodbye) { /* it knows that we leave, and need not answer */
     if (peer->state == DF_PEER_ALIVE) df_service_tell_lost(control, rank, why);
@@ -176,7 +178,7 @@ static void take(df_control *control, uint32_t rank, const uint8_t *message, siz
                  int fd) {
   const df_control_events *events = &control->events;
   if (df_message_is_valid(message, length)) {
-    df_post_deliver(control, rank, (const df_message *)message, fd);
+    df_messenger_deliver(control, rank, (const df_message *)message, fd);
     return;
   }
   if (fd >= 0) close(fd);
@@ -188,11 +190,11 @@ static int take_record(df_control *control, uint32_t rank, size_t length) {
   df_line *line = control->peers[rank].line;
   const df_line_event event = df_line_take(line);
   if (event == DF_LINE_NONSENSE) return 0;
-  df_post_told(control, rank);
+  df_messenger_told(control, rank);
   df_resume_heard(control, rank);
   if (event == DF_LINE_END) {
     control->peers[rank].is_over = 1;
-    df_post_end(control, rank); /* it may wait for that */
+    df_messenger_end(control, rank); /* it may wait for that */
   }
   if (event == DF_LINE_MESSAGE) take(control, rank, control->receive_buffer, length, -1);
   return event != DF_LINE_END;
@@ -221,7 +223,7 @@ static void receive_line(df_control *control, uint32_t rank) {
   }
   pthread_mutex_lock(control->lock);
   peer->line->owes_count |= peer->line->told != peer->line->received;
-  df_post_flush(control, rank);
+  df_messenger_flush(control, rank);
   pthread_mutex_unlock(control->lock);
 }
 
@@ -300,7 +302,7 @@ static void handle_event(df_control *control, const struct epoll_event *event) {
   if (control->peers[who].socket < 0) return;
   if (event->events & EPOLLOUT) {
     pthread_mutex_lock(control->lock);
-    df_post_flush(control, who);
+    df_messenger_flush(control, who);
     pthread_mutex_unlock(control->lock);
   }
   if (!(event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || control->peers[who].socket < 0) return;
@@ -312,7 +314,7 @@ static void handle_event(df_control *control, const struct epoll_event *event) {
 
 static void tell_losses(df_control *control) {
   pthread_mutex_lock(control->lock);
-  df_post_tell_losses(control);
+  df_messenger_tell_losses(control);
   pthread_mutex_unlock(control->lock);
 }
 
@@ -364,11 +366,7 @@ dfcclResult_t df_service_start(df_control *control) {
   for (uint32_t r = 0; r < control->n_ranks && result == dfcclSuccess; r++)
     if (control->peers[r].socket >= 0) result = watch(control, control->peers[r].socket, r);
   if (result != dfcclSuccess) return result;
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, DF_SERVICE_STACK_BYTES);
-  int error = pthread_create(&control->thread, &attributes, service, control);
-  pthread_attr_destroy(&attributes);
+  int error = df_thread_create(&control->thread, DF_SERVICE_STACK_BYTES, 0, service, control);
   if (error)
     return df_fail(dfcclOutOfMemory, "could not start the service thread: %s", strerror(error));
   control->started = 1;

@@ -46,7 +46,7 @@ DF_CORE void df_cuda_copy_device(df_cuda_shared *shared) {
   const df_cq_variant variant = device->cq.variant;
   const uint64_t cq_mask = device->cq.mask;
   df_cq_ring *rings = device->cq.rings;
-  uint64_t *ticket = device->cq.ticket;
+  uint64_t *sequence = device->cq.sequence;
   df_descriptor **descriptors = device->descriptors;
   const df_tunables tunables = device->tunables;
   const uint32_t n_blocks = device->n_blocks;
@@ -58,7 +58,7 @@ DF_CORE void df_cuda_copy_device(df_cuda_shared *shared) {
   copy->cq.n_rings = n_rings;
   copy->cq.mask = cq_mask;
   copy->cq.rings = rings;
-  copy->cq.ticket = ticket;
+  copy->cq.sequence = sequence;
   copy->descriptors = descriptors;
   copy->tunables = tunables;
   copy->n_blocks = n_blocks;
@@ -86,7 +86,7 @@ DF_CORE void df_cuda_enter(const df_cuda_daemon *argument, uint32_t index, df_cu
   DF_ASSERT(block->index == index);
   df_cuda_copy_device(shared);
   if (df_cuda_relays(shared))
-    shared->freed = shared->device.sq.ticket = daemon->relay->queue.ticket;
+    shared->freed = shared->device.sq.sequence = daemon->relay->queue.sequence;
   df_cuda_watch *watch = &shared->watch;
   shared->move.told = 0;
   const uint32_t life = shared->device.tunables.life;

@@ -66,7 +66,7 @@ DF_CORE uint32_t df_cuda_read_clock(df_cuda_watch *watch) {
 }
 
 #if defined(__CUDACC__)
-DF_CORE df_host_words df_cuda_load_words(const void *p) {
+DF_CORE df_host_words df_cuda_load_ll(const void *p) {
   const df_word_pair pair = df_load_relaxed_pair((const df_word_pair *)p);
   df_host_words words;
   words.priority_and_exit = pair.first;
@@ -74,7 +74,7 @@ DF_CORE df_host_words df_cuda_load_words(const void *p) {
   return words;
 }
 #else /* a test's blocks */
-DF_CORE df_host_words df_cuda_load_words(const void *p) {
+DF_CORE df_host_words df_cuda_load_ll(const void *p) {
   const uint64_t *words = p;
   return (df_host_words){df_load_relaxed_u64(&words[0]), df_load_relaxed_u64(&words[1])};
 }
@@ -95,7 +95,7 @@ DF_CORE df_cuda_host_seen df_cuda_load_host_words(const df_cuda_shared *shared, 
   const int is_shown = !shows && !is_first && df_observe_u32(&gate->shown) == daemon->launch;
   df_cuda_host_seen seen;
   seen.words =
-      df_cuda_load_words(is_shown ? (const void *)&gate->words : &daemon->device->by_priority);
+      df_cuda_load_ll(is_shown ? (const void *)&gate->words : &daemon->device->by_priority);
   /* Others need not know: block 0, which stays, keeps them. */
   seen.stay_and_errands =
       shows ? df_load_relaxed_u64((const uint64_t *)(const void *)&daemon->device->stay) : 0;
@@ -136,13 +136,13 @@ DF_CORE_LEADER uint32_t df_cuda_pass_entry(df_cuda_shared *shared) {
   const df_descriptor *desc = shared->device.descriptors[sqe.collective];
   desc->near_runs[carried.run] = carried.near ? carried.arguments : desc->words->runs[carried.run];
   df_sq_pass_spsc(&shared->device.sq, shared->seen.words[3]);
-  shared->daemon.relay->queue.ticket = shared->device.sq.ticket; /* for the next launch */
+  shared->daemon.relay->queue.sequence = shared->device.sq.sequence; /* for the next launch */
   return 1;
 }
 
 DF_CORE void df_cuda_free_entries(df_cuda_shared *shared) {
-  df_sq_free_spsc(&shared->host_queue, shared->freed, shared->device.sq.ticket);
-  shared->freed = shared->device.sq.ticket;
+  df_sq_free_spsc(&shared->host_queue, shared->freed, shared->device.sq.sequence);
+  shared->freed = shared->device.sq.sequence;
 }
 
 /* Block 0 with a relay, after a look at the host's queue. The host has its slots back when there is
@@ -153,11 +153,11 @@ DF_CORE void df_cuda_relay_entries(df_cuda_shared *shared, const df_lanes *lanes
     df_lanes_note_time(lanes, DF_TIMED_PASS, 1);
     df_lanes_start_timer(lanes);
     passed = 1;
-    const uint64_t ticket = shared->device.sq.ticket;
-    if (!df_sq_another_follows(&shared->seen, ticket - 1)) break;
-    shared->seen = df_sq_look_spsc(&shared->host_queue, ticket);
+    const uint64_t sequence = shared->device.sq.sequence;
+    if (!df_sq_another_follows(&shared->seen, sequence - 1)) break;
+    shared->seen = df_sq_look_spsc(&shared->host_queue, sequence);
   }
-  const uint64_t to_free = shared->device.sq.ticket - shared->freed;
+  const uint64_t to_free = shared->device.sq.sequence - shared->freed;
   if (!passed || to_free > shared->host_queue.mask / 2) df_cuda_free_entries(shared);
 }
 
@@ -215,7 +215,7 @@ DF_CORE void df_cuda_look(df_cuda_shared *shared, const df_lanes *lanes) {
   df_lanes_start_timer(lanes);
   /* All loads across the bus are on their way together. */
   const df_cuda_host_seen seen = df_cuda_load_host_words(shared, 0);
-  if (relays) shared->seen = df_sq_look_spsc(&shared->host_queue, shared->device.sq.ticket);
+  if (relays) shared->seen = df_sq_look_spsc(&shared->host_queue, shared->device.sq.sequence);
   df_cuda_take_host_words(shared, &seen, 0);
   if (relays) df_cuda_relay_entries(shared, lanes);
   if (shared->block.index == 0 && shared->device.errands != watch->errands && daemon->errand)

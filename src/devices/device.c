@@ -31,12 +31,12 @@ dfcclResult_t df_device_choose(df_device_choice *choice) {
   return dfcclSuccess;
 }
 
-void df_device_fill_card(dfcclBackend_t backend, int ordinal, df_device_card *card) {
-  memset(card, 0, sizeof *card);
-  card->backend = (uint32_t)backend;
+void df_device_fill_info(dfcclBackend_t backend, int ordinal, df_device_info *info) {
+  memset(info, 0, sizeof *info);
+  info->backend = (uint32_t)backend;
   (void)ordinal;
 #if defined(DF_WITH_CUDA)
-  if (backend == dfcclBackendCuda) df_cuda_fill_card(ordinal, card);
+  if (backend == dfcclBackendCuda) df_cuda_fill_info(ordinal, info);
 #endif
 }
 

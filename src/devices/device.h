@@ -18,7 +18,7 @@ typedef struct df_device_kind {
   const df_memory_ops *memory;
   const df_stream_ops *streams; /* NULL: none */
   int has_varying;              /* runs may have fewer elements than registered */
-  int has_own_operators;        /* calls the application's functions, multiplies by its scalars */
+  int has_user_operators;       /* calls the application's functions, multiplies by its scalars */
   /* close also undoes an open that failed half-way. */
   dfcclResult_t (*open)(df_rank_device *device);
   void (*close)(df_rank_device *device);
@@ -53,8 +53,8 @@ struct df_rank_device {
   /* Filled by open: */
   void *state;
   df_device *shared;
-  df_block *blocks;         /* [shared->n_blocks] */
-  const uint64_t **reaches; /* [DF_MAX_REACHES] what to add to addresses */
+  df_block *blocks;          /* [shared->n_blocks] */
+  const uint64_t **mappings; /* [DF_MAX_REACHES] what to add to addresses */
   uint32_t capacity;
 
   /* Filled by the host before open: */
@@ -80,13 +80,13 @@ dfcclResult_t df_device_choose(df_device_choice *choice);
 
 void df_device_init(df_rank_device *device, dfcclBackend_t backend);
 
-void df_device_fill_card(dfcclBackend_t backend, int ordinal, df_device_card *card);
+void df_device_fill_info(dfcclBackend_t backend, int ordinal, df_device_info *info);
 
 /* [lock], let go while the arena grows. */
 dfcclResult_t df_device_take_range(df_rank_device *device, uint64_t bytes, df_range *range);
 
 /* Only with CUDA: cuda/facts.c. */
 dfcclResult_t df_cuda_choose(df_device_choice *choice);
-void df_cuda_fill_card(int ordinal, df_device_card *card);
+void df_cuda_fill_info(int ordinal, df_device_info *info);
 
 #endif

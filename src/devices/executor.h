@@ -30,11 +30,11 @@ static inline void df_ring_borrowed(const df_borrowed_turn *turn, const df_carri
 }
 
 /* The thread keeps the blocks that it got, also asleep. */
-typedef struct df_driver {
+typedef struct df_progress_thread {
   struct df_executor *executor; /* NULL: no driver is needed */
   uint64_t held;                /* A bit for each block that the thread has. */
   int visits;                   /* 1: the host counts the thread among its visitors. */
-} df_driver;
+} df_progress_thread;
 
 typedef struct df_executor_ops {
   /* For a waiter that does not hold all blocks. */
@@ -53,12 +53,12 @@ typedef struct df_executor_ops {
   void (*submitted)(df_rank_device *device, int urgent, int unlocked);
 
   /* See cpu/executor.h. */
-  void (*drive_begin)(df_rank_device *device, df_driver *driver);
-  int (*drive_turn)(df_rank_device *device, df_driver *driver, int start);
-  int (*drive_has_reason)(df_rank_device *device, const df_driver *driver);
-  int (*drive_holds_all)(df_rank_device *device, const df_driver *driver);
-  void (*drive_release)(df_rank_device *device, df_driver *driver);
-  void (*drive_end)(df_rank_device *device, df_driver *driver);
+  void (*progress_begin)(df_rank_device *device, df_progress_thread *progress);
+  int (*progress_turn)(df_rank_device *device, df_progress_thread *progress, int start);
+  int (*progress_has_reason)(df_rank_device *device, const df_progress_thread *progress);
+  int (*progress_holds_all)(df_rank_device *device, const df_progress_thread *progress);
+  void (*progress_release)(df_rank_device *device, df_progress_thread *progress);
+  void (*progress_end)(df_rank_device *device, df_progress_thread *progress);
 
   /* Until every block that ran has left the device once. */
   dfcclResult_t (*synchronize)(df_rank_device *device);

@@ -11,12 +11,12 @@
 #include "devices/cores.h"
 
 /* What peers must know of a device. */
-typedef struct df_device_card {
+typedef struct df_device_info {
   uint32_t backend; /* dfcclBackend_t */
   int32_t ordinal;  /* in its process */
   uint8_t uuid[16]; /* CUDA */
   uint32_t has_mps; /* CUDA: processes share the GPU at one time */
-} df_device_card;
+} df_device_info;
 
 /* seen: the device has told. */
 typedef struct df_device_runs {
@@ -39,7 +39,7 @@ typedef struct df_device_host {
   /* Those whose numbers, modulo DF_TOLD_RANKS, are in the mask have news. */
   void (*tell_ranks)(void *host, uint64_t mask);
   /* Is the rank in this process? */
-  int (*read_card)(void *host, uint32_t rank, df_device_card *card);
+  int (*read_peer_info)(void *host, uint32_t rank, df_device_info *info);
   /* Gives up every run that is on a stream; NULL: lets the streams of those that were given up go
    * on.
    */

@@ -50,8 +50,8 @@ typedef struct df_memory_ops {
   /* A peer that lends_to refuses can read dfcclMemAlloc memory. */
   int (*lends_memory_to)(df_rank_device *device, uint32_t peer);
   /* [lock] What to add to an address, for each rank. NULL: none is left. */
-  uint64_t *(*take_reach)(df_rank_device *device);
-  void (*give_reach)(df_rank_device *device, uint64_t *reach);
+  uint64_t *(*take_mapping)(df_rank_device *device);
+  void (*give_mapping)(df_rank_device *device, uint64_t *mapping);
 } df_memory_ops;
 
 /* ---- One region, laid out twice: to measure it, and to place things. */

@@ -5,18 +5,18 @@
 #include "base/result.h"
 
 typedef struct df_stream_run {
-  uint32_t ticket; /* 0: not on a stream */
+  uint32_t stream_event; /* 0: not on a stream */
   uint64_t number;
 } df_stream_run;
 
 typedef struct df_rank_device df_rank_device;
 
 typedef struct df_stream_ops {
-  /* begin takes a ticket that the stream will write. end: the stream waits for the run. release
+  /* begin takes a stream event that the stream will write. end: the stream waits for the run. release
    * [lock]: the run is through, or was not accepted. */
   dfcclResult_t (*begin)(df_rank_device *device, void *stream, df_stream_run *run);
   dfcclResult_t (*end)(df_rank_device *device, void *stream, const df_stream_run *run);
-  void (*release)(df_rank_device *device, uint32_t ticket);
+  void (*release)(df_rank_device *device, uint32_t stream_event);
 
   /* Around the library's own calls that wait for the device. Such a call would wait for a run's
    * stream, and keep the daemon out. So pause returns 0 while runs are outstanding, and no run

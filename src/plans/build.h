@@ -60,7 +60,7 @@ static inline void df_plan_widen(df_plan *plan, uint32_t pieces, uint32_t stride
 }
 
 /* A message that only tells that it has come. */
-static inline void df_plan_hear(df_plan *plan, uint32_t from) {
+static inline void df_plan_receive_empty(df_plan *plan, uint32_t from) {
   df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_RECV, .recv_from = from});
 }
 

@@ -29,7 +29,7 @@ df_plan *df_plan_acquire(df_plan_cache *cache, const df_plan_key *key) {
 }
 
 void df_plan_release(df_plan_cache *cache, df_plan *plan) {
-  if (df_operation_is_listed(plan->key.operation)) { /* one collective's own */
+  if (df_operation_has_piece_table(plan->key.operation)) { /* one collective's own */
     df_plan_free(plan);
     return;
   }

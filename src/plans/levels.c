@@ -8,14 +8,14 @@ df_levels *df_levels_new(uint32_t n, uint32_t depth) {
   if (levels == NULL) return NULL;
   levels->n = n;
   levels->depth = depth;
-  levels->lanes = 1;
+  levels->host_channels = 1;
   return levels;
 }
 
 df_levels *df_levels_copy(const df_levels *levels) {
   df_levels *copy = df_levels_new(levels->n, levels->depth);
   if (copy == NULL) return NULL;
-  copy->lanes = levels->lanes;
+  copy->host_channels = levels->host_channels;
   memcpy(copy->group, levels->group, sizeof levels->group[0] * levels->n * levels->depth);
   return copy;
 }
@@ -36,7 +36,7 @@ static void number(df_levels *levels, uint32_t level) {
   }
 }
 
-void df_levels_finish(df_levels *levels, uint32_t lanes) {
+void df_levels_finish(df_levels *levels, uint32_t host_channels) {
   uint32_t smallest = levels->n;
   for (uint32_t level = 0; level < levels->depth; level++) number(levels, level);
   for (uint32_t host = 0, of = 1; of > 0; host++) {
@@ -44,26 +44,27 @@ void df_levels_finish(df_levels *levels, uint32_t lanes) {
     for (uint32_t i = 0; i < levels->n; i++) of += levels->group[i] == host;
     if (of) smallest = DF_MIN(smallest, of);
   }
-  levels->lanes = DF_MAX(DF_MIN(lanes, DF_MIN(smallest, (uint32_t)DF_LANES_MOST)), 1u);
+  levels->host_channels =
+      DF_MAX(DF_MIN(host_channels, DF_MIN(smallest, (uint32_t)DF_LANES_MOST)), 1u);
 }
 
-df_levels *df_levels_of_neighbours(uint32_t n, uint32_t neighbours, uint32_t lanes) {
+df_levels *df_levels_of_neighbours(uint32_t n, uint32_t neighbours, uint32_t host_channels) {
   df_levels *levels = df_levels_new(n, 1);
   if (levels == NULL) return NULL;
   for (uint32_t i = 0; i < n; i++) df_levels_put(levels, 0, i, i / DF_MAX(neighbours, 1u));
-  df_levels_finish(levels, lanes);
+  df_levels_finish(levels, host_channels);
   return levels;
 }
 
 int df_levels_equal(const df_levels *a, const df_levels *b) {
   if (a == NULL || b == NULL) return a == b;
-  return a->n == b->n && a->depth == b->depth && a->lanes == b->lanes &&
+  return a->n == b->n && a->depth == b->depth && a->host_channels == b->host_channels &&
          memcmp(a->group, b->group, sizeof a->group[0] * a->n * a->depth) == 0;
 }
 
 /* FNV-1a */
 uint32_t df_levels_digest(const df_levels *levels) {
-  uint32_t sum = (2166136261u ^ levels->lanes) * 16777619u;
+  uint32_t sum = (2166136261u ^ levels->host_channels) * 16777619u;
   for (uint32_t i = 0; i < levels->n * levels->depth; i++)
     sum = (sum ^ levels->group[i]) * 16777619u;
   return sum;
@@ -107,31 +108,35 @@ df_members df_host_members(const df_level_view *view, uint32_t host) {
   return members_of(view, 0, host);
 }
 
-df_members df_lane_members(const df_level_view *view, uint32_t host, uint32_t lane) {
+df_members df_host_channel_members(const df_level_view *view, uint32_t host,
+                                   uint32_t host_channel) {
   const df_members all = members_of(view, 0, host);
-  const uint32_t lanes = view->levels->lanes;
-  const uint32_t first = DF_DIV_UP(lane * all.n, lanes), end = DF_DIV_UP((lane + 1) * all.n, lanes);
+  const uint32_t host_channels = view->levels->host_channels;
+  const uint32_t first = DF_DIV_UP(host_channel * all.n, host_channels),
+                 end = DF_DIV_UP((host_channel + 1) * all.n, host_channels);
   return (df_members){all.at + first, end - first};
 }
 
-uint32_t df_lane_speaker(const df_level_view *view, uint32_t host, uint32_t lane) {
-  return df_lane_members(view, host, lane).at[0];
+uint32_t df_host_channel_leader(const df_level_view *view, uint32_t host, uint32_t host_channel) {
+  return df_host_channel_members(view, host, host_channel).at[0];
 }
 
-uint32_t df_lane_of(const df_level_view *view, uint32_t member) {
+uint32_t df_host_channel_of(const df_level_view *view, uint32_t member) {
   const uint32_t host = df_host_of(view, member);
-  for (uint32_t lane = 0; lane + 1 < view->levels->lanes; lane++) {
-    const df_members list = df_lane_members(view, host, lane);
-    if (member <= list.at[list.n - 1]) return lane;
+  for (uint32_t host_channel = 0; host_channel + 1 < view->levels->host_channels; host_channel++) {
+    const df_members list = df_host_channel_members(view, host, host_channel);
+    if (member <= list.at[list.n - 1]) return host_channel;
   }
-  return view->levels->lanes - 1;
+  return view->levels->host_channels - 1;
 }
 
 /* Who stands for a group that the root is not in. It may have fewer members than there are lanes. */
-static uint32_t entry_of(const df_level_view *view, uint32_t level, uint32_t group, uint32_t lane) {
+static uint32_t entry_of(const df_level_view *view, uint32_t level, uint32_t group,
+                         uint32_t host_channel) {
   const df_members all = members_of(view, level, group);
-  const uint32_t lanes = view->levels->lanes;
-  return all.at[all.n < lanes ? lane * all.n / lanes : DF_DIV_UP(lane * all.n, lanes)];
+  const uint32_t host_channels = view->levels->host_channels;
+  return all.at[all.n < host_channels ? host_channel * all.n / host_channels
+                                      : DF_DIV_UP(host_channel * all.n, host_channels)];
 }
 
 /* At the innermost level each member is a group. */
@@ -140,14 +145,15 @@ static uint32_t group_at(const df_level_view *view, uint32_t level, uint32_t mem
                                      : member;
 }
 
-df_family df_family_of(const df_level_view *view, uint32_t lane, uint32_t root, uint32_t member) {
+df_family df_family_of(const df_level_view *view, uint32_t host_channel, uint32_t root,
+                       uint32_t member) {
   const uint32_t depth = view->levels->depth;
   df_family family = {.parent = UINT32_MAX, .children = {view->children, 0}};
   uint32_t top = root; /* who stands for the group of the level before */
   for (uint32_t level = 1; level <= depth; level++) {
     const uint32_t own = group_at(view, level, member);
     if (top != member && group_at(view, level, top) != own) {
-      const uint32_t entry = level < depth ? entry_of(view, level, own, lane) : member;
+      const uint32_t entry = level < depth ? entry_of(view, level, own, host_channel) : member;
       if (entry == member) family.parent = top;
       top = entry;
       continue;
@@ -156,7 +162,8 @@ df_family df_family_of(const df_level_view *view, uint32_t lane, uint32_t root, 
     const df_members all = members_of(view, level - 1, group_at(view, level - 1, member));
     for (uint32_t i = 0; i < all.n; i++) {
       const uint32_t other = group_at(view, level, all.at[i]);
-      if (other != own && (level == depth || entry_of(view, level, other, lane) == all.at[i]))
+      if (other != own &&
+          (level == depth || entry_of(view, level, other, host_channel) == all.at[i]))
         view->children[family.children.n++] = all.at[i];
     }
   }

@@ -15,8 +15,8 @@ enum { DF_LEVELS_MOST = 8, DF_LANES_MOST = 64 };
 
 typedef struct df_levels {
   uint32_t n, depth;
-  uint32_t lanes;   /* of each host; at most the members of the smallest */
-  uint16_t group[]; /* [depth][n], numbered in the order in which they appear */
+  uint32_t host_channels; /* of each host; at most the members of the smallest */
+  uint16_t group[];       /* [depth][n], numbered in the order in which they appear */
 } df_levels;
 
 /* All members in one group at each level; the caller frees it. NULL: no memory. */
@@ -28,9 +28,9 @@ static inline void df_levels_put(df_levels *levels, uint32_t level, uint32_t mem
 }
 /* When all are put: numbers the groups anew, so that those of a level divide those of the level
  * before. lanes: 0 counts as 1, and too many as the most possible. */
-void df_levels_finish(df_levels *levels, uint32_t lanes);
+void df_levels_finish(df_levels *levels, uint32_t host_channels);
 /* Two levels: so many neighbours on each host. */
-df_levels *df_levels_of_neighbours(uint32_t n, uint32_t neighbours, uint32_t lanes);
+df_levels *df_levels_of_neighbours(uint32_t n, uint32_t neighbours, uint32_t host_channels);
 
 int df_levels_equal(const df_levels *a, const df_levels *b);
 uint32_t df_levels_digest(const df_levels *levels);
@@ -59,18 +59,19 @@ static inline uint32_t df_host_of(const df_level_view *view, uint32_t member) {
 }
 df_members df_host_members(const df_level_view *view, uint32_t host);
 /* The part of them that is lane k; the first one speaks for it. */
-df_members df_lane_members(const df_level_view *view, uint32_t host, uint32_t lane);
-uint32_t df_lane_speaker(const df_level_view *view, uint32_t host, uint32_t lane);
-uint32_t df_lane_of(const df_level_view *view, uint32_t member);
+df_members df_host_channel_members(const df_level_view *view, uint32_t host, uint32_t host_channel);
+uint32_t df_host_channel_leader(const df_level_view *view, uint32_t host, uint32_t host_channel);
+uint32_t df_host_channel_of(const df_level_view *view, uint32_t member);
 
 /*
  * A tree over one host: each group of each level is entered through one member, the root's groups
  * through the root, others by lane, so that lanes load different members.
  */
 typedef struct df_family {
-  uint32_t parent;  /* the root has none */
+  uint32_t parent;     /* the root has none */
   df_members children; /* outermost level first; valid until the next call */
 } df_family;
-df_family df_family_of(const df_level_view *view, uint32_t lane, uint32_t root, uint32_t member);
+df_family df_family_of(const df_level_view *view, uint32_t host_channel, uint32_t root,
+                       uint32_t member);
 
 #endif

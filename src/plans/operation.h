@@ -6,38 +6,46 @@
 
 /* Members compare these numbers. */
 typedef enum {
-  DF_OP_ALL_REDUCE,
-  DF_OP_REDUCE,
-  DF_OP_BROADCAST,
-  DF_OP_ALL_GATHER,
-  DF_OP_REDUCE_SCATTER,
-  DF_OP_ALL_TO_ALL,
-  DF_OP_GATHER,
-  DF_OP_SCATTER,
-  DF_OP_SEND_RECV, /* from position 0 of a group of two, or of one that copies */
-  DF_OP_BARRIER,   /* of one byte, which nobody looks at */
-  DF_OP_SCAN,
-  DF_OP_EXCLUSIVE_SCAN, /* position 0 has no result */
-  DF_OP_COUNT,
-  /* Of uneven pieces: their plans are made from lists (plans/algorithms/piece_tables.h). */
-  DF_OP_ALL_GATHER_V = DF_OP_COUNT,
-  DF_OP_REDUCE_SCATTER_V,
-  DF_OP_GATHER_V,
-  DF_OP_SCATTER_V,
-  DF_OP_ALL_TO_ALL_V,
-  DF_OP_NEIGHBOURS,
-  DF_OP_ALL_TO_ALL_DYNAMIC, /* AllToAll's plan; each pair has a count in each run */
-  DF_OP_ALL
+#define DF_OPERATION(id, ...) DF_OP_##id,
+#define DF_VECTOR_OPERATION(id, ...) DF_OP_##id,
+#include "plans/operations.def"
+  DF_OP_ALL,
+  DF_OP_COUNT = DF_OP_ALL_GATHER_V /* the vector operations begin */
 } df_operation;
+
+/* The words of operations.def. */
+typedef enum {
+  DF_MEMBERS_NONE,
+  DF_MEMBERS_ALL,
+  DF_MEMBERS_ROOT,
+  DF_MEMBERS_SENDER,
+  DF_MEMBERS_RECEIVER,
+  DF_MEMBERS_LATER
+} df_operation_members;
+enum { DF_PIECES_ONE, DF_PIECES_EACH };
+typedef enum {
+  DF_COMBINES_NONE,
+  DF_COMBINES_ALL,
+  DF_COMBINES_UP_TO,
+  DF_COMBINES_BEFORE
+} df_operation_combines;
+enum { DF_ONE_WAY = 1, DF_COPIES = 2 };
 
 const char *df_operation_name(df_operation operation); /* "AllReduce" */
 const char *df_operation_word(df_operation operation); /* "allreduce" */
 /* -1: no such word. Rules of the tuning table know the operations below DF_OP_COUNT. */
 int df_operation_by_word(const char *word);
 
-int df_operation_is_listed(df_operation operation);
+int df_operation_has_piece_table(df_operation operation);
 int df_operation_reduces(df_operation operation);
 int df_operation_is_scan(df_operation operation);
+/* Inputs that a result at `position` of n combines: those of the first so many positions. 1: it is
+ * a copy. */
+uint32_t df_operation_operands(df_operation operation, uint32_t position, uint32_t n);
+/* All members get the same result of a reduction. */
+int df_operation_has_one_result(df_operation operation);
+/* Of a vector operation: the one that has the same buffers if all pieces are equal. Else itself. */
+df_operation df_operation_even(df_operation operation);
 /* Position `root` is not like the others. */
 int df_operation_has_root(df_operation operation);
 /* A member's data need not come from all members. */

@@ -60,7 +60,7 @@ int df_algorithm_by_name(const char *name) {
 }
 
 int df_algorithm_has(int algorithm, df_operation operation) {
-  if (df_operation_is_listed(operation)) return algorithm == DF_DIRECT;
+  if (df_operation_has_piece_table(operation)) return algorithm == DF_DIRECT;
   return algorithms[algorithm].operations >> operation & 1;
 }
 
@@ -229,11 +229,11 @@ static void choose_form(df_shape *shape, uint64_t payload, uint32_t loops,
   shape->payload_offset = payload <= limits->flagged_max && !limits->varying
                               ? DF_LINK_FLAGGED_OFFSET
                               : DF_LINK_STAGED_OFFSET;
-  if (!limits->varying && payload <= limits->words_max && loops <= DF_LINK_WORDS_LOOPS)
-    shape->payload_offset = DF_LINK_WORDS;
+  if (!limits->varying && payload <= limits->words_max && loops <= DF_LINK_LL_LOOPS)
+    shape->payload_offset = DF_LINK_LL;
   shape->n_slots = payload <= 4096 ? DF_MAX(limits->slots, 8u) : limits->slots;
   if (limits->slots == DF_MIN_LINK_SLOTS) shape->n_slots = limits->slots; /* the tightest link */
-  if (limits->lent_bytes && shape->payload_offset != DF_LINK_WORDS)       /* words lend nothing */
+  if (limits->lent_bytes && shape->payload_offset != DF_LINK_LL)          /* words lend nothing */
     payload = DF_MIN(payload, limits->lent_min);
   payload = DF_MAX(payload, 8u);
   int is_packed = payload <= limits->packed_max && shape->n_slots >= DF_PACKED_SLOTS &&
@@ -264,7 +264,7 @@ static uint64_t longest_message(const df_plan *plan, const df_part *part, uint64
 void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_t element_bytes,
                    const df_shape_limits *limits) {
   memset(shape, 0, sizeof *shape);
-  if (plan->geometry == DF_GEOMETRY_LISTED) {
+  if (plan->geometry == DF_GEOMETRY_PIECE_TABLE) {
     make_listed(shape, plan, count, element_bytes, limits);
     return;
   }

@@ -85,7 +85,7 @@ DF_CORE int df_lanes_all(df_lanes *lanes, int fact) {
 #endif
 }
 DF_CORE uint32_t df_lanes_flag(const df_link *link, uint64_t sequence) {
-  return link && df_link_has_words(link) ? df_link_flag(sequence) : 0;
+  return link && df_link_has_ll(link) ? df_link_flag(sequence) : 0;
 }
 /* Leader, once the links are ready. */
 DF_CORE void df_lanes_note_flags(df_move *move) {

@@ -31,21 +31,22 @@ typedef struct DF_ALIGNED(64) df_link {
   uint16_t release_mask;
   uint16_t far_ns; /* a slower line is from afar; 0: not timed */
   union {
-    const struct df_windows *windows; /* receiving: where lent buffers must lie; NULL: anywhere */
-    uint64_t lend_min; /* sending: nothing is lent below, nor below the descriptor's direct_min */
+    const struct df_mapped_ranges
+        *mapped_ranges; /* receiving: where lent buffers must lie; NULL: anywhere */
+    uint64_t lend_min;  /* sending: nothing is lent below, nor below the descriptor's direct_min */
   };
 } df_link;
 DF_STATIC_ASSERT(sizeof(df_link) == 64, "a link's local end is one cache line");
 
 enum {
-  DF_LINK_WORDS = 1, /* The payload travels in words with a flag each. */
+  DF_LINK_LL = 1, /* The payload travels in words with a flag each. */
   DF_LINK_FLAGGED_OFFSET = 8,
   DF_LINK_COUNT_OFFSET = 16,
   DF_LINK_STAGED_OFFSET = 64
 };
 
 /* In place of a reach; reaches are multiples of a page. */
-#define DF_OUT_OF_REACH 1ull
+#define DF_NOT_MAPPED 1ull
 #define DF_SEQUENCE_MASK (~(uint64_t)0 >> 1)
 
 /* Words (CUDA, small payloads): 4 bytes below a flag made of the sequence number. Each tells of its
@@ -53,18 +54,18 @@ enum {
  * messages * slots messages: fewer than there are flags. */
 enum {
   DF_LINK_WORD_PAYLOAD = 4,
-  DF_LINK_WORDS_LOOPS = 64 /* Most loops of a collective whose payload is in words. */
+  DF_LINK_LL_LOOPS = 64 /* Most loops of a collective whose payload is in words. */
 };
 #define DF_LINK_FLAG 0x80000000u /* a cleared word has none */
-DF_STATIC_ASSERT((uint64_t)DF_LINK_WORDS_LOOPS *(UINT16_MAX + 1) * DF_MAX_LINK_SLOTS < DF_LINK_FLAG,
+DF_STATIC_ASSERT((uint64_t)DF_LINK_LL_LOOPS *(UINT16_MAX + 1) * DF_MAX_LINK_SLOTS < DF_LINK_FLAG,
                  "a flag comes back only when the word has been written anew");
 
 DF_CORE uint32_t df_link_flag(uint64_t sequence) { return (uint32_t)sequence | DF_LINK_FLAG; }
 
 #if defined(__CUDACC__)
-DF_CORE int df_link_has_words(const df_link *link) { return link->payload_offset == DF_LINK_WORDS; }
+DF_CORE int df_link_has_ll(const df_link *link) { return link->payload_offset == DF_LINK_LL; }
 #else /* the CPU has none */
-DF_CORE int df_link_has_words(const df_link *link) {
+DF_CORE int df_link_has_ll(const df_link *link) {
   (void)link;
   return 0;
 }
@@ -102,7 +103,7 @@ DF_CORE uint64_t df_link_look_at_credit(df_link *link) {
 
 DF_CORE uint8_t *df_link_payload(const df_link *link, uint64_t sequence) {
   uint8_t *slot = df_link_slot(link, sequence);
-  return df_link_has_words(link) ? slot : slot + link->payload_offset;
+  return df_link_has_ll(link) ? slot : slot + link->payload_offset;
 }
 
 /* Sender: is the slot's former message done with? */
@@ -121,7 +122,7 @@ DF_CORE int df_link_is_drained(df_link *link, uint64_t sequence) {
 }
 
 DF_CORE void df_link_publish(df_link *link, uint64_t sequence, int is_direct) {
-  if (df_link_has_words(link)) return; /* words publish themselves */
+  if (df_link_has_ll(link)) return; /* words publish themselves */
   /* Publishes what precedes df_lanes_complete_move: the payload or lent buffer. */
   df_publish_fenced_u64((uint64_t *)df_link_slot(link, sequence),
                         sequence << 1 | (is_direct ? 1 : 0));
@@ -129,7 +130,7 @@ DF_CORE void df_link_publish(df_link *link, uint64_t sequence, int is_direct) {
 
 /* Receiver. Of words it looks at the first only; df_move_has_arrived at all. */
 DF_CORE int df_link_has_message(const df_link *link, uint64_t sequence, int *is_direct) {
-  if (df_link_has_words(link)) {
+  if (df_link_has_ll(link)) {
     *is_direct = 0;
     return df_load_relaxed_u64((const uint64_t *)df_link_slot(link, sequence)) >> 32 ==
            df_link_flag(sequence);
@@ -183,7 +184,7 @@ DF_CORE int df_link_seize(const df_link *link) {
 }
 
 static inline uint32_t df_link_stride(uint64_t payload_bytes, uint32_t payload_offset) {
-  if (payload_offset == DF_LINK_WORDS) /* pairs */
+  if (payload_offset == DF_LINK_LL) /* pairs */
     return (uint32_t)DF_ALIGN_UP(2 * DF_ALIGN_UP(payload_bytes, 2u * DF_LINK_WORD_PAYLOAD),
                                  DF_CACHE_LINE);
   return (uint32_t)DF_ALIGN_UP(payload_bytes + payload_offset, DF_CACHE_LINE);

@@ -23,7 +23,7 @@ DF_CORE df_word_pair df_load_pair(const uint8_t *slot, uint64_t i) {
 }
 
 /* Of the pairs that this lane will move; it keeps the first. */
-DF_CORE int df_words_have_arrived(df_lanes *lanes, const df_move *move) {
+DF_CORE int df_ll_has_arrived(df_lanes *lanes, const df_move *move) {
   const uint64_t pairs = DF_DIV_UP(move->count * move->element_bytes, (uint64_t)DF_PAIR_PAYLOAD);
   int arrived = 1;
   DF_ROLLED
@@ -68,8 +68,8 @@ DF_CORE uint64_t df_source_payload(const df_lanes *lanes, const df_span *span,
 }
 
 template <class Operation>
-DF_CORE void df_move_words(const df_lanes *lanes, const Operation &operation, df_span span,
-                           uint64_t count) {
+DF_CORE void df_move_ll(const df_lanes *lanes, const Operation &operation, df_span span,
+                        uint64_t count) {
   typedef typename Operation::element element;
   enum { elements = DF_PAIR_PAYLOAD / sizeof(element) };
   const uint64_t pairs = DF_DIV_UP(count, (uint64_t)elements);

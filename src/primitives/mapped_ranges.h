@@ -8,15 +8,16 @@
 
 enum { DF_WINDOW_SIZE_BITS = 28 }; /* Bits for a window's number of pages. */
 
-typedef struct df_windows {
-  uint64_t used;                    /* Windows that were ever open: only grows. */
-  uint64_t windows[DF_MAX_REACHES]; /* first page << 28 | pages; 0: closed */
-} df_windows;
+typedef struct df_mapped_ranges {
+  uint64_t used;                          /* Windows that were ever open: only grows. */
+  uint64_t mapped_ranges[DF_MAX_REACHES]; /* first page << 28 | pages; 0: closed */
+} df_mapped_ranges;
 
-DF_CORE int df_windows_cover(const df_windows *windows, uint64_t address, uint64_t bytes) {
-  uint64_t used = df_observe_u64(&windows->used); /* Those below are, or were, open. */
+DF_CORE int df_mapped_ranges_cover(const df_mapped_ranges *mapped_ranges, uint64_t address,
+                                   uint64_t bytes) {
+  uint64_t used = df_observe_u64(&mapped_ranges->used); /* Those below are, or were, open. */
   for (uint64_t i = 0; i < used; i++) {
-    uint64_t word = df_observe_u64(&windows->windows[i]);
+    uint64_t word = df_observe_u64(&mapped_ranges->mapped_ranges[i]);
     uint64_t base = (word >> DF_WINDOW_SIZE_BITS) * DF_PAGE;
     uint64_t size = (word & ((1ull << DF_WINDOW_SIZE_BITS) - 1)) * DF_PAGE;
     if (address >= base && bytes <= size && address - base <= size - bytes) return 1;
@@ -25,20 +26,22 @@ DF_CORE int df_windows_cover(const df_windows *windows, uint64_t address, uint64
 }
 
 /* One writer at a time. 0: no room, or no window. */
-static inline int df_windows_open(df_windows *windows, const void *memory, uint64_t bytes) {
+static inline int df_mapped_ranges_open(df_mapped_ranges *mapped_ranges, const void *memory,
+                                        uint64_t bytes) {
   uint64_t page = (uint64_t)(uintptr_t)memory / DF_PAGE, pages = bytes / DF_PAGE, i = 0;
   if (pages == 0 || pages >> DF_WINDOW_SIZE_BITS || page >> (64 - DF_WINDOW_SIZE_BITS)) return 0;
-  while (i < windows->used && windows->windows[i] != 0) i++;
+  while (i < mapped_ranges->used && mapped_ranges->mapped_ranges[i] != 0) i++;
   if (i == DF_MAX_REACHES) return 0;
-  df_publish_u64(&windows->windows[i], page << DF_WINDOW_SIZE_BITS | pages);
-  if (i == windows->used) df_publish_u64(&windows->used, i + 1);
+  df_publish_u64(&mapped_ranges->mapped_ranges[i], page << DF_WINDOW_SIZE_BITS | pages);
+  if (i == mapped_ranges->used) df_publish_u64(&mapped_ranges->used, i + 1);
   return 1;
 }
 
-static inline void df_windows_close(df_windows *windows, const void *memory) {
+static inline void df_mapped_ranges_close(df_mapped_ranges *mapped_ranges, const void *memory) {
   uint64_t page = (uint64_t)(uintptr_t)memory / DF_PAGE;
-  for (uint64_t i = 0; i < windows->used; i++)
-    if (windows->windows[i] >> DF_WINDOW_SIZE_BITS == page) df_publish_u64(&windows->windows[i], 0);
+  for (uint64_t i = 0; i < mapped_ranges->used; i++)
+    if (mapped_ranges->mapped_ranges[i] >> DF_WINDOW_SIZE_BITS == page)
+      df_publish_u64(&mapped_ranges->mapped_ranges[i], 0);
 }
 
 #endif

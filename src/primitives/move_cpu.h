@@ -34,9 +34,9 @@ static inline void df_move_divided_stream(const df_mover_cpu *mover, const df_mo
 }
 
 /* dst may be a source. */
-static inline void df_move_own(const df_move *move, uint8_t *dst, const uint8_t *a,
-                               const uint8_t *b, uint64_t count) {
-  const df_own_operator *own = df_own_operators[move->divisor];
+static inline void df_move_user_operator(const df_move *move, uint8_t *dst, const uint8_t *a,
+                                         const uint8_t *b, uint64_t count) {
+  const df_user_operator *own = df_user_operators[move->divisor];
   DF_ALIGNED(64) uint8_t second[DF_OWN_BLOCK_BYTES];
   const uint64_t most = DF_OWN_BLOCK_BYTES / move->element_bytes;
   for (uint64_t done = 0; done < count; done += most) {
@@ -51,7 +51,7 @@ static inline void df_move_own(const df_move *move, uint8_t *dst, const uint8_t 
 
 static inline void df_move_scaled(const df_mover_cpu *mover, const df_move *move, uint8_t *dst,
                                   const uint8_t *a, const uint8_t *b, uint64_t count) {
-  const df_own_operator *own = df_own_operators[move->divisor];
+  const df_user_operator *own = df_user_operators[move->divisor];
   const df_reduce_fn prod = mover->reduce[move->type][dfcclProd];
   const df_reduce_fn sum = mover->reduce[move->type][dfcclSum];
   DF_ALIGNED(64) uint8_t product[DF_OWN_BLOCK_BYTES];
@@ -86,8 +86,8 @@ static inline void df_move_tile(const df_mover_cpu *mover, const df_move *move, 
   case DF_MOVE_DIVIDE:
     mover->divide[move->type](destination, a, count, move->divisor);
     break;
-  case DF_MOVE_OWN:
-    df_move_own(move, (uint8_t *)destination, a, b, count);
+  case DF_MOVE_USER_OPERATOR:
+    df_move_user_operator(move, (uint8_t *)destination, a, b, count);
     break;
   case DF_MOVE_SCALE:
   case DF_MOVE_REDUCE_SCALED:

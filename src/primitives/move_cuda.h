@@ -8,7 +8,7 @@
 /* Nothing of a message is used before all of it has come. */
 DF_CORE int df_move_has_arrived(df_lanes *lanes, const df_move *move) {
   if (move->recv_flagged == NULL) return 1;
-  return df_lanes_all(lanes, df_words_have_arrived(lanes, move));
+  return df_lanes_all(lanes, df_ll_has_arrived(lanes, move));
 }
 
 template <class Operation>
@@ -75,7 +75,7 @@ DF_CORE void df_move_span(const df_lanes *lanes, const Operation &operation, df_
   enum { elements = DF_VECTOR_BYTES / sizeof(typename Operation::element) };
   const uint64_t vectors = count / elements;
   if (span.received || span.flag) {
-    df_move_words(lanes, operation, span, count);
+    df_move_ll(lanes, operation, span, count);
     return;
   }
   if (Operation::in_flight > 1 && df_span_is_aligned<Operation>(&span))

@@ -14,9 +14,9 @@ typedef enum {
   DF_MOVE_REDUCE_AVERAGE,
   DF_MOVE_DIVIDE,
   /* CPU, primitives/user_operator.h: */
-  DF_MOVE_OWN,          /* a (op) b */
-  DF_MOVE_SCALE,        /* a times the scalar */
-  DF_MOVE_REDUCE_SCALED /* a + b times the scalar */
+  DF_MOVE_USER_OPERATOR, /* a (op) b */
+  DF_MOVE_SCALE,         /* a times the scalar */
+  DF_MOVE_REDUCE_SCALED  /* a + b times the scalar */
 } df_move_kind;
 
 /* Which messages there are: empty ones are not sent. */
@@ -41,7 +41,7 @@ typedef struct DF_ALIGNED(64) df_prepared {
   uint8_t announces;                   /* df_prepared_messages */
   /* Elements of a message whose pieces do not lie side by side (primitives/several.h). Then count
    * is 0, so that a step of one piece pays nothing. Never on CUDA. */
-  uint32_t several;
+  uint32_t multi_piece;
 } df_prepared;
 DF_STATIC_ASSERT(sizeof(df_prepared) == 64, "a prepared primitive is one cache line");
 
@@ -87,7 +87,8 @@ DF_CORE const df_extent *df_extent_of(const df_descriptor *desc, uint32_t piece)
 }
 DF_CORE uint32_t df_piece_elements(const df_descriptor *desc, const df_part *part, uint32_t loop,
                                    uint32_t piece) {
-  if (DF_UNLIKELY(desc->geometry == DF_GEOMETRY_LISTED)) return df_extent_of(desc, piece)->elements;
+  if (DF_UNLIKELY(desc->geometry == DF_GEOMETRY_PIECE_TABLE))
+    return df_extent_of(desc, piece)->elements;
   return df_chunk_elements(desc->geometry, desc->pieces, part, loop, piece);
 }
 
@@ -122,7 +123,7 @@ DF_CORE int df_brings_count(uint32_t loop, uint32_t ordinal, uint32_t piece) {
 /* Bytes into the buffer. count: of a piece. */
 DF_CORE uint64_t df_piece_offset(const df_descriptor *desc, const df_part *part, uint64_t count,
                                  uint32_t loop, uint32_t piece) {
-  if (DF_UNLIKELY(desc->geometry == DF_GEOMETRY_LISTED))
+  if (DF_UNLIKELY(desc->geometry == DF_GEOMETRY_PIECE_TABLE))
     return df_extent_of(desc, piece)->at * desc->element_bytes;
   uint64_t start = desc->geometry == DF_GEOMETRY_PARTITION
                        ? part->first + ((uint64_t)loop * desc->pieces + piece) * part->chunk
@@ -154,9 +155,9 @@ DF_CORE int df_prim_computes(uint8_t flags) {
 #if !defined(__CUDACC__)
 /* A source in the input is multiplied wherever it is used. Its sum commutes, so the source may
  * always come second. What is sent as it is in memory is not what the peer needs: it is not lent. */
-static inline void df_prepare_own(const df_descriptor *desc, const df_primitive *prim,
-                                  df_prepared *p) {
-  if (desc->op == DF_OPERATOR_OWN && prim->flags & DF_PRIM_REDUCE) p->kind = DF_MOVE_OWN;
+static inline void df_prepare_user_operator(const df_descriptor *desc, const df_primitive *prim,
+                                            df_prepared *p) {
+  if (desc->op == DF_OPERATOR_USER && prim->flags & DF_PRIM_REDUCE) p->kind = DF_MOVE_USER_OPERATOR;
   const int reads = !(prim->flags & DF_PRIM_RECV) || prim->flags & DF_PRIM_REDUCE;
   if (!(desc->lends & DF_SCALES_INPUT) || prim->source != DF_BUFFER_INPUT || !reads) return;
   p->kind = prim->flags & DF_PRIM_REDUCE ? DF_MOVE_REDUCE_SCALED : DF_MOVE_SCALE;
@@ -196,9 +197,8 @@ static inline uint64_t df_offset_of_piece(const df_descriptor *desc, const df_pa
 }
 
 /* Pieces side by side in every place count as one long piece. */
-DF_CORE_APART void df_prepare_several(const df_descriptor *desc, const df_part *part,
-                                      uint64_t count, uint32_t loop, const df_primitive *prim,
-                                      df_prepared *p) {
+DF_CORE_APART void df_prepare_pieces(const df_descriptor *desc, const df_part *part, uint64_t count,
+                                     uint32_t loop, const df_primitive *prim, df_prepared *p) {
   uint64_t source = 0, destination = 0, elements = 0;
   int together = 1;
   for (uint32_t at = 0; at < prim->pieces; at++) {
@@ -222,7 +222,7 @@ DF_CORE_APART void df_prepare_several(const df_descriptor *desc, const df_part *
     elements += n;
   }
   p->count = together ? (uint32_t)elements : 0;
-  p->several = together ? 0 : (uint32_t)elements;
+  p->multi_piece = together ? 0 : (uint32_t)elements;
 }
 #endif
 
@@ -230,7 +230,7 @@ DF_CORE uint32_t df_prepared_elements(const df_prepared *p) {
 #if defined(__CUDACC__)
   return p->count;
 #else
-  return p->count + p->several;
+  return p->count + p->multi_piece;
 #endif
 }
 
@@ -244,8 +244,8 @@ DF_CORE void df_prepare_messages_of(const df_descriptor *desc, uint32_t block, c
   p->send_link = prim->flags & DF_PRIM_SEND ? &links[prim->send_link] : NULL;
   p->count = df_piece_elements(desc, part, loop, prim->piece);
 #if !defined(__CUDACC__)
-  p->several = 0;
-  if (DF_UNLIKELY(prim->pieces > 1)) df_prepare_several(desc, part, count, loop, prim, p);
+  p->multi_piece = 0;
+  if (DF_UNLIKELY(prim->pieces > 1)) df_prepare_pieces(desc, part, count, loop, prim, p);
 #else
   (void)count;
 #endif
@@ -270,8 +270,8 @@ DF_CORE void df_prepare_move_of(const df_descriptor *desc, const df_part *part, 
       df_prepared_is_long(desc, p) &&
       (df_prim_computes(prim->flags) ? prim->destination : prim->source) != DF_BUFFER_SCRATCH;
 #if !defined(__CUDACC__)
-  if (DF_UNLIKELY(desc->op == DF_OPERATOR_OWN || desc->lends & DF_SCALES_INPUT))
-    df_prepare_own(desc, prim, p);
+  if (DF_UNLIKELY(desc->op == DF_OPERATOR_USER || desc->lends & DF_SCALES_INPUT))
+    df_prepare_user_operator(desc, prim, p);
 #endif
 }
 

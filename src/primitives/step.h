@@ -73,10 +73,11 @@ DF_CORE df_run_arguments df_step_arguments(const df_descriptor *desc, const df_c
 
 /* A stream may yet have to produce it. */
 DF_CORE int df_step_has_input(const df_descriptor *desc, const df_run_arguments *run) {
-  const uint32_t ticket = run->ticket;
-  if (DF_LIKELY(ticket == 0)) return 1;
+  const uint32_t stream_event = run->stream_event;
+  if (DF_LIKELY(stream_event == 0)) return 1;
   /* Observes the stream's write: its earlier work precedes our reads. */
-  return df_ticket_has_come(ticket, df_observe_u64(&desc->inputs[df_ticket_index(ticket)]));
+  return df_stream_event_has_come(
+      stream_event, df_observe_u64(&desc->inputs[df_stream_event_index(stream_event)]));
 }
 
 /* Of a run that has not begun. */
@@ -92,7 +93,7 @@ DF_CORE int df_step_has_common(const df_descriptor *desc, const df_run_arguments
   (void)run;
   return 0;
 #else
-  return df_observe_u64(&desc->words->common) != 0 && (run->send_reach | run->recv_reach) == 0;
+  return df_observe_u64(&desc->words->common) != 0 && (run->send_mapping | run->recv_mapping) == 0;
 #endif
 }
 
@@ -103,8 +104,8 @@ DF_CORE void df_step_begin(const df_descriptor *desc, uint32_t block, df_cursor 
   cursor->buffers[DF_BUFFER_OUTPUT] = (uint8_t *)run->recv;
   cursor->buffers[DF_BUFFER_SCRATCH] =
       (uint8_t *)((uintptr_t)desc->scratch + block * desc->scratch_bytes);
-  cursor->send_reach = run->send_reach;
-  cursor->recv_reach = run->recv_reach;
+  cursor->send_mapping = run->send_mapping;
+  cursor->recv_mapping = run->recv_mapping;
   cursor->flags = run->send == run->recv ? DF_CURSOR_IN_PLACE : 0;
   if (df_step_has_common(desc, run)) cursor->flags |= DF_CURSOR_COMMON;
   cursor->loop = 0;
@@ -151,11 +152,11 @@ DF_CORE int df_step_may_lend(const df_descriptor *desc, const df_cursor *cursor,
   if ((cursor->flags & DF_CURSOR_IN_PLACE) && !(desc->lends & DF_LENDS_IN_PLACE)) return 0;
   uint64_t delta = 0;
   if (!link->same_process) {
-    uint16_t number = buffer == DF_BUFFER_INPUT ? cursor->send_reach : cursor->recv_reach;
-    const uint64_t *reach = number ? desc->reaches[number] : NULL;
-    if (reach == NULL) return 0;
-    delta = df_observe_u64(&reach[link->peer]);
-    if (delta == DF_OUT_OF_REACH) return 0;
+    uint16_t number = buffer == DF_BUFFER_INPUT ? cursor->send_mapping : cursor->recv_mapping;
+    const uint64_t *mapping = number ? desc->mappings[number] : NULL;
+    if (mapping == NULL) return 0;
+    delta = df_observe_u64(&mapping[link->peer]);
+    if (delta == DF_NOT_MAPPED) return 0;
   }
   *there = (uint64_t)(uintptr_t)address + delta;
   return 1;
@@ -174,8 +175,9 @@ DF_CORE int df_step_may_follow(const df_descriptor *desc, const df_link *link, u
   uint64_t bytes = elements * desc->element_bytes;
   uint64_t address = df_load_relaxed_u64((const uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET));
   move->lent = (const void *)(uintptr_t)address;
-  return link->windows == NULL ||
-         (address % desc->element_bytes == 0 && df_windows_cover(link->windows, address, bytes));
+  return link->mapped_ranges == NULL ||
+         (address % desc->element_bytes == 0 &&
+          df_mapped_ranges_cover(link->mapped_ranges, address, bytes));
 }
 
 DF_CORE int df_step_uses_common(const df_cursor *cursor, const df_prepared *prim) {
@@ -221,7 +223,7 @@ DF_CORE_APART uint8_t *df_step_lend_common(const df_descriptor *desc, uint32_t b
   uint8_t *slot = df_link_slot(move->send_link, move->send_sequence);
   *(uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) =
       (uint64_t)(uintptr_t)common +
-      df_load_relaxed_u64(&desc->words->common_reach[move->send_link->peer]);
+      df_load_relaxed_u64(&desc->words->common_mapping[move->send_link->peer]);
   return prim->common == DF_COMMON_WRITES ? common : NULL;
 }
 
@@ -328,17 +330,16 @@ DF_CORE uint8_t *df_step_set_message(const df_descriptor *desc, uint32_t block,
 }
 
 #if defined(__CUDACC__)
-DF_CORE void df_step_move_several(const df_descriptor *desc, uint32_t block,
-                                  const df_cursor *cursor, const df_prepared *prim, df_move *move,
-                                  df_lanes *lanes) {
+DF_CORE void df_step_move_pieces(const df_descriptor *desc, uint32_t block, const df_cursor *cursor,
+                                 const df_prepared *prim, df_move *move, df_lanes *lanes) {
   (void)desc, (void)block, (void)cursor, (void)prim, (void)move, (void)lanes;
 }
 #else
 /* CPU: pieces that do not lie side by side, one after the other, packed in the message. It moves
  * all at once, so the caller's move has nothing left. */
-DF_CORE_APART void df_step_move_several(const df_descriptor *desc, uint32_t block,
-                                        const df_cursor *cursor, const df_prepared *prim,
-                                        df_move *move, df_lanes *lanes) {
+DF_CORE_APART void df_step_move_pieces(const df_descriptor *desc, uint32_t block,
+                                       const df_cursor *cursor, const df_prepared *prim,
+                                       df_move *move, df_lanes *lanes) {
   const df_primitive *planned = &desc->primitives[cursor->primitive];
   const uint64_t count = df_step_varies(desc) ? df_step_count(desc, cursor) : desc->count;
   const uint32_t pieces = df_pieces_of_loop(desc->geometry, desc->pieces);
@@ -372,7 +373,7 @@ DF_CORE_APART void df_step_move_several(const df_descriptor *desc, uint32_t bloc
     row.kind = row.store || row.slot ? prim->kind : DF_MOVE_NOTHING;
     df_move_any(lanes, &row);
   }
-  move->count = prim->several;
+  move->count = prim->multi_piece;
 }
 #endif
 
@@ -414,7 +415,7 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   move->lends = 0;
   move->kind = DF_MOVE_NOTHING;
   if (prim->count == 0) {
-    if (df_prepared_elements(prim)) df_step_move_several(desc, block, cursor, prim, move, lanes);
+    if (df_prepared_elements(prim)) df_step_move_pieces(desc, block, cursor, prim, move, lanes);
     return DF_STEP_MOVE;
   }
   df_step_set_operands(desc, cursor, prim, move);

@@ -3,17 +3,17 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-df_own_operator *df_own_operators[DF_MAX_OWN_OPERATORS];
+df_user_operator *df_user_operators[DF_MAX_USER_OPERATORS];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-int df_own_enter(df_own_operator *made, uint32_t *number) {
+int df_user_operator_enter(df_user_operator *made, uint32_t *number) {
   int found = 0;
   pthread_mutex_lock(&lock);
-  for (uint32_t i = 0; i < DF_MAX_OWN_OPERATORS && !found; i++) {
-    if (df_own_operators[i] != NULL) continue;
+  for (uint32_t i = 0; i < DF_MAX_USER_OPERATORS && !found; i++) {
+    if (df_user_operators[i] != NULL) continue;
     made->users = 1;
-    df_own_operators[i] = made;
+    df_user_operators[i] = made;
     *number = i;
     found = 1;
   }
@@ -21,35 +21,35 @@ int df_own_enter(df_own_operator *made, uint32_t *number) {
   return found;
 }
 
-static df_own_operator *find(uint32_t number) {
-  df_own_operator *made = number < DF_MAX_OWN_OPERATORS ? df_own_operators[number] : NULL;
+static df_user_operator *find(uint32_t number) {
+  df_user_operator *made = number < DF_MAX_USER_OPERATORS ? df_user_operators[number] : NULL;
   return made && !made->destroyed ? made : NULL;
 }
 
 /* [lock] */
 static void drop_user(uint32_t number) {
-  if (--df_own_operators[number]->users > 0) return;
-  free(df_own_operators[number]);
-  df_own_operators[number] = NULL;
+  if (--df_user_operators[number]->users > 0) return;
+  free(df_user_operators[number]);
+  df_user_operators[number] = NULL;
 }
 
-df_own_operator *df_own_use(uint32_t number) {
+df_user_operator *df_user_operator_use(uint32_t number) {
   pthread_mutex_lock(&lock);
-  df_own_operator *made = find(number);
+  df_user_operator *made = find(number);
   if (made) made->users++;
   pthread_mutex_unlock(&lock);
   return made;
 }
 
-void df_own_unuse(uint32_t number) {
+void df_user_operator_unuse(uint32_t number) {
   pthread_mutex_lock(&lock);
   drop_user(number);
   pthread_mutex_unlock(&lock);
 }
 
-int df_own_destroy(uint32_t number) {
+int df_user_operator_destroy(uint32_t number) {
   pthread_mutex_lock(&lock);
-  df_own_operator *made = find(number);
+  df_user_operator *made = find(number);
   if (made) {
     made->destroyed = 1;
     drop_user(number);

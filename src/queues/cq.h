@@ -3,7 +3,7 @@
  * Variants, with the producer's accesses to host memory:
  *   ring    for each block: 5
  *   packed  for each block, laps in words: 3, no fence
- *   slots   one array: 1, a compare-and-swap; the ticket is in device memory
+ *   slots   one array: 1, a compare-and-swap; the sequence is in device memory
  */
 #ifndef DF_QUEUES_CQ_H
 #define DF_QUEUES_CQ_H
@@ -32,7 +32,7 @@ typedef struct df_cq {
   uint32_t n_rings; /* 1 for slots */
   uint64_t mask;
   df_cq_ring *rings;
-  uint64_t *ticket; /* slots: in device memory; NULL: the ring's tail */
+  uint64_t *sequence; /* slots: in device memory; NULL: the ring's tail */
   uint32_t next_ring;
 } df_cq;
 
@@ -82,8 +82,8 @@ DF_CORE void df_cq_push_packed(df_cq_ring *ring, uint64_t mask, df_cqe cqe) {
 }
 
 DF_CORE void df_cq_push_slots(uint64_t *words, uint64_t *next, uint64_t mask, df_cqe cqe) {
-  uint64_t ticket = df_device_add_u64(next, 1);
-  int claimed = df_system_claim_u64(&words[ticket & mask], 0, df_cqe_encode(cqe, 1));
+  uint64_t sequence = df_device_add_u64(next, 1);
+  int claimed = df_system_claim_u64(&words[sequence & mask], 0, df_cqe_encode(cqe, 1));
   DF_ASSERT(claimed); /* else the CQ is full */
   (void)claimed;
 }
@@ -107,7 +107,7 @@ DF_CORE void df_cq_open_end(const df_cq *cq, uint32_t block, df_cq_end *end) {
 /* As df_cq_push_mpsc. */
 DF_CORE void df_cq_push_kept(df_cq *cq, uint32_t block, df_cq_end *end, df_cqe cqe) {
   if (cq->variant == DF_CQ_SLOTS_CAS) {
-    df_cq_push_slots(end->words, cq->ticket ? cq->ticket : &cq->rings[0].tail, cq->mask, cqe);
+    df_cq_push_slots(end->words, cq->sequence ? cq->sequence : &cq->rings[0].tail, cq->mask, cqe);
     return;
   }
   df_cq_ring *ring = &cq->rings[block];
@@ -135,7 +135,7 @@ DF_CORE void df_cq_push_mpsc(df_cq *cq, uint32_t block, df_cqe cqe) {
     df_cq_push_packed(&cq->rings[block], cq->mask, cqe);
     break;
   case DF_CQ_SLOTS_CAS:
-    df_cq_push_slots(cq->rings[0].words, cq->ticket ? cq->ticket : &cq->rings[0].tail, cq->mask,
+    df_cq_push_slots(cq->rings[0].words, cq->sequence ? cq->sequence : &cq->rings[0].tail, cq->mask,
                      cqe);
     break;
   }
@@ -172,10 +172,10 @@ static inline int df_cq_pop_mpsc(df_cq *cq, df_cqe *cqe) {
 }
 
 /* A hint, but never 0 for a thread whose own CQE is not taken. An old index may point at a freed
- * slot, so a ticket in host memory counts. */
+ * slot, so a sequence in host memory counts. */
 static inline int df_cq_has_entry(const df_cq *cq) {
   uint64_t word;
-  if (cq->variant == DF_CQ_SLOTS_CAS && cq->ticket == NULL)
+  if (cq->variant == DF_CQ_SLOTS_CAS && cq->sequence == NULL)
     return df_load_relaxed_u64(&cq->rings[0].tail) !=
            df_load_relaxed_u64(&cq->rings[0].consumer_index);
   for (uint32_t r = 0; r < cq->n_rings; r++)

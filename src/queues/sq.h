@@ -23,7 +23,7 @@ typedef struct df_sqe {
 } df_sqe;
 
 typedef struct df_sq_slot {
-  /* (uint32_t)(ticket + 1) << 32 | passes_to << 26 | blocks << 20 | collective */
+  /* (uint32_t)(sequence + 1) << 32 | passes_to << 26 | blocks << 20 | collective */
   uint64_t commit;
   uint32_t readers_left; /* 0: free */
   uint32_t reserved;
@@ -35,7 +35,7 @@ typedef struct df_sq {
   uint32_t n_readers;
   uint32_t passes_to;    /* Relay: blocks that the next queue's copy is for. */
   uint32_t is_near;      /* CUDA: in device memory */
-  uint64_t ticket;       /* entries pushed */
+  uint64_t sequence;     /* entries pushed */
   df_sq_record *records; /* Of a relay's, in place of the slots' commit words; NULL: none reads. */
   uint32_t lap_shift;    /* log2 of the depth */
 } df_sq;
@@ -48,25 +48,25 @@ static inline void df_sq_init(df_sq *sq, df_sq_slot *slots, uint32_t depth, uint
   sq->n_readers = n_readers;
   sq->passes_to = 0;
   sq->is_near = 0;
-  sq->ticket = 0;
+  sq->sequence = 0;
   sq->records = NULL;
   sq->lap_shift = (uint32_t)__builtin_ctz(depth);
 }
 
-DF_CORE uint64_t df_sq_commit(uint64_t ticket, uint32_t passes_to, df_sqe sqe) {
-  return (uint64_t)(uint32_t)(ticket + 1) << 32 | passes_to << DF_SQE_PASSES_SHIFT |
+DF_CORE uint64_t df_sq_commit(uint64_t sequence, uint32_t passes_to, df_sqe sqe) {
+  return (uint64_t)(uint32_t)(sequence + 1) << 32 | passes_to << DF_SQE_PASSES_SHIFT |
          sqe.blocks << DF_SQE_BLOCKS_SHIFT | sqe.collective;
 }
 
 /* Of a record's words. Zeroed memory has none. */
-DF_CORE uint64_t df_sq_tag(const df_sq *sq, uint64_t ticket) {
-  return ((ticket >> sq->lap_shift) + 1) & ((1u << DF_RECORD_TAG_BITS) - 1);
+DF_CORE uint64_t df_sq_tag(const df_sq *sq, uint64_t sequence) {
+  return ((sequence >> sq->lap_shift) + 1) & ((1u << DF_RECORD_TAG_BITS) - 1);
 }
 
 /* Returns 0 when full. */
 static inline int df_sq_push_spmc(df_sq *sq, df_sqe sqe) {
   DF_ASSERT(sqe.collective < DF_MAX_COLLECTIVES);
-  df_sq_slot *slot = &sq->slots[sq->ticket & sq->mask];
+  df_sq_slot *slot = &sq->slots[sq->sequence & sq->mask];
   /* Observes the last reader's release: its read precedes our overwrite. A read-modify-write says
    * "full", in one order with the readers': the last one sees who waits for room. */
   if (df_observe_u32(&slot->readers_left) != 0 && df_system_sub_u32(&slot->readers_left, 0) != 0)
@@ -74,24 +74,24 @@ static inline int df_sq_push_spmc(df_sq *sq, df_sqe sqe) {
   df_store_relaxed_u32(&slot->readers_left, sq->n_readers);
   df_bus_release();
   /* Publishes the run's arguments, callback record and readers_left. */
-  df_publish_u64(&slot->commit, df_sq_commit(sq->ticket, 0, sqe));
-  sq->ticket++;
+  df_publish_u64(&slot->commit, df_sq_commit(sq->sequence, 0, sqe));
+  sq->sequence++;
   return 1;
 }
 
 /* To a relay, which frees a slot by a store: its host looks again. */
 static inline int df_sq_push_spsc(df_sq *sq, df_sqe sqe, const df_sq_carried *carried) {
   DF_ASSERT(sqe.collective < DF_MAX_COLLECTIVES);
-  df_sq_slot *slot = &sq->slots[sq->ticket & sq->mask];
-  df_sq_record *record = &sq->records[sq->ticket & sq->mask];
+  df_sq_slot *slot = &sq->slots[sq->sequence & sq->mask];
+  df_sq_record *record = &sq->records[sq->sequence & sq->mask];
   uint64_t words[3];
   if (df_observe_u32(&slot->readers_left) != 0) return 0; /* the relay's reads precede our writes */
   df_store_relaxed_u32(&slot->readers_left, 1);
-  df_record_encode(carried, df_sq_tag(sq, sq->ticket), words);
+  df_record_encode(carried, df_sq_tag(sq, sq->sequence), words);
   for (int i = 0; i < 3; i++) df_store_relaxed_u64(&record->words[i], words[i]);
   df_bus_release();
-  df_publish_u64(&record->commit, df_sq_commit(sq->ticket, sq->passes_to, sqe));
-  sq->ticket++;
+  df_publish_u64(&record->commit, df_sq_commit(sq->sequence, sq->passes_to, sqe));
+  sq->sequence++;
   return 1;
 }
 
@@ -131,43 +131,43 @@ typedef struct df_sq_seen {
   uint64_t words[4], following;
 } df_sq_seen;
 
-DF_CORE df_sq_seen df_sq_look_spsc(const df_sq *from, uint64_t ticket) {
+DF_CORE df_sq_seen df_sq_look_spsc(const df_sq *from, uint64_t sequence) {
   df_sq_seen seen;
-  seen.following = df_load_relaxed_u64(&from->records[(ticket + 1) & from->mask].commit);
-  df_sq_load_record(&from->records[ticket & from->mask], seen.words);
+  seen.following = df_load_relaxed_u64(&from->records[(sequence + 1) & from->mask].commit);
+  df_sq_load_record(&from->records[sequence & from->mask], seen.words);
   return seen;
 }
-DF_CORE int df_sq_another_follows(const df_sq_seen *seen, uint64_t ticket) {
-  return (uint32_t)(seen->following >> 32) == (uint32_t)(ticket + 2);
+DF_CORE int df_sq_another_follows(const df_sq_seen *seen, uint64_t sequence) {
+  return (uint32_t)(seen->following >> 32) == (uint32_t)(sequence + 2);
 }
 
 /* Relay: alone reads `from` and fills `to`, in which entries keep their numbers. 0: no entry, or no
  * room. The commit word is for df_sq_pass_spsc. */
 DF_CORE int df_sq_has_seen_spsc(const df_sq *from, const df_sq *to, const df_sq_seen *seen,
                                 df_sqe *sqe, df_sq_carried *carried) {
-  const uint64_t ticket = to->ticket, commit = seen->words[3];
-  if ((uint32_t)(commit >> 32) != (uint32_t)(ticket + 1) ||
-      !df_record_decode(seen->words, df_sq_tag(from, ticket), carried) ||
-      df_observe_u32(&to->slots[ticket & to->mask].readers_left) != 0)
+  const uint64_t sequence = to->sequence, commit = seen->words[3];
+  if ((uint32_t)(commit >> 32) != (uint32_t)(sequence + 1) ||
+      !df_record_decode(seen->words, df_sq_tag(from, sequence), carried) ||
+      df_observe_u32(&to->slots[sequence & to->mask].readers_left) != 0)
     return 0;
   *sqe = df_sqe_of(commit);
   return 1;
 }
 /* Publishes what the producer published, and what the relay did since the look. */
 DF_CORE void df_sq_pass_spsc(df_sq *to, uint64_t commit) {
-  df_sq_slot *target = &to->slots[to->ticket & to->mask];
+  df_sq_slot *target = &to->slots[to->sequence & to->mask];
   df_store_relaxed_u32(&target->readers_left, (uint32_t)commit >> DF_SQE_PASSES_SHIFT);
   df_device_release_fence(); /* all readers are on this GPU */
   df_publish_fenced_u64(&target->commit, commit);
-  to->ticket++;
+  to->sequence++;
 }
 /* Frees the slots of entries that were passed on. Slow, since it is across the bus: a relay does it
  * when there is nothing to pass on. */
 DF_CORE void df_sq_free_spsc(const df_sq *from, uint64_t first, uint64_t end) {
   if (first == end) return;
   df_release_fence(); /* the relay's reads precede the producer's writes */
-  for (uint64_t ticket = first; ticket != end; ticket++)
-    df_publish_fenced_u32(&from->slots[ticket & from->mask].readers_left, 0);
+  for (uint64_t sequence = first; sequence != end; sequence++)
+    df_publish_fenced_u32(&from->slots[sequence & from->mask].readers_left, 0);
 }
 
 DF_CORE int df_sq_fetch_spmc(const df_sq *sq, uint64_t *read_index, df_sqe *sqe) {

@@ -45,7 +45,7 @@ int df_topology_add(df_topology *topology, uint32_t rank, uint64_t identity,
   return 1;
 }
 
-int df_topology_is_crowded(const df_topology *topology, uint32_t n) {
+int df_topology_is_oversubscribed(const df_topology *topology, uint32_t n) {
   return topology->runs_on_cores && n >= 2 * topology->n_cores;
 }
 

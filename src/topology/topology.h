@@ -28,7 +28,7 @@ int df_topology_add(df_topology *topology, uint32_t rank, uint64_t identity,
 void df_topology_free(df_topology *topology);
 
 /* Two or more of n ranks share each core. */
-int df_topology_is_crowded(const df_topology *topology, uint32_t n);
+int df_topology_is_oversubscribed(const df_topology *topology, uint32_t n);
 /* At least 1. */
 uint32_t df_topology_ranks_on_a_core(const df_topology *topology, uint32_t n);
 

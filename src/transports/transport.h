@@ -18,15 +18,17 @@ struct df_segment;
 typedef struct df_shared_memory df_shared_memory;
 
 typedef struct df_transport df_transport;
+typedef struct df_network_ops df_network_ops;
 
-typedef struct df_transport_card {
+typedef struct df_transport_info {
   uint64_t host;       /* equal: these ranks can share memory */
   uint32_t backend;    /* dfcclBackend_t: whose memory rings are in */
   uint32_t wants_wire; /* 1: shares no memory with other processes (DFCCL_NET=tcp) */
-  uint32_t fabric;   /* a hash of its kind; 0: TCP alone. The same for all ranks that wires join */
+  uint32_t
+      net_backend;   /* a hash of its kind; 0: TCP alone. The same for all ranks that wires join */
   uint32_t security; /* df_security */
   uint32_t has_aes;  /* its processor */
-} df_transport_card;
+} df_transport_info;
 
 /* A receiver's rings; opaque. It comes from another process: connect checks it. */
 typedef struct df_offer {
@@ -64,7 +66,7 @@ typedef struct df_patience {
   uint32_t pages_left; /* else: pages that may still be written */
 } df_patience;
 
-typedef struct df_ticket df_ticket;
+typedef struct df_link_handle df_link_handle;
 
 /* All of it stays as it is until close. */
 typedef struct df_endpoint_owner {
@@ -75,7 +77,7 @@ typedef struct df_endpoint_owner {
   df_bell *bell;         /* wakes the rank's blocks. NULL: shm makes it */
   df_control *control;
   const df_far_rank *far;         /* [n_ranks]; NULL: all ranks are of this host */
-  df_doors *doors;                /* where ranks of other hosts call; NULL: as far */
+  df_listeners *listeners;        /* where ranks of other hosts call; NULL: as far */
   const df_shared_memory *memory; /* for rings that both ranks map */
   df_security security;           /* of connections; all ranks have the same */
   int all_have_aes;               /* every rank's processor */
@@ -86,7 +88,7 @@ typedef struct df_endpoint_owner {
   const char *interfaces;         /* DFCCL_NET_INTERFACES; "": the default */
   uint32_t rails;                 /* to a rank of another host, at most */
   const df_message_watch *watch;  /* hears of messages that the network carries; NULL: nobody */
-  const char *fabric; /* what carries a wire beside TCP, as DFCCL_NET names it; or NULL */
+  const char *net_backend; /* what carries a wire beside TCP, as DFCCL_NET names it; or NULL */
 
   /* Makes the service thread look at what is due. Any thread. */
   void (*wake)(void *owner);
@@ -108,6 +110,8 @@ typedef struct df_endpoint {
   const df_transport *transport;
   df_endpoint_owner owner;
   const df_carrier *carrier; /* who drives blocks calls it; NULL: no pump */
+  const df_network_ops *network; /* NULL: the transport has no connections */
+  df_reconnector reconnector;    /* for control; reconnector.want is NULL: there is none */
 } df_endpoint;
 
 enum { DF_TRAFFIC_ENDS_BYTES = 320 };
@@ -117,7 +121,7 @@ typedef struct df_traffic {
   uint64_t frames_sent, bytes_sent, frames_received, bytes_received;
   uint64_t heard_ns; /* when something came last; 0: nothing has */
   uint32_t resumes;  /* how often it was lost, and stands again */
-  int stands;
+  int is_connected;
   char ends[DF_TRAFFIC_ENDS_BYTES];
 } df_traffic;
 
@@ -125,7 +129,7 @@ struct df_transport {
   const char *name;
 
   /* 0: it cannot join ranks with these cards. */
-  uint32_t (*cost)(const df_transport_card *mine, const df_transport_card *theirs);
+  uint32_t (*cost)(const df_transport_info *mine, const df_transport_info *theirs);
 
   /* Control messages may be sent from now on. */
   dfcclResult_t (*open)(df_endpoint **endpoint, const df_endpoint_owner *owner);
@@ -134,9 +138,9 @@ struct df_transport {
   void (*close)(df_endpoint *endpoint, int keep);
 
   /* [lock] Offers memory to all peers, so that messages may lend it. When a peer can read it,
-   * reach[peer] becomes the difference to add to an address; until then it is DF_OUT_OF_REACH. With
+   * reach[peer] becomes the difference to add to an address; until then it is DF_NOT_MAPPED. With
    * a pump it is 0 at once. segment and reach stay the caller's. */
-  void (*share)(df_endpoint *endpoint, struct df_segment *segment, uint64_t *reach);
+  void (*share)(df_endpoint *endpoint, struct df_segment *segment, uint64_t *mapping);
   /* [lock] No run lends the memory any more. may_be_read: failed runs have lent it. 1: destroy
    * segment and reach; 0: a peer has mapped it: call again later. */
   int (*unshare)(df_endpoint *endpoint, struct df_segment *segment, int may_be_read);
@@ -145,34 +149,30 @@ struct df_transport {
    * release. dfcclInProgress: patience is too short, and nothing was done; call again when it may
    * wait. */
   dfcclResult_t (*accept)(df_endpoint *endpoint, const df_route *route, df_patience *patience,
-                          df_offer *offer, df_ticket **ticket);
-  /* [lock] Fills the sending ends. *ticket: NULL if nothing is held. dfcclRemoteError: the offer
+                          df_offer *offer, df_link_handle **handle);
+  /* [lock] Fills the sending ends. *handle: NULL if nothing is held. dfcclRemoteError: the offer
    * makes no sense. Else as accept. */
   dfcclResult_t (*connect)(df_endpoint *endpoint, const df_route *route, df_patience *patience,
-                           const df_offer *offer, df_ticket **ticket);
-  /* [lock] Neither rank's block uses the rings any more. ticket may be NULL. */
-  void (*release)(df_endpoint *endpoint, df_ticket *ticket);
+                           const df_offer *offer, df_link_handle **handle);
+  /* [lock] Neither rank's block uses the rings any more. handle may be NULL. */
+  void (*release)(df_endpoint *endpoint, df_link_handle *handle);
+};
 
-  /* The rank leaves. Waits, at most patience_ns and silence_ms, until what blocks have published has
-   * gone to the peers. NULL: there is no pump. */
-  void (*settle)(df_endpoint *endpoint, uint64_t patience_ns);
-  /* After settle, and before rings are released: a peer for which the time did not suffice, or that
-   * this rank has given up, must not take what comes in their place for data. NULL: as settle. */
-  void (*mute)(df_endpoint *endpoint);
-  /* [lock] The peer has left in order: a connection to it that is lost will not come back. NULL:
-   * control's connection tells. */
+/* What only a transport with connections between processes offers, beside df_transport. */
+struct df_network_ops {
+  /* This rank leaves. Waits, for at most patience_ns and silence_ms, until the messages that blocks
+   * have published have gone to the peers. */
+  void (*flush)(df_endpoint *endpoint, uint64_t patience_ns);
+  /* After flush, and before rings are released: a peer for which the time did not suffice, or that
+   * this rank has given up, must not take the rings' new contents for data. */
+  void (*quiesce)(df_endpoint *endpoint);
+  /* [lock] The peer has left in order: a connection to it that is lost will not come back. */
   void (*peer_left)(df_endpoint *endpoint, uint32_t peer);
-  /* In a forked child: closes what the child inherited, and frees nothing. NULL: nothing to
-   * close. */
+  /* In a forked child: closes the descriptors that the child inherited, and frees nothing. */
   void (*close_in_child)(df_endpoint *endpoint);
-  /* Tells once of an ended connection, and why. 0: none has ended. NULL: control's connection
-   * tells. The service thread. */
+  /* Reports each ended connection once, with the reason. 0: none has ended. The service thread. */
   int (*take_lost)(df_endpoint *endpoint, uint32_t *peer, char *why, size_t bytes);
-  /* [lock] Control's line to the rank wants a new connection, or no more. NULL: none can be made. */
-  void (*line_wanted)(df_endpoint *endpoint, uint32_t peer, df_line_wish wish);
-  /* [lock] Since when nobody listens where the rank did; 0: somebody does, or it is not known. */
-  uint64_t (*line_refused_ns)(df_endpoint *endpoint, uint32_t peer);
-  /* [lock] 0: the pair has fewer connections than that. NULL: there are none. */
+  /* [lock] 0: the pair has fewer connections than that. */
   int (*traffic)(df_endpoint *endpoint, uint32_t peer, uint32_t which, df_traffic *traffic);
 };
 

@@ -6,16 +6,17 @@
 
 enum {
   DF_LONG_BETWEEN_HOSTS = 128 << 10,
-  DF_LISTED_SLOT_BYTES = 32 << 10,
-  DF_LISTED_SLOT_MOST = 128 << 10, /* between hosts */
-  DF_LISTED_SLOTS_OF_ALL = 512 << 10,
+  DF_PIECE_TABLE_SLOT_BYTES = 32 << 10,
+  DF_PIECE_TABLE_SLOT_MOST = 128 << 10, /* between hosts */
+  DF_PIECE_TABLE_SLOTS_OF_ALL = 512 << 10,
   DF_BCUBE_BASE = 4,
   DF_CHAIN_HOSTS = 3,  /* a chain and doubling cross as often in a row */
   DF_CHAIN_ON_HOST = 8 /* members, whose messages take less time than one to another host */
 };
 
 static int memory_fits(const df_rule *rule, const df_question *q) {
-  if (rule->memory == DF_MEMORY_CROWDED) return q->memory == DF_MEMORY_HOST && q->crowded;
+  if (rule->memory == DF_MEMORY_OVERSUBSCRIBED)
+    return q->memory == DF_MEMORY_HOST && q->oversubscribed;
   if (rule->memory == DF_MEMORY_CUDA) return q->on_gpu != 0;
   return rule->memory == DF_MEMORY_ANY || rule->memory == q->memory;
 }
@@ -180,9 +181,9 @@ static int keeps_order(const df_choice *choice, df_operation operation) {
  * smaller or larger. Between hosts each message costs system calls and the way of a packet, so fewer and
  * longer ones are faster, as far as slots of all members do not take too much memory. */
 static uint32_t listed_slot_bytes(const df_question *q) {
-  const uint32_t each = DF_LISTED_SLOTS_OF_ALL / q->n / DF_CACHE_LINE * DF_CACHE_LINE;
-  if (q->hosts < 2 || each < DF_LISTED_SLOT_BYTES) return DF_LISTED_SLOT_BYTES;
-  return DF_MIN(each, (uint32_t)DF_LISTED_SLOT_MOST);
+  const uint32_t each = DF_PIECE_TABLE_SLOTS_OF_ALL / q->n / DF_CACHE_LINE * DF_CACHE_LINE;
+  if (q->hosts < 2 || each < DF_PIECE_TABLE_SLOT_BYTES) return DF_PIECE_TABLE_SLOT_BYTES;
+  return DF_MIN(each, (uint32_t)DF_PIECE_TABLE_SLOT_MOST);
 }
 
 /* What several members of a host send, or are sent, crosses once: added up, or passed on there. All
@@ -205,7 +206,7 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
     if (named < 0 || !df_algorithm_has(named, question->operation)) return 0;
     if (question->ordered && !df_algorithm_keeps_order(named, question->operation)) return 0;
   }
-  if (df_operation_is_listed(question->operation)) {
+  if (df_operation_has_piece_table(question->operation)) {
     choice->algorithm = DF_DIRECT;
     choice->slot_bytes = listed_slot_bytes(question);
     choice->split = listed_split(question);

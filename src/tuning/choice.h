@@ -16,9 +16,9 @@ typedef struct df_question {
   int ordered; /* The operator does not commute. */
   df_operation operation;
   uint32_t n;
-  uint64_t bytes;        /* of a rank's larger buffer */
-  df_memory_kind memory; /* DF_MEMORY_PROCESS or DF_MEMORY_HOST */
-  uint32_t crowded;      /* 1: two members or more for each core of the context's ranks */
+  uint64_t bytes;          /* of a rank's larger buffer */
+  df_memory_kind memory;   /* DF_MEMORY_PROCESS or DF_MEMORY_HOST */
+  uint32_t oversubscribed; /* 1: two members or more for each core of the context's ranks */
   uint32_t on_gpu;
   uint32_t split;      /* as configured; 0: the library's choice */
   uint32_t neighbours; /* df_topology_neighbours; 0: one host, or no such order */

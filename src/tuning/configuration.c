@@ -30,7 +30,7 @@ static uint64_t in_packets(uint64_t slot_bytes) {
 }
 
 /* A file may have many links to each peer: their rings together have a limit. */
-static uint32_t file_slot_bytes(const df_manner *m) {
+static uint32_t file_slot_bytes(const df_configuration *m) {
   const df_plan_file_facts facts = df_plan_file_facts_of(m->choice.file);
   const uint64_t rings =
       DF_MAX(facts.links / 2u, 1u) * (uint64_t)DF_MAX(m->policy->slots, (long long)facts.slots);
@@ -39,50 +39,55 @@ static uint32_t file_slot_bytes(const df_manner *m) {
   return (uint32_t)DF_MIN(DF_MAX(each, (uint64_t)DF_FILE_LEAST_SLOT), most);
 }
 
-int df_manner_choose(df_manner *manner, const df_manner_question *question) {
-  memset(manner, 0, sizeof *manner);
-  manner->policy = &question->tuning->policy;
-  manner->memory = question->choice.memory;
-  if (!df_choose(question->tuning, &question->choice, &manner->choice)) return 0;
-  if (manner->choice.file && manner->choice.slot_bytes == 0)
-    manner->choice.slot_bytes = file_slot_bytes(manner);
-  if (df_operation_is_listed(question->choice.operation) && question->choice.hosts > 1)
-    manner->choice.slot_bytes = (uint32_t)in_packets(manner->choice.slot_bytes);
-  const uint64_t slot =
-      manner->choice.slot_bytes ? manner->choice.slot_bytes : (uint64_t)manner->policy->slot_bytes;
-  manner->several = !question->on_gpu && df_plan_is_short(question->choice.bytes, slot);
+int df_configuration_choose(df_configuration *configuration,
+                            const df_configuration_question *question) {
+  memset(configuration, 0, sizeof *configuration);
+  configuration->policy = &question->tuning->policy;
+  configuration->memory = question->choice.memory;
+  if (!df_choose(question->tuning, &question->choice, &configuration->choice)) return 0;
+  if (configuration->choice.file && configuration->choice.slot_bytes == 0)
+    configuration->choice.slot_bytes = file_slot_bytes(configuration);
+  if (df_operation_has_piece_table(question->choice.operation) && question->choice.hosts > 1)
+    configuration->choice.slot_bytes = (uint32_t)in_packets(configuration->choice.slot_bytes);
+  const uint64_t slot = configuration->choice.slot_bytes
+                            ? configuration->choice.slot_bytes
+                            : (uint64_t)configuration->policy->slot_bytes;
+  configuration->several = !question->on_gpu && df_plan_is_short(question->choice.bytes, slot);
   /* Short messages cost their number, and long ones the work of who speaks for the host. */
-  if (manner->choice.algorithm == DF_HIERARCHICAL && manner->choice.lanes == 0)
-    manner->choice.lanes = manner->several ? 1 : DF_MAX(question->choice.smallest_host, 1u);
+  if (configuration->choice.algorithm == DF_HIERARCHICAL && configuration->choice.lanes == 0)
+    configuration->choice.lanes =
+        configuration->several ? 1 : DF_MAX(question->choice.smallest_host, 1u);
   return 1;
 }
 
-static uint64_t result_bytes(const df_manner_question *q) {
+static uint64_t result_bytes(const df_configuration_question *q) {
   int gathers = df_operation_is_wide(q->choice.operation, 1);
   return q->count * q->element_bytes * (gathers ? q->choice.n : 1);
 }
 
 /* Ranks on one core share its caches. */
-static uint64_t stream_min(const df_manner *m) {
+static uint64_t stream_min(const df_configuration *m) {
   uint64_t least = (uint64_t)m->policy->stream_min;
-  return m->crowded ? least / m->ranks_on_a_core : least;
+  return m->oversubscribed ? least / m->ranks_on_a_core : least;
 }
 
 /* ---- the shape ---- */
 
 /* A buffer that is read and rewritten changes a CPU's caches with every chunk. Slots are faster
  * until it exceeds the caches anyway. */
-static int lends_in_place(const df_manner *m, const df_manner_question *q, const df_plan *plan) {
+static int lends_in_place(const df_configuration *m, const df_configuration_question *q,
+                          const df_plan *plan) {
   return plan->direct_in_place && (q->on_gpu || q->choice.operation != DF_OP_ALL_REDUCE ||
                                    result_bytes(q) >= (uint64_t)m->policy->lend_in_place_min);
 }
 
 /* Whatever the buffers of a run are. Then slots are for short messages only. */
-static int lends_for_certain(const df_manner *m, const df_manner_question *q, const df_plan *plan) {
+static int lends_for_certain(const df_configuration *m, const df_configuration_question *q,
+                             const df_plan *plan) {
   return q->on_one_gpu && m->policy->lend && plan->lends_all && lends_in_place(m, q, plan);
 }
 
-static df_shape_limits limits_of(const df_manner *m, const df_manner_question *q,
+static df_shape_limits limits_of(const df_configuration *m, const df_configuration_question *q,
                                  const df_plan *plan) {
   const df_policy *p = m->policy;
   df_shape_limits limits = {.slot_bytes = (uint64_t)p->slot_bytes,
@@ -100,17 +105,19 @@ static df_shape_limits limits_of(const df_manner *m, const df_manner_question *q
     limits.lent_min = (uint64_t)p->lend_min;
   }
   limits = df_choice_limits(&m->choice, limits);
-  if (q->choice.hosts > 1 && !df_operation_is_listed(q->choice.operation)) /* else they were */
+  if (q->choice.hosts > 1 &&
+      !df_operation_has_piece_table(q->choice.operation)) /* else they were */
     limits.slot_bytes = in_packets(limits.slot_bytes);
   return limits;
 }
 
-static void decide_shape(df_manner *m, const df_manner_question *q, const df_plan *plan) {
+static void decide_shape(df_configuration *m, const df_configuration_question *q,
+                         const df_plan *plan) {
   const df_shape_limits limits = limits_of(m, q, plan);
   df_shape_make(&m->shape, plan, q->count, q->element_bytes, &limits);
   /* Many rings of large slots may exceed a crowded rank's part of the caches. If they do not,
-   * receivers take more (df_manner_ring). */
-  if (m->shape.stride > DF_PAGE_RING_STRIDE && m->crowded)
+   * receivers take more (df_configuration_ring). */
+  if (m->shape.stride > DF_PAGE_RING_STRIDE && m->oversubscribed)
     m->shape.n_slots = DF_MAX(m->shape.n_slots / 2, (uint32_t)DF_MIN_LINK_SLOTS);
   /* Mostly lent: then slots are memory that nothing goes through. */
   if (q->on_gpu && m->shape.stride > DF_LENT_STRIDE)
@@ -122,21 +129,22 @@ static void decide_shape(df_manner *m, const df_manner_question *q, const df_pla
 
 /* If reader and writer each have a processor, a result far larger than the caches is faster through
  * slots. With more readers, lending saves copies. */
-static int lends_streamed(const df_manner *m, const df_manner_question *q) {
+static int lends_streamed(const df_configuration *m, const df_configuration_question *q) {
   return q->on_gpu || q->choice.n != 2 || q->topology->n_cores < 2 ||
          result_bytes(q) / DF_STREAMS_TO_ONE < (uint64_t)m->policy->stream_min;
 }
 
 /* A lent buffer is in use until its last reader has had a turn. Ranks that share a core gain
  * more by running ahead, until the result is so large that copies cost more than turns. */
-static int runs_ahead_rather(const df_manner *m, const df_manner_question *q) {
-  return m->runs_ahead && m->crowded && !q->on_gpu &&
+static int runs_ahead_rather(const df_configuration *m, const df_configuration_question *q) {
+  return m->runs_ahead && m->oversubscribed && !q->on_gpu &&
          result_bytes(q) / DF_LENDS_RATHER < (uint64_t)m->policy->lend_min;
 }
 
-static void decide_lending(df_manner *m, const df_manner_question *q, const df_plan *plan) {
+static void decide_lending(df_configuration *m, const df_configuration_question *q,
+                           const df_plan *plan) {
   /* A word orders only itself, but what a reader of lent memory sends must follow its reading. */
-  int in_words = m->shape.payload_offset == DF_LINK_WORDS;
+  int in_words = m->shape.payload_offset == DF_LINK_LL;
   int lends = m->policy->lend && !in_words && !m->choice.copies &&
               m->choice.form != DF_FORM_FLAGGED && !runs_ahead_rather(m, q) && !plan->lends_nothing;
   m->lend_min = lends ? (uint64_t)m->policy->lend_min : UINT64_MAX;
@@ -150,7 +158,8 @@ static void decide_lending(df_manner *m, const df_manner_question *q, const df_p
 
 /* ---- borrowed turns ---- */
 
-static int is_short(const df_manner *m, const df_manner_question *q, const df_plan *plan) {
+static int is_short(const df_configuration *m, const df_configuration_question *q,
+                    const df_plan *plan) {
   uint64_t most = (uint64_t)m->policy->borrowed_turn_max;
   uint64_t pieces = plan->geometry == DF_GEOMETRY_PIECES ? plan->pieces : 1;
   return most != 0 && q->has_borrowed_turns && m->shape.n_blocks == 1 && q->count <= most &&
@@ -158,17 +167,18 @@ static int is_short(const df_manner *m, const df_manner_question *q, const df_pl
          (uint64_t)m->shape.parts[0].loops * plan->n_primitives <= DF_BORROWED_STEPS;
 }
 
-void df_manner_decide(df_manner *m, const df_manner_question *q, const df_plan *plan) {
+void df_configuration_decide(df_configuration *m, const df_configuration_question *q,
+                             const df_plan *plan) {
   m->runs_ahead = !q->varying && df_operation_runs_ahead(q->choice.operation);
   m->ranks_on_a_core = df_topology_ranks_on_a_core(q->topology, q->choice.n);
-  m->crowded = (uint32_t)df_topology_is_crowded(q->topology, q->choice.n);
+  m->oversubscribed = (uint32_t)df_topology_is_oversubscribed(q->topology, q->choice.n);
   decide_shape(m, q, plan);
   decide_lending(m, q, plan);
   m->borrowed_turn = is_short(m, q, plan);
 }
 
-double df_manner_predict(const df_manner_question *q, int algorithm, uint32_t split,
-                         uint64_t slot_bytes) {
+double df_configuration_predict(const df_configuration_question *q, int algorithm, uint32_t split,
+                                uint64_t slot_bytes) {
   const df_model_question question = {
       .operation = q->choice.operation,
       .n = q->choice.n,
@@ -200,7 +210,8 @@ static uint32_t count_incoming(const df_plan *plan) {
  *   - Small messages that are not lent: many slots if the sender may run ahead. Ranks that share a
  *     core then take turns less often.
  */
-static uint64_t ring_target(const df_manner *m, const df_manner_question *q, const df_plan *plan) {
+static uint64_t ring_target(const df_configuration *m, const df_configuration_question *q,
+                            const df_plan *plan) {
   const uint64_t stride = m->shape.stride;
   const uint64_t ahead = q->choice.hosts > 1 ? DF_FAR_RING_BYTES : DF_AHEAD_RING_BYTES;
   uint64_t each =
@@ -223,16 +234,17 @@ static uint32_t nearest_slots(uint32_t least, uint64_t stride, uint64_t target) 
  * So bytes say little of the caches, and a sender that waits for nobody runs ahead by so many. To
  * another host a credit travels when half of a ring is due: of few slots it is a frame for each
  * message. */
-static uint32_t least_slots(const df_manner *m, const df_manner_question *q, const df_plan *plan) {
+static uint32_t least_slots(const df_configuration *m, const df_configuration_question *q,
+                            const df_plan *plan) {
   enum { AHEAD = 16, BETWEEN_HOSTS = 8 };
   const uint32_t least = m->shape.n_slots;
   if (plan->extents == NULL) return least;
-  if (m->runs_ahead && m->crowded) return DF_MAX(least, (uint32_t)AHEAD);
+  if (m->runs_ahead && m->oversubscribed) return DF_MAX(least, (uint32_t)AHEAD);
   return q->choice.hosts > 1 ? DF_MAX(least, (uint32_t)BETWEEN_HOSTS) : least;
 }
 
-static uint32_t ring_slots(const df_manner *m, const df_manner_question *q, const df_plan *plan,
-                           uint64_t used_bytes) {
+static uint32_t ring_slots(const df_configuration *m, const df_configuration_question *q,
+                           const df_plan *plan, uint64_t used_bytes) {
   if (!q->host_sees_links || m->policy->slots == DF_MIN_LINK_SLOTS ||
       used_bytes >= (uint64_t)m->policy->ring_budget)
     return m->shape.n_slots;
@@ -242,7 +254,7 @@ static uint32_t ring_slots(const df_manner *m, const df_manner_question *q, cons
 /* Two kinds of ring return a quarter of their slots at a time. Deep rings let the sender run
  * ahead. In rings of words only returning costs a fence. */
 static uint16_t release_mask(const df_shape *shape, uint32_t n_slots) {
-  int is_ahead = shape->payload_offset == DF_LINK_WORDS
+  int is_ahead = shape->payload_offset == DF_LINK_LL
                      ? n_slots >= DF_QUARTERED_SLOTS
                      : shape->stride <= DF_DEEP_RING_STRIDE && n_slots > shape->n_slots;
   return is_ahead ? (uint16_t)(n_slots / 4 - 1) : 0;
@@ -266,8 +278,8 @@ static int clock_is_cheap(void) {
   return clock == CHEAP;
 }
 
-df_ring df_manner_ring(const df_manner *m, const df_manner_question *q, const df_plan *plan,
-                       uint64_t used_bytes) {
+df_ring df_configuration_ring(const df_configuration *m, const df_configuration_question *q,
+                              const df_plan *plan, uint64_t used_bytes) {
   const uint32_t n_slots = ring_slots(m, q, plan, used_bytes);
   int looks_far = q->host_sees_links && m->shape.stride > DF_DEEP_RING_STRIDE && clock_is_cheap();
   return (df_ring){.stride = m->shape.stride,
@@ -278,7 +290,7 @@ df_ring df_manner_ring(const df_manner *m, const df_manner_question *q, const df
 
 /* ---- common slots ---- */
 
-static uint64_t longest_message(const df_manner *m, const df_manner_question *q) {
+static uint64_t longest_message(const df_configuration *m, const df_configuration_question *q) {
   uint64_t elements = 0;
   for (uint32_t block = 0; block < m->shape.n_blocks; block++)
     elements = DF_MAX(elements, (uint64_t)m->shape.parts[block].chunk);
@@ -296,17 +308,18 @@ static int has_link_that_lends_nothing(const df_plan *plan, const df_link *links
 
 /* If a run's messages fit the caches in slots of their own, those are as fast, and a root need not
  * wait for its readers after each run. */
-static int common_gains(const df_manner *m, const df_manner_question *q, const df_plan *plan,
-                        uint32_t readers) {
+static int common_gains(const df_configuration *m, const df_configuration_question *q,
+                        const df_plan *plan, uint32_t readers) {
   uint32_t pieces = plan->geometry == DF_GEOMETRY_PARTITION ? plan->pieces : 1;
   uint64_t to_each = q->count * q->element_bytes / pieces;
   uint64_t copies = (uint64_t)readers * (m->runs_ahead ? 1 : q->choice.n);
-  return m->crowded && to_each > (uint64_t)m->policy->ring_bytes / copies;
+  return m->oversubscribed && to_each > (uint64_t)m->policy->ring_bytes / copies;
 }
 
-uint32_t df_manner_common_slots(const df_manner *m, const df_manner_question *q,
-                                const df_plan *plan, const df_link *links, uint32_t readers,
-                                uint64_t used_bytes) {
+uint32_t df_configuration_common_slots(const df_configuration *m,
+                                       const df_configuration_question *q, const df_plan *plan,
+                                       const df_link *links, uint32_t readers,
+                                       uint64_t used_bytes) {
   enum { NEVER, IF_IT_GAINS };
   if (m->policy->common == NEVER || !q->host_sees_links || q->varying || readers < 2 ||
       longest_message(m, q) < m->lend_min || used_bytes >= (uint64_t)m->policy->ring_budget ||
@@ -322,17 +335,17 @@ uint32_t df_manner_common_slots(const df_manner *m, const df_manner_question *q,
 
 /* ---- in words ---- */
 
-const char *df_manner_form(const df_manner *m, const df_plan *plan, uint64_t count) {
+const char *df_configuration_form(const df_configuration *m, const df_plan *plan, uint64_t count) {
   if (plan->n_links == 0 || count == 0) return "none";
-  if (m->shape.payload_offset == DF_LINK_WORDS) return "words";
+  if (m->shape.payload_offset == DF_LINK_LL) return "words";
   return m->shape.payload_offset == DF_LINK_FLAGGED_OFFSET ? "flagged" : "staged";
 }
 
-int df_manner_lends(const df_manner *m, uint32_t element_bytes) {
+int df_configuration_lends(const df_configuration *m, uint32_t element_bytes) {
   return (uint64_t)m->shape.parts[0].chunk * element_bytes >= m->lend_min;
 }
 
-void df_manner_say_source(const df_manner *m, df_text *out) {
+void df_configuration_say_source(const df_configuration *m, df_text *out) {
   const df_rule *rule = m->choice.rule;
   const int is_exception = m->choice.is_named || m->choice.is_by_hosts || m->choice.is_ordered;
   char line[240] = "";
@@ -356,11 +369,11 @@ void df_manner_say_source(const df_manner *m, df_text *out) {
     df_say(out, "the built-in table: %s", line);
 }
 
-static void say_algorithm(const df_manner *m, df_text *out) {
+static void say_algorithm(const df_configuration *m, df_text *out) {
   const char *file = m->choice.file ? df_plan_file_facts_of(m->choice.file).name : "";
   df_say(out, "algorithm: %s%s%s, ", df_algorithm_name(m->choice.algorithm), *file ? ":" : "",
          file);
-  df_manner_say_source(m, out);
+  df_configuration_say_source(m, out);
   if (m->choice.advice.kind == DF_ADVICE_TAKEN) return;
   if (m->choice.split) df_say(out, "; subgroups of %u", m->choice.split);
   if (m->choice.algorithm == DF_HIERARCHICAL)
@@ -370,7 +383,7 @@ static void say_algorithm(const df_manner *m, df_text *out) {
   df_advice_say(&m->choice.advice, out);
 }
 
-static void say_form(const df_manner *m, const df_manner_question *q, df_text *out) {
+static void say_form(const df_configuration *m, const df_configuration_question *q, df_text *out) {
   const df_shape *s = &m->shape;
   if (q->varying)
     df_say(out, "form: staged, since a count goes before the payload\n");
@@ -378,7 +391,7 @@ static void say_form(const df_manner *m, const df_manner_question *q, df_text *o
     df_say(out, "form: staged, since the tuner plugin says simple\n");
   else if (m->choice.form == DF_FORM_FLAGGED && s->payload_offset == DF_LINK_FLAGGED_OFFSET)
     df_say(out, "form: flagged, since the tuner plugin says ll\n");
-  else if (s->payload_offset == DF_LINK_WORDS)
+  else if (s->payload_offset == DF_LINK_LL)
     df_say(out,
            "form: words that carry a flag each, since messages have at most words_max %lld bytes\n",
            m->policy->words_max);
@@ -394,15 +407,15 @@ static void say_form(const df_manner *m, const df_manner_question *q, df_text *o
            m->policy->flagged_max);
 }
 
-static void say_lending(const df_manner *m, const df_manner_question *q, const df_plan *plan,
-                        df_text *out) {
+static void say_lending(const df_configuration *m, const df_configuration_question *q,
+                        const df_plan *plan, df_text *out) {
   if (m->lend_min == UINT64_MAX)
     df_say(out, "lend: nothing, since %s\n",
            !m->policy->lend                    ? "lend is 0"
            : m->choice.copies                  ? "the rule says copies=1"
            : m->choice.form == DF_FORM_FLAGGED ? "the tuner plugin says ll"
            : plan->lends_nothing               ? "the file's steps might overwrite what is lent"
-           : m->shape.payload_offset == DF_LINK_WORDS
+           : m->shape.payload_offset == DF_LINK_LL
                ? "words travel"
                : "ranks share cores, and who waits for nobody runs ahead");
   else if (longest_message(m, q) < m->lend_min)
@@ -412,16 +425,17 @@ static void say_lending(const df_manner *m, const df_manner_question *q, const d
     df_say(out, "lend: buffers within reach, since messages have lend_min %lld bytes or more%s%s\n",
            m->policy->lend_min, m->lends & DF_LENDS_IN_PLACE ? "" : "; not of runs in place",
            m->lends & DF_LENDS_STREAMED ? "" : "; no results, which have one reader");
-  df_say(
-      out, "stores: %s, since the result has %" PRIu64 " bytes and stream_min is %" PRIu64 "%s\n",
-      m->stream == DF_STREAM_NEVER    ? "into the caches"
-      : m->stream == DF_STREAM_ALWAYS ? "past the caches"
-                                      : "past the caches, but of runs in place",
-      result_bytes(q), stream_min(m), m->crowded ? " for each of the ranks that share a core" : "");
+  df_say(out,
+         "stores: %s, since the result has %" PRIu64 " bytes and stream_min is %" PRIu64 "%s\n",
+         m->stream == DF_STREAM_NEVER    ? "into the caches"
+         : m->stream == DF_STREAM_ALWAYS ? "past the caches"
+                                         : "past the caches, but of runs in place",
+         result_bytes(q), stream_min(m),
+         m->oversubscribed ? " for each of the ranks that share a core" : "");
 }
 
-void df_manner_explain(const df_manner *m, const df_manner_question *q, const df_plan *plan,
-                       const df_ring *ring, char *text, size_t bytes) {
+void df_configuration_explain(const df_configuration *m, const df_configuration_question *q,
+                              const df_plan *plan, const df_ring *ring, char *text, size_t bytes) {
   df_text out = {.at = text, .left = bytes};
   const df_shape *s = &m->shape;
   const df_part *part = &s->parts[0];
@@ -429,7 +443,7 @@ void df_manner_explain(const df_manner *m, const df_manner_question *q, const df
          "question: %s of %" PRIu64 " elements of %u bytes, %u ranks on %u cores (%u for each "
          "core%s), %s\n",
          df_operation_name(q->choice.operation), q->count, q->element_bytes, q->choice.n,
-         q->topology->n_cores, m->ranks_on_a_core, m->crowded ? ", crowded" : "",
+         q->topology->n_cores, m->ranks_on_a_core, m->oversubscribed ? ", crowded" : "",
          q->choice.memory == DF_MEMORY_PROCESS ? "all in one process" : "in several processes");
   say_algorithm(m, &out);
   df_say(&out,

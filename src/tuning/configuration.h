@@ -10,7 +10,7 @@
 #include "transports/transport.h"
 #include "tuning/choice.h"
 
-typedef struct df_manner_question {
+typedef struct df_configuration_question {
   const df_tuning *tuning;
   const df_topology *topology;
   df_question choice;
@@ -22,9 +22,9 @@ typedef struct df_manner_question {
   int on_one_gpu;      /* and in one process: any buffer can be lent to any member */
   int host_sees_links; /* the host's processors write the rings */
   int has_borrowed_turns;
-} df_manner_question;
+} df_configuration_question;
 
-typedef struct df_manner {
+typedef struct df_configuration {
   df_choice choice;
   df_shape shape;
   uint64_t lend_min; /* messages from so many bytes are lent; UINT64_MAX: none */
@@ -32,40 +32,46 @@ typedef struct df_manner {
   uint8_t stream;    /* DF_STREAM_*: which results are stored past the caches */
   int borrowed_turn; /* runs are short: the submitter executes the first turn */
   int runs_ahead;    /* some members wait for nobody */
-  uint32_t ranks_on_a_core, crowded;
+  uint32_t ranks_on_a_core, oversubscribed;
   int several; /* a message may have several pieces */
   df_memory_kind memory;
   const df_policy *policy;
-} df_manner;
+} df_configuration;
 
 /* Algorithm and split, for the plan. 0: the operation has no algorithm of that name. */
-int df_manner_choose(df_manner *manner, const df_manner_question *question);
+int df_configuration_choose(df_configuration *configuration,
+                            const df_configuration_question *question);
 /* The rest, for the chosen plan. */
-void df_manner_decide(df_manner *manner, const df_manner_question *question, const df_plan *plan);
+void df_configuration_decide(df_configuration *configuration,
+                             const df_configuration_question *question, const df_plan *plan);
 
 /* Microseconds of a run, by the model; negative: it has no formula. */
-double df_manner_predict(const df_manner_question *question, int algorithm, uint32_t split,
-                         uint64_t slot_bytes);
+double df_configuration_predict(const df_configuration_question *question, int algorithm,
+                                uint32_t split, uint64_t slot_bytes);
 
 /* The rings that this rank receives in; used_bytes: of its rings so far. */
-df_ring df_manner_ring(const df_manner *manner, const df_manner_question *question,
-                       const df_plan *plan, uint64_t used_bytes);
+df_ring df_configuration_ring(const df_configuration *configuration,
+                              const df_configuration_question *question, const df_plan *plan,
+                              uint64_t used_bytes);
 
 /* Slots of each block in memory that `readers` ranks of other processes map; 0: none. links: of
  * block 0, as set up. */
-uint32_t df_manner_common_slots(const df_manner *manner, const df_manner_question *question,
-                                const df_plan *plan, const df_link *links, uint32_t readers,
-                                uint64_t used_bytes);
+uint32_t df_configuration_common_slots(const df_configuration *configuration,
+                                       const df_configuration_question *question,
+                                       const df_plan *plan, const df_link *links, uint32_t readers,
+                                       uint64_t used_bytes);
 
 /* Of messages: "flagged", "staged" or "words"; "none" without messages. */
-const char *df_manner_form(const df_manner *manner, const df_plan *plan, uint64_t count);
+const char *df_configuration_form(const df_configuration *configuration, const df_plan *plan,
+                                  uint64_t count);
 /* Messages may be lent instead of copied. */
-int df_manner_lends(const df_manner *manner, uint32_t element_bytes);
+int df_configuration_lends(const df_configuration *configuration, uint32_t element_bytes);
 
 /* Where the algorithm comes from: "it is named", "the first rule that fits, ...". */
-void df_manner_say_source(const df_manner *manner, df_text *text);
+void df_configuration_say_source(const df_configuration *configuration, df_text *text);
 /* Decisions and reasons, one a line ("form: flagged, since ..."), cut to fit. */
-void df_manner_explain(const df_manner *manner, const df_manner_question *question,
-                       const df_plan *plan, const df_ring *ring, char *text, size_t bytes);
+void df_configuration_explain(const df_configuration *configuration,
+                              const df_configuration_question *question, const df_plan *plan,
+                              const df_ring *ring, char *text, size_t bytes);
 
 #endif

@@ -23,42 +23,47 @@ static const df_line lines[] = {{0, 0}, {1, 1}, {2, 2}, {3, 3}, {4, 4}, {0, 1},
                                 {0, 2}, {1, 2}, {0, 3}, {1, 3}, {2, 3}};
 enum { LINES = sizeof lines / sizeof lines[0] };
 
-static int has_places(const df_climb *climb, const df_line *line) {
-  return climb->sizes[line->up] > 1 && climb->sizes[line->down] > 1;
+static int has_places(const df_line_search *line_search, const df_line *line) {
+  return line_search->sizes[line->up] > 1 && line_search->sizes[line->down] > 1;
 }
 
-static int axis_step(const df_climb *climb, uint8_t axis) {
+static int axis_step(const df_line_search *line_search, uint8_t axis) {
   enum { STEPS = 3 };
-  const int step = climb->sizes[axis] / STEPS >> climb->level;
+  const int step = line_search->sizes[axis] / STEPS >> line_search->level;
   return step > 1 ? step : 1;
 }
-static int is_finest(const df_climb *climb) {
+static int is_finest(const df_line_search *line_search) {
   for (uint8_t axis = 0; axis < DF_DESCENT_AXES; axis++)
-    if (axis_step(climb, axis) > 1) return 0;
+    if (axis_step(line_search, axis) > 1) return 0;
   return 1;
 }
 
 void df_descent_add(df_descent *descent, const uint8_t sizes[DF_DESCENT_AXES],
                     const uint8_t start[DF_DESCENT_AXES]) {
   if (descent->n_subspaces == DF_DESCENT_SUBSPACES) return;
-  df_climb *climb = &descent->climbs[descent->n_subspaces];
-  memcpy(climb->sizes, sizes, sizeof climb->sizes);
-  climb->best.point.subspace = (uint8_t)descent->n_subspaces++;
-  memcpy(climb->best.point.at, start, sizeof climb->best.point.at);
-  if (descent->n_subspaces == 1) descent->first = climb->best.point;
-  climb->direction = climb->stride = 1;
+  df_line_search *line_search = &descent->climbs[descent->n_subspaces];
+  memcpy(line_search->sizes, sizes, sizeof line_search->sizes);
+  line_search->best.point.subspace = (uint8_t)descent->n_subspaces++;
+  memcpy(line_search->best.point.at, start, sizeof line_search->best.point.at);
+  if (descent->n_subspaces == 1) descent->first = line_search->best.point;
+  line_search->direction = line_search->stride = 1;
 }
 
-void df_descent_again(df_descent *descent, const df_point *home) {
+void df_descent_again(df_descent *descent, const df_point *baseline) {
   for (uint32_t i = 0; i < descent->n_subspaces; i++) {
-    df_climb *climb = &descent->climbs[i], anew = {.direction = 1, .stride = 1};
-    memcpy(anew.sizes, climb->sizes, sizeof anew.sizes);
-    anew.best.point = i == 0 ? descent->first : i == home->subspace ? *home : climb->best.point;
-    anew.prior = i == 0 ? -2 : i == home->subspace ? -1 : climb->is_probed ? climb->best.time : 0;
-    *climb = anew;
+    df_line_search *line_search = &descent->climbs[i], anew = {.direction = 1, .stride = 1};
+    memcpy(anew.sizes, line_search->sizes, sizeof anew.sizes);
+    anew.best.point = i == 0                    ? descent->first
+                      : i == baseline->subspace ? *baseline
+                                                : line_search->best.point;
+    anew.prior = i == 0                    ? -2
+                 : i == baseline->subspace ? -1
+                 : line_search->is_probed  ? line_search->best.time
+                                           : 0;
+    *line_search = anew;
   }
-  descent->has_extra = home->subspace == 0 && !df_point_same(home, &descent->first);
-  descent->extra = *home;
+  descent->has_extra = baseline->subspace == 0 && !df_point_same(baseline, &descent->first);
+  descent->extra = *baseline;
   descent->n_measured = 0;
   descent->has_dropped = 0;
 }
@@ -85,66 +90,67 @@ static int is_better(const df_measured *a, const df_measured *b) {
 /* ---- one subspace */
 
 /* The axes with long steps, as long as any gains, then with shorter ones; at last the pairs. */
-static void next_line(df_climb *climb) {
-  const uint8_t n = climb->looks_at_pairs ? LINES : DF_DESCENT_AXES;
-  climb->failed = climb->gained ? 0 : (uint8_t)(climb->failed + 1);
-  climb->line = (uint8_t)((climb->line + 1) % n);
-  climb->direction = climb->stride = 1;
-  climb->gained = 0;
-  if (climb->failed < n) return;
-  climb->failed = 0;
-  if (!is_finest(climb)) {
-    climb->level++;
-  } else if (!climb->looks_at_pairs) {
-    climb->looks_at_pairs = 1;
-    climb->failed = climb->line = DF_DESCENT_AXES;
+static void next_line(df_line_search *line_search) {
+  const uint8_t n = line_search->looks_at_pairs ? LINES : DF_DESCENT_AXES;
+  line_search->failed = line_search->gained ? 0 : (uint8_t)(line_search->failed + 1);
+  line_search->line = (uint8_t)((line_search->line + 1) % n);
+  line_search->direction = line_search->stride = 1;
+  line_search->gained = 0;
+  if (line_search->failed < n) return;
+  line_search->failed = 0;
+  if (!is_finest(line_search)) {
+    line_search->level++;
+  } else if (!line_search->looks_at_pairs) {
+    line_search->looks_at_pairs = 1;
+    line_search->failed = line_search->line = DF_DESCENT_AXES;
   } else {
-    climb->is_over = 1;
+    line_search->is_over = 1;
   }
 }
 
 /* A stride that was doubled too often, the other way, another line. */
-static void note_failure(df_climb *climb) {
-  if (climb->stride > 1) {
-    climb->stride = 1;
-  } else if (climb->direction > 0 && !climb->gained) {
-    climb->direction = -1;
+static void note_failure(df_line_search *line_search) {
+  if (line_search->stride > 1) {
+    line_search->stride = 1;
+  } else if (line_search->direction > 0 && !line_search->gained) {
+    line_search->direction = -1;
   } else {
-    next_line(climb);
+    next_line(line_search);
   }
 }
 
-static void note_success(df_climb *climb, const df_measured *measured) {
-  climb->best = *measured;
-  climb->gained = 1;
-  climb->failed = 0;
-  climb->stride = (uint8_t)(climb->stride * 2);
+static void note_success(df_line_search *line_search, const df_measured *measured) {
+  line_search->best = *measured;
+  line_search->gained = 1;
+  line_search->failed = 0;
+  line_search->stride = (uint8_t)(line_search->stride * 2);
 }
 
-static uint8_t place(const df_climb *climb, uint8_t axis, int steps) {
-  const int there = climb->best.point.at[axis] + steps, last = climb->sizes[axis] - 1;
+static uint8_t place(const df_line_search *line_search, uint8_t axis, int steps) {
+  const int there = line_search->best.point.at[axis] + steps, last = line_search->sizes[axis] - 1;
   return (uint8_t)(there < 0 ? 0 : there > last ? last : there);
 }
 
 /* 0: the subspace has no point left to measure. What was measured before is looked up. */
-static int next_of(df_descent *descent, df_climb *climb, df_point *point) {
-  while (!climb->is_over) {
-    const df_line *line = &lines[climb->line];
-    if (!has_places(climb, line)) {
-      next_line(climb);
+static int next_of(df_descent *descent, df_line_search *line_search, df_point *point) {
+  while (!line_search->is_over) {
+    const df_line *line = &lines[line_search->line];
+    if (!has_places(line_search, line)) {
+      next_line(line_search);
       continue;
     }
-    *point = climb->best.point;
-    const int steps = climb->direction * climb->stride;
-    point->at[line->up] = place(climb, line->up, steps * axis_step(climb, line->up));
+    *point = line_search->best.point;
+    const int steps = line_search->direction * line_search->stride;
+    point->at[line->up] = place(line_search, line->up, steps * axis_step(line_search, line->up));
     if (line->down != line->up)
-      point->at[line->down] = place(climb, line->down, -steps * axis_step(climb, line->down));
+      point->at[line->down] =
+          place(line_search, line->down, -steps * axis_step(line_search, line->down));
     const df_measured *known = df_descent_find(descent, point);
     if (known == NULL) return 1;
-    if (is_better(known, &climb->best))
-      note_success(climb, known);
+    if (is_better(known, &line_search->best))
+      note_success(line_search, known);
     else
-      note_failure(climb);
+      note_failure(line_search);
   }
   return 0;
 }
@@ -160,16 +166,18 @@ static void drop_slow(df_descent *descent) {
 
 /* The fastest whose axes still gain; then the fastest of those whose pairs may; NULL: none. What was
  * left behind is given up. */
-static df_climb *fastest(df_descent *descent) {
+static df_line_search *fastest(df_descent *descent) {
   const double least = df_descent_best(descent)->time;
-  df_climb *best = NULL;
+  df_line_search *best = NULL;
   for (uint32_t i = 0; i < descent->n_subspaces; i++) {
-    df_climb *climb = &descent->climbs[i];
-    if (climb->level > 0 && climb->best.time > left_behind * least) climb->is_over = 1;
-    if (climb->is_over) continue;
-    if (best == NULL || climb->looks_at_pairs < best->looks_at_pairs ||
-        (climb->looks_at_pairs == best->looks_at_pairs && climb->best.time < best->best.time))
-      best = climb;
+    df_line_search *line_search = &descent->climbs[i];
+    if (line_search->level > 0 && line_search->best.time > left_behind * least)
+      line_search->is_over = 1;
+    if (line_search->is_over) continue;
+    if (best == NULL || line_search->looks_at_pairs < best->looks_at_pairs ||
+        (line_search->looks_at_pairs == best->looks_at_pairs &&
+         line_search->best.time < best->best.time))
+      best = line_search;
   }
   return best;
 }
@@ -184,11 +192,12 @@ static int is_in_vain(const df_descent *descent) {
   return 1;
 }
 
-static const df_climb *next_to_probe(const df_descent *descent) {
-  const df_climb *next = NULL;
+static const df_line_search *next_to_probe(const df_descent *descent) {
+  const df_line_search *next = NULL;
   for (uint32_t i = 0; i < descent->n_subspaces; i++) {
-    const df_climb *climb = &descent->climbs[i];
-    if (!climb->is_probed && (next == NULL || climb->prior < next->prior)) next = climb;
+    const df_line_search *line_search = &descent->climbs[i];
+    if (!line_search->is_probed && (next == NULL || line_search->prior < next->prior))
+      next = line_search;
   }
   return next;
 }
@@ -199,14 +208,14 @@ int df_descent_next(df_descent *descent, df_point *point) {
     *point = descent->extra;
     return 1;
   }
-  const df_climb *start = next_to_probe(descent);
+  const df_line_search *start = next_to_probe(descent);
   if (start) {
     *point = start->best.point;
     return 1;
   }
   if (!descent->has_dropped) drop_slow(descent);
-  for (df_climb *climb; (climb = fastest(descent)) != NULL;)
-    if (next_of(descent, climb, point)) return 1;
+  for (df_line_search *line_search; (line_search = fastest(descent)) != NULL;)
+    if (next_of(descent, line_search, point)) return 1;
   return 0;
 }
 
@@ -222,20 +231,20 @@ void df_descent_correct(df_descent *descent, const df_point *point, double time)
 }
 
 void df_descent_tell(df_descent *descent, const df_measured *measured) {
-  df_climb *climb = &descent->climbs[measured->point.subspace];
+  df_line_search *line_search = &descent->climbs[measured->point.subspace];
   if (descent->n_measured < DF_DESCENT_MOST) descent->measured[descent->n_measured++] = *measured;
-  if (!climb->is_probed) {
-    climb->is_probed = 1;
-    climb->best = *measured;
+  if (!line_search->is_probed) {
+    line_search->is_probed = 1;
+    line_search->best = *measured;
     return;
   }
   if (descent->has_extra && df_point_same(&measured->point, &descent->extra)) {
     descent->has_extra = 0;
-    if (is_better(measured, &climb->best)) climb->best = *measured;
+    if (is_better(measured, &line_search->best)) line_search->best = *measured;
     return;
   }
-  if (is_better(measured, &climb->best))
-    note_success(climb, measured);
+  if (is_better(measured, &line_search->best))
+    note_success(line_search, measured);
   else
-    note_failure(climb);
+    note_failure(line_search);
 }

@@ -41,7 +41,7 @@ typedef struct df_measured {
 } df_measured;
 
 /* Where the search in one subspace stands. */
-typedef struct df_climb {
+typedef struct df_line_search {
   df_measured best;
   double prior; /* before it is probed: what it may take; the least is probed first */
   uint8_t sizes[DF_DESCENT_AXES]; /* places; 1: nothing to choose */
@@ -51,12 +51,12 @@ typedef struct df_climb {
   uint8_t failed; /* lines in a row */
   uint8_t gained; /* on this line, since it was begun */
   uint8_t is_probed, looks_at_pairs, is_over;
-} df_climb;
+} df_line_search;
 
 typedef struct df_descent {
   uint32_t n_subspaces, most;
   uint32_t in_vain; /* 0: no matter how many */
-  df_climb climbs[DF_DESCENT_SUBSPACES];
+  df_line_search climbs[DF_DESCENT_SUBSPACES];
   df_point first; /* the default */
   df_point extra; /* home, if its subspace begins with the default */
   int has_extra;  /* it is to be measured */
@@ -71,7 +71,7 @@ void df_descent_add(df_descent *descent, const uint8_t sizes[DF_DESCENT_AXES],
                     const uint8_t start[DF_DESCENT_AXES]);
 /* Times have changed. First the default, then home, then what was never measured, and the best places
  * of the other subspaces, the fastest of before first; from these places the search goes on. */
-void df_descent_again(df_descent *descent, const df_point *home);
+void df_descent_again(df_descent *descent, const df_point *baseline);
 /* 0: the search is over. Asked again before df_descent_tell, it gives the same point. */
 int df_descent_next(df_descent *descent, df_point *point);
 /* The point that df_descent_next gave; a time of HUGE_VAL: it cannot be had. */

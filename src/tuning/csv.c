@@ -82,14 +82,14 @@ static int read_fields(const reader *in, char **fields, int n, df_csv_line *line
   line->protocol = word_of(fields[4], df_nccl_protocol_name, DF_NCCL_PROTOCOLS);
   if (line->protocol < 0)
     return refuse(in, "protocol \"%.40s\" is none of ll, ll128, simple", fields[4]);
-  line->n_operations = line->reaches = -1;
+  line->n_operations = line->mappings = -1;
   if (!read_bytes(in, "the least size", fields[1], &line->least) ||
       !read_bytes(in, "the greatest size", fields[2], &line->most) ||
       !read_any(in, "channels", fields[5], &line->channels) ||
       !read_any(in, "nNodes", fields[6], &line->n_nodes) ||
       !read_any(in, "nRanks", fields[7], &line->n_ranks) ||
       (n > 8 && !read_any(in, "numPipeOps", fields[8], &line->n_operations)) ||
-      (n > 9 && !read_any(in, "regBuff", fields[9], &line->reaches)))
+      (n > 9 && !read_any(in, "regBuff", fields[9], &line->mappings)))
     return 0;
   if (line->least > line->most)
     return refuse(in, "sizes from %" PRIu64 " to %" PRIu64 " bytes are none", line->least,
@@ -147,7 +147,7 @@ static int fits(const df_csv_line *line, const df_advice_question *q) {
          q->bytes <= line->most && (line->n_nodes == -1 || line->n_nodes == (int)q->n_hosts) &&
          (line->n_ranks == -1 || line->n_ranks == (int)q->n) &&
          (line->n_operations == -1 || line->n_operations == 1) &&
-         (line->reaches == -1 || line->reaches == q->reaches_buffers);
+         (line->mappings == -1 || line->mappings == q->reaches_buffers);
 }
 
 void df_csv_advise(const df_csv *csv, const df_advice_question *question, df_advice *advice) {

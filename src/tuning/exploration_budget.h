@@ -10,10 +10,10 @@
 #include <stdint.h>
 
 enum {
-  DF_ACCOUNT_SWITCH_NS = 500000, /* of all members, about: their threads are woken */
+  DF_BUDGET_SWITCH_NS = 500000, /* of all members, about: their threads are woken */
 };
 
-typedef struct df_account {
+typedef struct df_budget {
   double part;   /* of the time of runs; 0: no limit */
   double risk;   /* the most that one variant is expected to cost beyond its switches, in runs */
   double run_ns; /* of a run at home */
@@ -27,25 +27,25 @@ typedef struct df_account {
   /* of the exploration at hand, until it is back home */
   double excess_ns;
   uint32_t switches;
-} df_account;
+} df_budget;
 
-void df_account_open(df_account *account, double part, double risk);
+void df_budget_open(df_budget *budget, double part, double risk);
 /* Runs up to `run` have ended. */
-void df_account_earn(df_account *account, uint64_t run);
+void df_budget_earn(df_budget *budget, uint64_t run);
 /* One of the exploration's runs. */
-void df_account_charge(df_account *account, double ns);
+void df_budget_charge(df_budget *budget, double ns);
 /* Back home. */
-void df_account_close(df_account *account);
+void df_budget_close(df_budget *budget);
 /* Times have changed: twice what the runs since the last grant have earned; more if runs take longer now,
  * as variants will, but at most four times as much, since one look may be wrong. */
-void df_account_grant(df_account *account);
+void df_budget_add_bonus(df_budget *budget);
 /* What of it was not spent. */
-void df_account_take_back(df_account *account);
+void df_budget_take_back(df_budget *budget);
 /* Nanoseconds that may be spent; below 0: too much was. */
-double df_account_left(const df_account *account);
+double df_budget_left(const df_budget *budget);
 /* Of so many switches, and one variant between them. */
-double df_account_needed(const df_account *account, uint32_t switches);
+double df_budget_needed(const df_budget *budget, uint32_t switches);
 /* Runs at home until there is enough. */
-uint64_t df_account_runs_until(const df_account *account, double needed_ns);
+uint64_t df_budget_runs_until(const df_budget *budget, double needed_ns);
 
 #endif

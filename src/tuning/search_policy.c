@@ -7,209 +7,209 @@
 #include "tuning/times.h"
 
 enum {
-  DF_LEADER_TO_COMPARE = 4,     /* switches */
-  DF_LEADER_WINS = 2,           /* comparisons in a row */
-  DF_LEADER_LOST = 8,           /* variants in a row that could not be had: it stops */
-  DF_LEADER_WATCH_NS = 100,     /* what timing one run costs, about */
-  DF_LEADER_DRIFTS = 2,         /* windows in a row, to the same side */
-  DF_LEADER_MOST_PATIENCE = 10, /* doublings of that, after searches that found nothing else */
-  DF_LEADER_WARM_RUNS = 2,      /* after the first, until a variant may be called slow */
+  DF_SEARCH_TO_COMPARE = 4,     /* switches */
+  DF_SEARCH_WINS = 2,           /* comparisons in a row */
+  DF_SEARCH_LOST = 8,           /* variants in a row that could not be had: it stops */
+  DF_SEARCH_WATCH_NS = 100,     /* what timing one run costs, about */
+  DF_SEARCH_DRIFTS = 2,         /* windows in a row, to the same side */
+  DF_SEARCH_MOST_PATIENCE = 10, /* doublings of that, after searches that found nothing else */
+  DF_SEARCH_WARM_RUNS = 2,      /* after the first, until a variant may be called slow */
   /* In runs: some 8 until a variant that takes 5 times as long as at home is seen to be slow and left.
    * If the leader waits for nobody, all of them. */
-  DF_LEADER_RISK = 32,
-  DF_LEADER_AHEAD = 5,
-  DF_LEADER_IN_VAIN = 12,  /* points beyond the starts of all subspaces */
-  DF_LEADER_LOSSES = 3,    /* comparisons that a search may lose */
-  DF_LEADER_PROBES = 10,   /* after a change: until then switches are paid by the grant */
-  DF_LEADER_ROUND_TRIP = 6 /* runs, about, until a variant that is to be left is */
+  DF_SEARCH_RISK = 32,
+  DF_SEARCH_AHEAD = 5,
+  DF_SEARCH_IN_VAIN = 12,  /* points beyond the starts of all subspaces */
+  DF_SEARCH_LOSSES = 3,    /* comparisons that a search may lose */
+  DF_SEARCH_PROBES = 10,   /* after a change: until then switches are paid by the grant */
+  DF_SEARCH_ROUND_TRIP = 6 /* runs, about, until a variant that is to be left is */
 };
 static const double least_gain = 0.02, clear_gain = 0.1, drift = 0.15, great_drift = 0.5,
                     slow = 2.0, slow_probe = 1.2, watch_part = 0.001, cannot_be_had = 1e30;
 /* Of runs, without the members' times: then somebody else has asked for another variant. */
 static const double deaf_ns = 5e9;
 
-static double time_of(const df_leader *l, const uint32_t *times, uint32_t n) {
+static double time_of(const df_search *l, const uint32_t *times, uint32_t n) {
   return l->by_mean ? df_times_mean(times, n) : df_times_median(times, n);
 }
 
-static double error_of(const df_leader *l, const uint32_t *times, uint32_t n) {
+static double error_of(const df_search *l, const uint32_t *times, uint32_t n) {
   return l->by_mean ? df_times_error_of_mean(times, n) : df_times_error_of_median(times, n);
 }
 
 /* Means are of 4 ms if there are so many: ranks that take turns have their cores for as long. */
-static uint32_t runs_of_mean(const df_leader *l) {
+static uint32_t runs_of_mean(const df_search *l) {
   enum { LONG_NS = 4000000 };
-  const double runs = LONG_NS / DF_MAX(l->account.run_ns, 1.0);
-  return (uint32_t)DF_MIN(DF_MAX(runs, (double)DF_LEADER_WINDOW), (double)DF_LEADER_TIMES);
+  const double runs = LONG_NS / DF_MAX(l->budget.run_ns, 1.0);
+  return (uint32_t)DF_MIN(DF_MAX(runs, (double)DF_SEARCH_WINDOW), (double)DF_SEARCH_TIMES);
 }
 
-static uint32_t runs_of_variant(const df_leader *l) {
-  return l->by_mean ? runs_of_mean(l) : DF_LEADER_RUNS;
+static uint32_t runs_of_variant(const df_search *l) {
+  return l->by_mean ? runs_of_mean(l) : DF_SEARCH_RUNS;
 }
 
-static uint32_t runs_of_turn(const df_leader *l) {
-  return l->by_mean ? runs_of_mean(l) : DF_LEADER_WINDOW;
+static uint32_t runs_of_turn(const df_search *l) {
+  return l->by_mean ? runs_of_mean(l) : DF_SEARCH_WINDOW;
 }
 
-void df_leader_open(df_leader *l, double part, int runs_ahead, int by_mean) {
-  df_account_open(&l->account, part,
-                  runs_ahead ? DF_LEADER_AHEAD * DF_LEADER_RISK : DF_LEADER_RISK);
-  l->descent.in_vain = DF_LEADER_IN_VAIN;
+void df_search_open(df_search *l, double part, int runs_ahead, int by_mean) {
+  df_budget_open(&l->budget, part, runs_ahead ? DF_SEARCH_AHEAD * DF_SEARCH_RISK : DF_SEARCH_RISK);
+  l->descent.in_vain = DF_SEARCH_IN_VAIN;
   l->runs_ahead = runs_ahead;
   l->by_mean = by_mean;
   l->registered = l->descent.climbs[0].best.point;
-  l->home = l->winner = l->asked = l->in_force = l->registered;
-  l->state = DF_LEADER_BEGINS;
+  l->baseline = l->winner = l->asked = l->in_force = l->registered;
+  l->state = DF_SEARCH_BEGINS;
 }
 
-void df_leader_remember(df_leader *l, const df_point *point) {
+void df_search_remember(df_search *l, const df_point *point) {
   l->winner = *point;
   l->is_remembered = 1;
 }
 
-void df_leader_stop(df_leader *l) { l->state = DF_LEADER_STOPPED; }
+void df_search_stop(df_search *l) { l->state = DF_SEARCH_STOPPED; }
 
-int df_leader_counts(const df_leader *l) {
-  return l->state == DF_LEADER_SEARCHES || l->state == DF_LEADER_COMPARES ||
-         l->state == DF_LEADER_RETURNS || !df_point_same(&l->in_force, &l->home);
+int df_search_counts(const df_search *l) {
+  return l->state == DF_SEARCH_SEARCHES || l->state == DF_SEARCH_COMPARES ||
+         l->state == DF_SEARCH_RETURNS || !df_point_same(&l->in_force, &l->baseline);
 }
 
 /* ---- wishes */
 
-static const df_wish nothing = {.kind = DF_WISH_NOTHING};
+static const df_search_request nothing = {.kind = DF_REQUEST_NOTHING};
 
-static df_purpose purpose_at_home(const df_leader *l) {
-  if (df_point_same(&l->home, &l->registered)) return DF_PURPOSE_BACK;
-  return l->has_drifted && !df_point_same(&l->home, &l->winner) ? DF_PURPOSE_DRIFT
-                                                                : DF_PURPOSE_ADOPTED;
+static df_purpose purpose_at_baseline(const df_search *l) {
+  if (df_point_same(&l->baseline, &l->registered)) return DF_PURPOSE_BACK;
+  return l->has_drifted && !df_point_same(&l->baseline, &l->winner) ? DF_PURPOSE_DRIFT
+                                                                    : DF_PURPOSE_ADOPTED;
 }
 
-static df_purpose purpose_of(const df_leader *l, df_leader_state state) {
-  if (state == DF_LEADER_COMPARES) return DF_PURPOSE_CHECK;
-  if (state == DF_LEADER_RETURNS) return purpose_at_home(l);
+static df_purpose purpose_of(const df_search *l, df_search_state state) {
+  if (state == DF_SEARCH_COMPARES) return DF_PURPOSE_CHECK;
+  if (state == DF_SEARCH_RETURNS) return purpose_at_baseline(l);
   return l->has_drifted ? DF_PURPOSE_DRIFT : DF_PURPOSE_CANDIDATE;
 }
 
 /* Of what stays in force; what is neither at home nor asked for keeps the purpose that it had. */
-static df_purpose purpose_to_stay(const df_leader *l) {
-  return df_point_same(&l->in_force, &l->home) ? purpose_at_home(l) : DF_PURPOSES;
+static df_purpose purpose_to_stay(const df_search *l) {
+  return df_point_same(&l->in_force, &l->baseline) ? purpose_at_baseline(l) : DF_PURPOSES;
 }
 
-static df_wish ask(df_leader *l, const df_point *point, uint32_t runs, df_leader_state state) {
+static df_search_request ask(df_search *l, const df_point *point, uint32_t runs,
+                             df_search_state state) {
   l->state = state;
   l->asked = *point;
   l->since = l->there = l->n_own = 0;
   l->there_ns = 0;
   l->told = runs;
-  l->account.switches++;
-  return (df_wish){
-      .kind = DF_WISH_VARIANT, .point = *point, .runs = runs, .purpose = purpose_of(l, state)};
+  l->budget.switches++;
+  return (df_search_request){
+      .kind = DF_REQUEST_VARIANT, .point = *point, .runs = runs, .purpose = purpose_of(l, state)};
 }
 
 /* Runs until the next window. Timing costs so little of the runs' time; long runs are watched all the
  * time. */
-static uint64_t between_windows(const df_leader *l) {
+static uint64_t between_windows(const df_search *l) {
   const double every =
-      DF_LEADER_WINDOW * DF_LEADER_WATCH_NS / watch_part / DF_MAX(l->account.run_ns, 1.0);
-  return (uint64_t)DF_MIN(DF_MAX(every, (double)DF_LEADER_WINDOW), 1e6);
+      DF_SEARCH_WINDOW * DF_SEARCH_WATCH_NS / watch_part / DF_MAX(l->budget.run_ns, 1.0);
+  return (uint64_t)DF_MIN(DF_MAX(every, (double)DF_SEARCH_WINDOW), 1e6);
 }
 
 /* At home no longer than until a window can be looked at. */
-static df_wish rest(df_leader *l, uint64_t runs) {
+static df_search_request rest(df_search *l, uint64_t runs) {
   const uint64_t most = between_windows(l);
-  const int is_home = df_point_same(&l->in_force, &l->home);
-  l->state = DF_LEADER_RESTS;
-  return (df_wish){.kind = DF_WISH_REST,
-                   .runs = is_home ? DF_MIN(runs, most) : runs,
-                   .purpose = purpose_to_stay(l)};
+  const int is_baseline = df_point_same(&l->in_force, &l->baseline);
+  l->state = DF_SEARCH_RESTS;
+  return (df_search_request){.kind = DF_REQUEST_REST,
+                             .runs = is_baseline ? DF_MIN(runs, most) : runs,
+                             .purpose = purpose_to_stay(l)};
 }
 
-static df_wish watch(df_leader *l) {
-  l->state = DF_LEADER_WATCHES;
-  return (df_wish){
-      .kind = DF_WISH_WATCH, .runs = between_windows(l), .purpose = purpose_to_stay(l)};
+static df_search_request watch(df_search *l) {
+  l->state = DF_SEARCH_WATCHES;
+  return (df_search_request){
+      .kind = DF_REQUEST_WATCH, .runs = between_windows(l), .purpose = purpose_to_stay(l)};
 }
 
-static df_wish at_home(df_leader *l) {
-  df_account_close(&l->account);
-  if (l->then == DF_LEADER_WATCHES) return watch(l);
-  return rest(l, df_account_runs_until(&l->account, l->needed_ns));
+static df_search_request at_baseline(df_search *l) {
+  df_budget_close(&l->budget);
+  if (l->then == DF_SEARCH_WATCHES) return watch(l);
+  return rest(l, df_budget_runs_until(&l->budget, l->needed_ns));
 }
 
-static df_wish go_home(df_leader *l, df_leader_state then) {
+static df_search_request return_to_baseline(df_search *l, df_search_state then) {
   l->then = then;
-  if (df_point_same(&l->in_force, &l->home)) return at_home(l);
-  return ask(l, &l->home, runs_of_variant(l), DF_LEADER_RETURNS);
+  if (df_point_same(&l->in_force, &l->baseline)) return at_baseline(l);
+  return ask(l, &l->baseline, runs_of_variant(l), DF_SEARCH_RETURNS);
 }
 
 /* What stays at home keeps its level: times may have changed during a comparison. */
-static void move_watch(df_leader *l, const df_point *to) {
-  if (!df_point_same(&l->home, to)) l->watched_ns = 0;
+static void move_watch(df_search *l, const df_point *to) {
+  if (!df_point_same(&l->baseline, to)) l->watched_ns = 0;
 }
 
 /* A search that found what was there already need not be repeated soon. */
-static df_wish settle(df_leader *l) {
+static df_search_request settle(df_search *l) {
   l->has_drifted = 0;
   l->is_remembered = 0;
   l->probes = 0;
-  df_account_take_back(&l->account);
+  df_budget_take_back(&l->budget);
   const int is_new = l->begun <= 1 || !df_point_same(&l->winner, &l->before);
   if (is_new)
     l->patience = 0;
-  else if (l->patience < DF_LEADER_MOST_PATIENCE)
+  else if (l->patience < DF_SEARCH_MOST_PATIENCE)
     l->patience++;
   move_watch(l, &l->winner);
-  l->before = l->home = l->winner;
+  l->before = l->baseline = l->winner;
   l->drifted = l->greatly = l->worse = 0;
-  return go_home(l, DF_LEADER_WATCHES);
+  return return_to_baseline(l, DF_SEARCH_WATCHES);
 }
 
 /* 0: the search has not measured it. */
-static double registered_ns(df_leader *l) {
+static double registered_ns(df_search *l) {
   const df_measured *registered = df_descent_find(&l->descent, &l->registered);
   return registered ? registered->time : 0;
 }
 
-static int is_worth_comparing(df_leader *l) {
+static int is_worth_comparing(df_search *l) {
   const df_measured *best = df_descent_best(&l->descent);
   if (l->is_remembered) return !df_point_same(&l->winner, &l->registered);
   return !df_point_same(&best->point, &l->registered) &&
          (registered_ns(l) == 0 || best->time < (1 - least_gain) * registered_ns(l));
 }
 
-static df_wish keep_registered(df_leader *l) {
+static df_search_request keep_registered(df_search *l) {
   l->winner = l->registered;
   l->registered_ns = l->tuned_ns = registered_ns(l);
   l->has_news = l->registered_ns > 0;
   return settle(l);
 }
 
-static df_wish compare(df_leader *l) {
+static df_search_request compare(df_search *l) {
   if (!l->is_remembered) l->winner = df_descent_best(&l->descent)->point;
   l->turn = 0;
-  return ask(l, &l->winner, runs_of_turn(l), DF_LEADER_COMPARES);
+  return ask(l, &l->winner, runs_of_turn(l), DF_SEARCH_COMPARES);
 }
 
 /* In a comparison, if what is at home is faster. */
-static double cost_of_registered(df_leader *l) {
-  const df_measured *home = df_descent_find(&l->descent, &l->home);
-  if (home == NULL || registered_ns(l) <= home->time) return 0;
-  return (runs_of_turn(l) + DF_LEADER_ROUND_TRIP) * (registered_ns(l) / home->time - 1) *
-         l->account.run_ns;
+static double cost_of_registered(df_search *l) {
+  const df_measured *baseline = df_descent_find(&l->descent, &l->baseline);
+  if (baseline == NULL || registered_ns(l) <= baseline->time) return 0;
+  return (runs_of_turn(l) + DF_SEARCH_ROUND_TRIP) * (registered_ns(l) / baseline->time - 1) *
+         l->budget.run_ns;
 }
 
-static df_wish go_on(df_leader *l) {
+static df_search_request go_on(df_search *l) {
   df_point point;
-  if (df_point_same(&l->in_force, &l->home)) df_account_close(&l->account);
+  if (df_point_same(&l->in_force, &l->baseline)) df_budget_close(&l->budget);
   const int is_over = l->is_remembered || !df_descent_next(&l->descent, &point);
   if (is_over && !is_worth_comparing(l)) return keep_registered(l);
-  l->needed_ns = df_account_needed(&l->account, is_over ? DF_LEADER_TO_COMPARE : 2);
+  l->needed_ns = df_budget_needed(&l->budget, is_over ? DF_SEARCH_TO_COMPARE : 2);
   if (is_over) l->needed_ns += cost_of_registered(l);
-  if (df_account_left(&l->account) < l->needed_ns) return go_home(l, DF_LEADER_RESTS);
-  return is_over ? compare(l) : ask(l, &point, runs_of_variant(l), DF_LEADER_SEARCHES);
+  if (df_budget_left(&l->budget) < l->needed_ns) return return_to_baseline(l, DF_SEARCH_RESTS);
+  return is_over ? compare(l) : ask(l, &point, runs_of_variant(l), DF_SEARCH_SEARCHES);
 }
 
-static df_wish search(df_leader *l) {
+static df_search_request search(df_search *l) {
   l->begun++;
   l->wins = l->losses = 0;
   return go_on(l);
@@ -217,12 +217,12 @@ static df_wish search(df_leader *l) {
 
 /* ---- hearing */
 
-df_wish df_leader_begin(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n) {
-  l->account.run_ns = time_of(l, ns, n);
+df_search_request df_search_begin(df_search *l, uint64_t run, const uint32_t *ns, uint32_t n) {
+  l->budget.run_ns = time_of(l, ns, n);
   if (l->by_mean)
-    l->account.risk =
-        (l->runs_ahead ? DF_LEADER_AHEAD : 1) * DF_MAX(runs_of_mean(l), (uint32_t)DF_LEADER_RISK);
-  df_account_earn(&l->account, run);
+    l->budget.risk =
+        (l->runs_ahead ? DF_SEARCH_AHEAD : 1) * DF_MAX(runs_of_mean(l), (uint32_t)DF_SEARCH_RISK);
+  df_budget_earn(&l->budget, run);
   return search(l);
 }
 
@@ -232,59 +232,59 @@ static int is_clearly_faster(const df_measured *a, const df_measured *b) {
          gain * gain > 4 * (a->error * a->error + b->error * b->error);
 }
 
-static int has_runner_up(df_leader *l) {
+static int has_runner_up(df_search *l) {
   const df_measured *registered = df_descent_find(&l->descent, &l->registered);
   return registered && is_clearly_faster(df_descent_best(&l->descent), registered);
 }
 
 /* ratio: of the winner's time to the registered one's. What was remembered is no longer so: then the
  * search begins. The fastest of many is often the luckiest one, so the next one gets its turn, too. */
-static df_wish lose(df_leader *l, double ratio) {
+static df_search_request lose(df_search *l, double ratio) {
   df_descent_correct(&l->descent, &l->winner, ratio * registered_ns(l));
   move_watch(l, &l->registered);
-  l->winner = l->home = l->registered;
+  l->winner = l->baseline = l->registered;
   l->wins = 0;
-  const int goes_on = l->is_remembered || (++l->losses < DF_LEADER_LOSSES && has_runner_up(l));
+  const int goes_on = l->is_remembered || (++l->losses < DF_SEARCH_LOSSES && has_runner_up(l));
   l->is_remembered = 0;
   if (!goes_on) return settle(l);
   l->has_news = 0;
   return go_on(l);
 }
 
-static void move_home(df_leader *l, const df_measured *to, const df_measured *from) {
-  l->account.run_ns *= to->time / from->time;
-  l->home = to->point;
-  l->home_ns = to->time;
+static void move_baseline(df_search *l, const df_measured *to, const df_measured *from) {
+  l->budget.run_ns *= to->time / from->time;
+  l->baseline = to->point;
+  l->baseline_ns = to->time;
 }
 
 /* After a change what is at home is left for a runner-up without a comparison: that would take longer
  * than all probes, and it comes at the end of the search. But what was at home is measured once more:
  * it may have been slow for a moment only. */
-static df_wish note_probe(df_leader *l) {
+static df_search_request note_probe(df_search *l) {
   const df_measured *best = df_descent_best(&l->descent);
-  const df_measured *home = df_descent_find(&l->descent, &l->home);
+  const df_measured *baseline = df_descent_find(&l->descent, &l->baseline);
   if (l->probes == 0) return go_on(l);
-  if (--l->probes == 0) df_account_take_back(&l->account);
-  if (home == NULL || home->time >= cannot_be_had || !is_clearly_faster(best, home))
+  if (--l->probes == 0) df_budget_take_back(&l->budget);
+  if (baseline == NULL || baseline->time >= cannot_be_had || !is_clearly_faster(best, baseline))
     return go_on(l);
-  l->displaced = l->home;
+  l->displaced = l->baseline;
   l->checks_displaced = 1;
-  move_home(l, best, home);
-  return ask(l, &l->displaced, runs_of_variant(l), DF_LEADER_SEARCHES);
+  move_baseline(l, best, baseline);
+  return ask(l, &l->displaced, runs_of_variant(l), DF_SEARCH_SEARCHES);
 }
 
 /* If it is faster after all, it comes back: what was measured of it first was so for a moment only. */
-static df_wish note_displaced(df_leader *l, const df_measured *measured) {
+static df_search_request note_displaced(df_search *l, const df_measured *measured) {
   df_measured *before = df_descent_find(&l->descent, &l->displaced);
-  const df_measured *home = df_descent_find(&l->descent, &l->home);
+  const df_measured *baseline = df_descent_find(&l->descent, &l->baseline);
   l->checks_displaced = 0;
   before->time = measured->time;
   before->error = measured->error;
-  if (before->time < home->time) move_home(l, before, home);
+  if (before->time < baseline->time) move_baseline(l, before, baseline);
   return go_on(l);
 }
 
-static df_wish note_measured(df_leader *l, const df_measured *measured) {
+static df_search_request note_measured(df_search *l, const df_measured *measured) {
   if (l->checks_displaced) return note_displaced(l, measured);
   df_descent_tell(&l->descent, measured);
   return note_probe(l);
@@ -292,83 +292,84 @@ static df_wish note_measured(df_leader *l, const df_measured *measured) {
 
 /* Of the variant at hand, which was given up before its members have told. That the registered one is
  * too slow to be compared now is no loss of the winner's: its turn costs more than was thought. */
-static df_wish give_up(df_leader *l) {
-  const double scale = l->home_ns > 0 ? l->home_ns / l->account.run_ns : 1;
+static df_search_request give_up(df_search *l) {
+  const double scale = l->baseline_ns > 0 ? l->baseline_ns / l->budget.run_ns : 1;
   const double time = scale * time_of(l, l->own, l->n_own);
   df_measured *registered = df_descent_find(&l->descent, &l->registered);
-  if (l->state == DF_LEADER_COMPARES && df_point_same(&l->asked, &l->registered) && registered) {
+  if (l->state == DF_SEARCH_COMPARES && df_point_same(&l->asked, &l->registered) && registered) {
     registered->time = DF_MAX(registered->time, time);
     l->wins = 0;
-    return go_home(l, DF_LEADER_RESTS);
+    return return_to_baseline(l, DF_SEARCH_RESTS);
   }
-  if (l->state == DF_LEADER_COMPARES) return lose(l, 1);
+  if (l->state == DF_SEARCH_COMPARES) return lose(l, 1);
   return note_measured(l, &(df_measured){.point = l->asked, .time = time});
 }
 
 /* It is plainly slow, or what it still takes cannot be paid. */
-static int must_go(const df_leader *l) {
+static int must_go(const df_search *l) {
   uint32_t least = UINT32_MAX;
   for (uint32_t i = 0; i < l->n_own; i++) least = DF_MIN(least, l->own[i]);
-  const double excess = (double)least - l->account.run_ns;
+  const double excess = (double)least - l->budget.run_ns;
   if (l->n_own == 0 || excess <= 0) return 0;
   const uint32_t to_come = DF_MAX(l->told, l->n_own) - l->n_own;
-  const double still = (to_come + DF_LEADER_ROUND_TRIP) * excess + DF_ACCOUNT_SWITCH_NS;
-  return df_account_left(&l->account) < still ||
-         (l->n_own >= DF_LEADER_WARM_RUNS && !l->runs_ahead && l->state == DF_LEADER_SEARCHES &&
-          (double)least > (l->probes ? slow_probe : slow) * l->account.run_ns);
+  const double still = (to_come + DF_SEARCH_ROUND_TRIP) * excess + DF_BUDGET_SWITCH_NS;
+  return df_budget_left(&l->budget) < still ||
+         (l->n_own >= DF_SEARCH_WARM_RUNS && !l->runs_ahead && l->state == DF_SEARCH_SEARCHES &&
+          (double)least > (l->probes ? slow_probe : slow) * l->budget.run_ns);
 }
 
-df_wish df_leader_ran(df_leader *l, uint64_t run, uint32_t ns, int is_there, int may_ask) {
-  df_account_earn(&l->account, run);
-  df_account_charge(&l->account, (double)ns);
+df_search_request df_search_ran(df_search *l, uint64_t run, uint32_t ns, int is_there,
+                                int may_ask) {
+  df_budget_earn(&l->budget, run);
+  df_budget_charge(&l->budget, (double)ns);
   l->since++;
   if (is_there) {
     l->in_force = l->asked;
-    if (l->there++ > 0 && l->n_own < DF_LEADER_TIMES) l->own[l->n_own++] = ns;
+    if (l->there++ > 0 && l->n_own < DF_SEARCH_TIMES) l->own[l->n_own++] = ns;
   }
   l->there_ns += is_there ? (double)ns : 0;
   if (may_ask && l->there_ns > deaf_ns && l->there > l->told + 1)
-    return df_leader_called_off(l, run);
-  if (!may_ask || df_point_same(&l->asked, &l->home) ||
-      (l->state != DF_LEADER_SEARCHES && l->state != DF_LEADER_COMPARES) || !must_go(l))
+    return df_search_called_off(l, run);
+  if (!may_ask || df_point_same(&l->asked, &l->baseline) ||
+      (l->state != DF_SEARCH_SEARCHES && l->state != DF_SEARCH_COMPARES) || !must_go(l))
     return nothing;
   return give_up(l);
 }
 
 /* If this rank waits for nobody, only the others know what the runs have cost. */
-static void charge_members(df_leader *l, double ns) {
-  const double excess = (ns - l->home_ns) * (l->since + DF_LEADER_ROUND_TRIP);
-  if (l->runs_ahead && l->home_ns > 0 && excess > l->account.excess_ns)
-    l->account.excess_ns = excess;
+static void charge_members(df_search *l, double ns) {
+  const double excess = (ns - l->baseline_ns) * (l->since + DF_SEARCH_ROUND_TRIP);
+  if (l->runs_ahead && l->baseline_ns > 0 && excess > l->budget.excess_ns)
+    l->budget.excess_ns = excess;
 }
 
-static void note_home(df_leader *l, double ns) {
-  l->home_ns = ns;
-  if (l->n_own >= DF_LEADER_RUNS / 2) l->account.run_ns = time_of(l, l->own, l->n_own);
+static void note_baseline(df_search *l, double ns) {
+  l->baseline_ns = ns;
+  if (l->n_own >= DF_SEARCH_RUNS / 2) l->budget.run_ns = time_of(l, l->own, l->n_own);
 }
 
 /* Both turns of the winner must be faster than both halves of the registered variant's, and take less
  * in sum: what is short in most runs and long in some is not faster. */
-static int has_won(const df_leader *l) {
+static int has_won(const df_search *l) {
   const double *turns = l->turns_ns, *sums = l->sums_ns;
   const double slower = DF_MAX(turns[0], turns[3]), faster = DF_MIN(turns[1], turns[2]);
   return slower < (1 - least_gain) * faster && DF_MAX(sums[0], sums[2]) < sums[1];
 }
 
-static df_wish begin_anew(df_leader *l, const uint32_t *ns, uint32_t n) {
-  l->account.run_ns = time_of(l, ns, n);
+static df_search_request begin_anew(df_search *l, const uint32_t *ns, uint32_t n) {
+  l->budget.run_ns = time_of(l, ns, n);
   l->watched_ns = df_times_quarter(ns, n); /* times may change again while it searches */
-  l->home_ns = 0;
+  l->baseline_ns = 0;
   l->drifted = l->greatly = l->worse = 0;
   l->has_drifted = 1;
-  l->probes = DF_LEADER_PROBES;
+  l->probes = DF_SEARCH_PROBES;
   l->is_remembered = l->checks_displaced = 0;
-  df_account_grant(&l->account);
-  df_descent_again(&l->descent, &l->home);
+  df_budget_add_bonus(&l->budget);
+  df_descent_again(&l->descent, &l->baseline);
   return search(l);
 }
 
-static df_wish conclude(df_leader *l) {
+static df_search_request conclude(df_search *l) {
   l->registered_ns = (l->turns_ns[1] + l->turns_ns[2]) / 2;
   l->tuned_ns = (l->turns_ns[0] + l->turns_ns[3]) / 2;
   if (!has_won(l)) {
@@ -377,47 +378,48 @@ static df_wish conclude(df_leader *l) {
     l->has_news = !l->is_remembered;
     return lose(l, DF_MAX(ratio, 1 - least_gain));
   }
-  if (!l->is_remembered && ++l->wins < DF_LEADER_WINS) {
+  if (!l->is_remembered && ++l->wins < DF_SEARCH_WINS) {
     /* On some machines times depend on where threads happen to be, for as long as one comparison. */
-    return go_home(l, DF_LEADER_RESTS);
+    return return_to_baseline(l, DF_SEARCH_RESTS);
   }
   l->has_news = 1;
   return settle(l);
 }
 
-static df_wish note_turn(df_leader *l, const uint32_t *ns, uint32_t n, double sum_ns) {
+static df_search_request note_turn(df_search *l, const uint32_t *ns, uint32_t n, double sum_ns) {
   l->sums_ns[l->turn++] = sum_ns;
   if (l->turn == 2) {
     if (!l->runs_ahead && l->n_own >= l->told)
       l->registered_own_ns = df_times_quarter(l->own, l->n_own);
     l->turns_ns[1] = time_of(l, ns, n / 2);
     l->turns_ns[2] = time_of(l, ns + n / 2, n - n / 2);
-    return ask(l, &l->winner, runs_of_turn(l), DF_LEADER_COMPARES);
+    return ask(l, &l->winner, runs_of_turn(l), DF_SEARCH_COMPARES);
   }
   l->turns_ns[l->turn == 1 ? 0 : 3] = time_of(l, ns, n);
-  if (l->turn == 1) return ask(l, &l->registered, runs_of_turn(l), DF_LEADER_COMPARES);
+  if (l->turn == 1) return ask(l, &l->registered, runs_of_turn(l), DF_SEARCH_COMPARES);
   return conclude(l);
 }
 
-static df_wish note_variant(df_leader *l, double ns, double error) {
+static df_search_request note_variant(df_search *l, double ns, double error) {
   return note_measured(l, &(df_measured){.point = l->asked, .time = ns, .error = error});
 }
 
-df_wish df_leader_told(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n, double sum_ns) {
+df_search_request df_search_told(df_search *l, uint64_t run, const uint32_t *ns, uint32_t n,
+                                 double sum_ns) {
   const double middle = time_of(l, ns, n);
-  df_account_earn(&l->account, run);
+  df_budget_earn(&l->budget, run);
   l->in_force = l->asked;
   l->lost = 0;
-  if (df_point_same(&l->asked, &l->home))
-    note_home(l, middle);
+  if (df_point_same(&l->asked, &l->baseline))
+    note_baseline(l, middle);
   else
     charge_members(l, middle);
   switch (l->state) {
-  case DF_LEADER_SEARCHES:
+  case DF_SEARCH_SEARCHES:
     return note_variant(l, middle, error_of(l, ns, n));
-  case DF_LEADER_RETURNS:
-    return at_home(l);
-  case DF_LEADER_COMPARES:
+  case DF_SEARCH_RETURNS:
+    return at_baseline(l);
+  case DF_SEARCH_COMPARES:
     return note_turn(l, ns, n, sum_ns);
   default:
     return nothing;
@@ -425,29 +427,34 @@ df_wish df_leader_told(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t 
 }
 
 /* Not at once: what calls it off may still be so. */
-df_wish df_leader_called_off(df_leader *l, uint64_t run) {
+df_search_request df_search_called_off(df_search *l, uint64_t run) {
   const df_measured none = {.point = l->asked, .time = cannot_be_had};
-  df_account_earn(&l->account, run);
-  if (l->state == DF_LEADER_STOPPED || l->state == DF_LEADER_WATCHES) return nothing;
-  if (l->state == DF_LEADER_SEARCHES && !l->checks_displaced) df_descent_tell(&l->descent, &none);
+  /* The application's own change was cancelled before the search has a space of points. The search begins with the
+   * next window, as if there had been no change. */
+  if (l->state == DF_SEARCH_BEGINS)
+    return (df_search_request){
+        .kind = DF_REQUEST_REST, .runs = DF_SEARCH_WARM + DF_SEARCH_WINDOW, .purpose = DF_PURPOSES};
+  df_budget_earn(&l->budget, run);
+  if (l->state == DF_SEARCH_STOPPED || l->state == DF_SEARCH_WATCHES) return nothing;
+  if (l->state == DF_SEARCH_SEARCHES && !l->checks_displaced) df_descent_tell(&l->descent, &none);
   l->checks_displaced = 0;
-  if (l->state != DF_LEADER_RETURNS) l->then = DF_LEADER_RESTS;
+  if (l->state != DF_SEARCH_RETURNS) l->then = DF_SEARCH_RESTS;
   if (l->is_remembered) {
     l->is_remembered = 0;
     l->winner = l->registered;
   }
   const df_measured *best = df_descent_best(&l->descent);
-  if (++l->lost == DF_LEADER_LOST || (best && best->time >= cannot_be_had)) {
-    df_leader_stop(l);
-    return (df_wish){.kind = DF_WISH_STOP};
+  if (++l->lost == DF_SEARCH_LOST || (best && best->time >= cannot_be_had)) {
+    df_search_stop(l);
+    return (df_search_request){.kind = DF_REQUEST_STOP};
   }
   l->asked = l->in_force;
-  return rest(l, DF_LEADER_WARM);
+  return rest(l, DF_SEARCH_WARM);
 }
 
 /* The comparison was wrong, or is so no longer. Times may also be longer for all variants now. */
-static df_wish compare_anew(df_leader *l) {
-  l->winner = l->home;
+static df_search_request compare_anew(df_search *l) {
+  l->winner = l->baseline;
   l->is_remembered = 1;
   l->worse = 0;
   return go_on(l);
@@ -459,41 +466,44 @@ static int count_beyond(int before, double ratio, double least) {
 }
 
 /* This rank may wait for others, so the quarter that waited least counts. */
-static void note_window(df_leader *l, double quarter) {
+static void note_window(df_search *l, double quarter) {
   if (l->watched_ns == 0) l->watched_ns = quarter;
   l->drifted = count_beyond(l->drifted, quarter / l->watched_ns, drift);
   l->greatly = count_beyond(l->greatly, quarter / l->watched_ns, great_drift);
 }
 
-static int must_begin_anew(const df_leader *l) {
-  return abs(l->greatly) >= DF_LEADER_DRIFTS || abs(l->drifted) >= DF_LEADER_DRIFTS << l->patience;
+static int must_begin_anew(const df_search *l) {
+  return abs(l->greatly) >= DF_SEARCH_DRIFTS || abs(l->drifted) >= DF_SEARCH_DRIFTS << l->patience;
 }
 
-df_wish df_leader_watched(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n, int may_ask) {
+df_search_request df_search_watched(df_search *l, uint64_t run, const uint32_t *ns, uint32_t n,
+                                    int may_ask) {
   const double quarter = df_times_quarter(ns, n);
-  df_account_earn(&l->account, run);
+  df_budget_earn(&l->budget, run);
   note_window(l, quarter);
-  const int is_tuned = !df_point_same(&l->home, &l->registered) && l->registered_own_ns > 0;
+  const int is_tuned = !df_point_same(&l->baseline, &l->registered) && l->registered_own_ns > 0;
   l->worse = is_tuned && quarter > l->registered_own_ns ? l->worse + 1 : 0;
   if (!may_ask) return watch(l);
   if (must_begin_anew(l)) return begin_anew(l, ns, n);
-  return l->worse >= DF_LEADER_DRIFTS ? compare_anew(l) : watch(l);
+  return l->worse >= DF_SEARCH_DRIFTS ? compare_anew(l) : watch(l);
 }
 
 /* What was measured before the change is worth nothing, so the search does not go on with it. */
-df_wish df_leader_rested(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n, int may_ask) {
-  const int is_home = df_point_same(&l->in_force, &l->home);
-  if (l->state != DF_LEADER_RESTS) return nothing;
-  df_account_earn(&l->account, run);
-  if (n == DF_LEADER_WINDOW && is_home && !l->runs_ahead) note_window(l, df_times_quarter(ns, n));
-  if (!may_ask) return rest(l, DF_LEADER_WARM);
-  if (!is_home && l->then == DF_LEADER_WATCHES) return go_home(l, l->then);
-  if (!must_begin_anew(l) || l->is_remembered || n < DF_LEADER_WINDOW) return go_on(l);
-  if (l->patience < DF_LEADER_MOST_PATIENCE) l->patience++;
+df_search_request df_search_rested(df_search *l, uint64_t run, const uint32_t *ns, uint32_t n,
+                                   int may_ask) {
+  const int is_baseline = df_point_same(&l->in_force, &l->baseline);
+  if (l->state != DF_SEARCH_RESTS) return nothing;
+  df_budget_earn(&l->budget, run);
+  if (n == DF_SEARCH_WINDOW && is_baseline && !l->runs_ahead)
+    note_window(l, df_times_quarter(ns, n));
+  if (!may_ask) return rest(l, DF_SEARCH_WARM);
+  if (!is_baseline && l->then == DF_SEARCH_WATCHES) return return_to_baseline(l, l->then);
+  if (!must_begin_anew(l) || l->is_remembered || n < DF_SEARCH_WINDOW) return go_on(l);
+  if (l->patience < DF_SEARCH_MOST_PATIENCE) l->patience++;
   return begin_anew(l, ns, n);
 }
 
-const char *df_leader_state_name(df_leader_state state) {
+const char *df_search_state_name(df_search_state state) {
   static const char *const names[] = {"begins",   "searches", "returns",    "rests",
                                       "compares", "watches",  "has stopped"};
   return names[state];

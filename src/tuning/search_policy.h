@@ -3,7 +3,7 @@
  * goes out; no clock, no lock, no message (host/switching/online_tuner.c has those). So it is tested in virtual time.
  *
  *   begins     on the registered variant: how long its runs take on this rank
- *   searches   the search (coordinate_descent.h) names a variant; it gets DF_LEADER_RUNS timed runs. One that is
+ *   searches   the search (coordinate_descent.h) names a variant; it gets DF_SEARCH_RUNS timed runs. One that is
  *              far slower, or costs more than there is (exploration_budget.h), is left after its first runs.
  *   returns    to the variant at home: the registered one, or the latest winner
  *   rests      there, until the next variant can be paid
@@ -34,53 +34,53 @@
 #include "tuning/times.h"
 
 enum {
-  DF_LEADER_RUNS = 8,    /* timed, of each variant; if their mean counts, as search_policy.c says */
-  DF_LEADER_WARM = 16,   /* before it begins, and after a switch that was called off */
-  DF_LEADER_WINDOW = 32, /* that are watched, and of each turn of a comparison */
-  DF_LEADER_TIMES = DF_TIMES_MOST /* at once, at most */
+  DF_SEARCH_RUNS = 8,    /* timed, of each variant; if their mean counts, as search_policy.c says */
+  DF_SEARCH_WARM = 16,   /* before it begins, and after a switch that was called off */
+  DF_SEARCH_WINDOW = 32, /* that are watched, and of each turn of a comparison */
+  DF_SEARCH_TIMES = DF_TIMES_MOST /* at once, at most */
 };
 
 typedef enum {
-  DF_LEADER_BEGINS,
-  DF_LEADER_SEARCHES,
-  DF_LEADER_RETURNS,
-  DF_LEADER_RESTS,
-  DF_LEADER_COMPARES,
-  DF_LEADER_WATCHES,
-  DF_LEADER_STOPPED /* too many variants could not be had, or a member has left */
-} df_leader_state;
+  DF_SEARCH_BEGINS,
+  DF_SEARCH_SEARCHES,
+  DF_SEARCH_RETURNS,
+  DF_SEARCH_RESTS,
+  DF_SEARCH_COMPARES,
+  DF_SEARCH_WATCHES,
+  DF_SEARCH_STOPPED /* too many variants could not be had, or a member has left */
+} df_search_state;
 
 typedef enum {
-  DF_WISH_NOTHING, /* go on as it is */
-  DF_WISH_VARIANT, /* go over to the point; its first run, then so many timed ones */
-  DF_WISH_REST, /* df_leader_rested after so many runs, with the last DF_LEADER_WINDOW if there are */
-  DF_WISH_WATCH, /* df_leader_watched after so many runs, with the last DF_LEADER_WINDOW */
-  DF_WISH_STOP
-} df_wish_kind;
+  DF_REQUEST_NOTHING, /* go on as it is */
+  DF_REQUEST_VARIANT, /* go over to the point; its first run, then so many timed ones */
+  DF_REQUEST_REST, /* df_search_rested after so many runs, with the last DF_SEARCH_WINDOW if there are */
+  DF_REQUEST_WATCH, /* df_search_watched after so many runs, with the last DF_SEARCH_WINDOW */
+  DF_REQUEST_STOP
+} df_search_request_kind;
 
-typedef struct df_wish {
-  df_wish_kind kind;
+typedef struct df_search_request {
+  df_search_request_kind kind;
   df_point point;
   uint64_t runs;
   df_purpose
       purpose; /* of the point; of a rest or a watch: of what is in force; DF_PURPOSES: no other */
-} df_wish;
+} df_search_request;
 
-typedef struct df_leader {
-  df_leader_state state, then; /* then: after a return */
+typedef struct df_search {
+  df_search_state state, then; /* then: after a return */
   df_descent descent;
-  df_account account;
+  df_budget budget;
   int runs_ahead;    /* some members wait for nobody: own times tell little */
   int by_mean;       /* Runs come in groups, between which ranks wait: only their sum counts. */
   int is_remembered; /* the winner is another job's, and nothing was searched yet */
-  df_point registered, home, winner;
+  df_point registered, baseline, winner;
   df_point asked, in_force;
   df_point before; /* the winner of the search before */
   double needed_ns;
   /* runs since `asked` was asked for; of those on it, the first is cold */
   uint32_t since, there, n_own;
   double there_ns;
-  uint32_t own[DF_LEADER_TIMES];
+  uint32_t own[DF_SEARCH_TIMES];
   uint32_t told; /* members' times that are awaited */
 
   uint32_t lost;            /* variants that could not be had, in a row */
@@ -91,7 +91,7 @@ typedef struct df_leader {
   double turns_ns[4];       /* winner, registered, registered, winner */
   double sums_ns[3];        /* winner, registered, winner: of all runs of the turn */
   double registered_own_ns; /* on this rank, while it was compared; 0: never */
-  double home_ns;           /* of all members; 0: not known */
+  double baseline_ns;       /* of all members; 0: not known */
   double registered_ns, tuned_ns;
   int has_news;         /* of a comparison; whoever reads it clears it */
   double watched_ns;    /* when the watch began; 0: not known yet */
@@ -103,34 +103,35 @@ typedef struct df_leader {
   int checks_displaced; /* ... and is measured once more */
   int worse;            /* windows in a row: than the registered variant was */
   uint32_t patience;    /* doublings of how many windows must have drifted, unless greatly */
-} df_leader;
+} df_search;
 
 /* The search has its subspaces; its first point is the registered variant. part: of the time of all
  * runs, which exploring may cost; 0: no limit. */
-void df_leader_open(df_leader *leader, double part, int runs_ahead, int by_mean);
+void df_search_open(df_search *search, double part, int runs_ahead, int by_mean);
 /* Before it begins: what another job has found. */
-void df_leader_remember(df_leader *leader, const df_point *point);
+void df_search_remember(df_search *search, const df_point *point);
 
 /* run: how many have ended. */
 /* This rank's own, of the registered variant. */
-df_wish df_leader_begin(df_leader *leader, uint64_t run, const uint32_t *ns, uint32_t n);
-/* One run while df_leader_counts: of this rank. is_there: it was on what was asked for. may_ask: all
+df_search_request df_search_begin(df_search *search, uint64_t run, const uint32_t *ns, uint32_t n);
+/* One run while df_search_counts: of this rank. is_there: it was on what was asked for. may_ask: all
  * members have gone over. */
-df_wish df_leader_ran(df_leader *leader, uint64_t run, uint32_t ns, int is_there, int may_ask);
+df_search_request df_search_ran(df_search *search, uint64_t run, uint32_t ns, int is_there,
+                                int may_ask);
 /* All members' times of the runs that were asked for; sum_ns: of one member, all of them. */
-df_wish df_leader_told(df_leader *leader, uint64_t run, const uint32_t *ns, uint32_t n,
-                       double sum_ns);
-/* With DF_LEADER_WINDOW times: of the last runs. With fewer: they tell nothing. */
-df_wish df_leader_rested(df_leader *leader, uint64_t run, const uint32_t *ns, uint32_t n,
-                         int may_ask);
-df_wish df_leader_watched(df_leader *leader, uint64_t run, const uint32_t *ns, uint32_t n,
-                          int may_ask);
+df_search_request df_search_told(df_search *search, uint64_t run, const uint32_t *ns, uint32_t n,
+                                 double sum_ns);
+/* With DF_SEARCH_WINDOW times: of the last runs. With fewer: they tell nothing. */
+df_search_request df_search_rested(df_search *search, uint64_t run, const uint32_t *ns, uint32_t n,
+                                   int may_ask);
+df_search_request df_search_watched(df_search *search, uint64_t run, const uint32_t *ns, uint32_t n,
+                                    int may_ask);
 /* What was asked for will not be. */
-df_wish df_leader_called_off(df_leader *leader, uint64_t run);
-void df_leader_stop(df_leader *leader);
+df_search_request df_search_called_off(df_search *search, uint64_t run);
+void df_search_stop(df_search *search);
 
-/* Whether df_leader_ran wants to hear: until it is back home. */
-int df_leader_counts(const df_leader *leader);
-const char *df_leader_state_name(df_leader_state state);
+/* Whether df_search_ran wants to hear: until it is back home. */
+int df_search_counts(const df_search *search);
+const char *df_search_state_name(df_search_state state);
 
 #endif

@@ -113,12 +113,12 @@ df_variant_spec df_space_variant(const df_space *space, const df_descent *descen
   df_variant_spec spec = {.algorithm = space->algorithms[point->subspace],
                           .file = file ? df_plan_file_facts_of(file).hash : 0,
                           .copies = point->at[AXIS_COPIES]};
-  const df_climb *climb = &descent->climbs[point->subspace];
+  const df_line_search *line_search = &descent->climbs[point->subspace];
   if (is_registered(space, point)) return (df_variant_spec){.algorithm = DF_AS_REGISTERED};
-  if (climb->sizes[AXIS_SLOT_BYTES] > 1)
+  if (line_search->sizes[AXIS_SLOT_BYTES] > 1)
     spec.slot_bytes = DF_SPACE_LEAST_SLOT << point->at[AXIS_SLOT_BYTES];
-  if (climb->sizes[AXIS_SLOTS] > 1) spec.slots = 2u << point->at[AXIS_SLOTS];
-  if (climb->sizes[AXIS_BLOCKS] > 1)
+  if (line_search->sizes[AXIS_SLOTS] > 1) spec.slots = 2u << point->at[AXIS_SLOTS];
+  if (line_search->sizes[AXIS_BLOCKS] > 1)
     spec.blocks = blocks_at(point->at[AXIS_BLOCKS], space->max_blocks);
   if (spec.algorithm == DF_TWO_LEVEL) spec.split = 2u << point->at[AXIS_SPLIT];
   return spec;
@@ -151,19 +151,21 @@ int df_space_find(const df_space *space, const df_descent *descent, const df_rul
       registered.split == rule->split && rule->slots == 0 && rule->copies == 0)
     return 1;
   for (uint32_t i = 0; i < descent->n_subspaces; i++) {
-    const df_climb *climb = &descent->climbs[i];
+    const df_line_search *line_search = &descent->climbs[i];
     if (space->algorithms[i] != (uint32_t)rule->algorithm || space->files[i] != rule->loaded)
       continue;
-    *point = climb->best.point;
+    *point = line_search->best.point;
     if (rule->slot_bytes)
       point->at[AXIS_SLOT_BYTES] =
-          place_of(DF_SPACE_LEAST_SLOT, rule->slot_bytes, climb->sizes[AXIS_SLOT_BYTES]);
-    if (rule->slots) point->at[AXIS_SLOTS] = place_of(2, rule->slots, climb->sizes[AXIS_SLOTS]);
+          place_of(DF_SPACE_LEAST_SLOT, rule->slot_bytes, line_search->sizes[AXIS_SLOT_BYTES]);
+    if (rule->slots)
+      point->at[AXIS_SLOTS] = place_of(2, rule->slots, line_search->sizes[AXIS_SLOTS]);
     if (rule->blocks)
       point->at[AXIS_BLOCKS] =
-          place_of_blocks(rule->blocks, space->max_blocks, climb->sizes[AXIS_BLOCKS]);
-    if (rule->split) point->at[AXIS_SPLIT] = place_of(2, rule->split, climb->sizes[AXIS_SPLIT]);
-    if (rule->copies && climb->sizes[AXIS_COPIES] > 1) point->at[AXIS_COPIES] = 1;
+          place_of_blocks(rule->blocks, space->max_blocks, line_search->sizes[AXIS_BLOCKS]);
+    if (rule->split)
+      point->at[AXIS_SPLIT] = place_of(2, rule->split, line_search->sizes[AXIS_SPLIT]);
+    if (rule->copies && line_search->sizes[AXIS_COPIES] > 1) point->at[AXIS_COPIES] = 1;
     return 1;
   }
   return 0;

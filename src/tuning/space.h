@@ -9,7 +9,7 @@
 #include "tuning/configuration.h"
 
 typedef struct df_space_question {
-  const df_manner *registered;
+  const df_configuration *registered;
   const df_policy *policy;
   df_operation operation;
   uint32_t n;

@@ -105,6 +105,11 @@ static int read_file(const reader *in, const char *word, df_tuning *tuning, df_r
   return 1;
 }
 
+static const char operation_words[] = ""
+#define DF_OPERATION(id, name, word, ...) ", " word
+#include "plans/operations.def"
+    ;
+
 static int read_rule(const reader *in, char **words, int n, df_tuning *tuning, df_rule *rule) {
   uint64_t from, to;
   memset(rule, 0, sizeof *rule);
@@ -115,11 +120,7 @@ static int read_rule(const reader *in, char **words, int n, df_tuning *tuning, d
                   FIELDS, n);
   int operation = df_operation_by_word(words[0]);
   if (operation < 0)
-    return refuse(in,
-                  "operation \"%s\" is none of allreduce, reduce, broadcast, allgather, "
-                  "reducescatter, alltoall, gather, scatter, sendrecv, barrier, scan, "
-                  "exclusivescan",
-                  words[0]);
+    return refuse(in, "operation \"%s\" is none of %s", words[0], operation_words + strlen(", "));
   rule->operation = (df_operation)operation;
   if (!read_range(words[1], 1, DF_MAX_RANKS, &from, &to))
     return refuse(in, "ranks \"%s\" is no number or range from 1 to %d, and not *", words[1],
@@ -347,7 +348,7 @@ const df_rule df_built_in_rules[] = {
     RULE(ALL_REDUCE, 3, 16, ANY, 0, 1536, ALL_PAIRS, 0),
     RULE(ALL_REDUCE, 3, 16, ANY, 1537, 64 * K, FLAT, 32 * K),
     RULE(ALL_REDUCE, 17, DF_MAX_RANKS, ANY, 0, 32 * K, DOUBLING, 0),
-    RULE(ALL_REDUCE, 5, 16, CROWDED, 256 * K, NO_LIMIT, DIRECT, 128 * K),
+    RULE(ALL_REDUCE, 5, 16, OVERSUBSCRIBED, 256 * K, NO_LIMIT, DIRECT, 128 * K),
     RULE(ALL_REDUCE, 5, 64, HOST, 256 * K, NO_LIMIT, RING, 0),
     RULE(ALL_REDUCE, 1, 2, ANY, 0, NO_LIMIT, DIRECT, 0),
     RULE(ALL_REDUCE, 3, 4, ANY, 0, NO_LIMIT, DIRECT, 64 * K),
@@ -363,8 +364,8 @@ const df_rule df_built_in_rules[] = {
 
     RULE(BROADCAST, 1, 8, CUDA, 64 * M, NO_LIMIT, RING, 512 * K),
     RULE(BROADCAST, 3, 16, CUDA, 0, NO_LIMIT, RING, 0),
-    RULE(BROADCAST, 3, 16, CROWDED, 0, 16 * K, BINOMIAL, 0),
-    RULE(BROADCAST, 3, 16, CROWDED, 0, NO_LIMIT, FLAT, 128 * K),
+    RULE(BROADCAST, 3, 16, OVERSUBSCRIBED, 0, 16 * K, BINOMIAL, 0),
+    RULE(BROADCAST, 3, 16, OVERSUBSCRIBED, 0, NO_LIMIT, FLAT, 128 * K),
     RULE(BROADCAST, 1, 16, ANY, 0, 16 * K, FLAT, 0),
     RULE(BROADCAST, 3, 16, PROCESS, 0, NO_LIMIT, TWO_LEVEL, 0),
     RULE(BROADCAST, 5, 64, HOST, 128 * K, NO_LIMIT, SCATTER_ALL_GATHER, 0),
@@ -374,7 +375,7 @@ const df_rule df_built_in_rules[] = {
     RULE(ALL_GATHER, 1, 2, CUDA, 64 * M, NO_LIMIT, DIRECT, 1 * M),
     RULE(ALL_GATHER, 3, 8, CUDA, 64 * M, NO_LIMIT, DIRECT, 256 * K),
     RULE(ALL_GATHER, 3, 16, CUDA, 0, 2048 * K, RING, 0),
-    RULE(ALL_GATHER, 5, 16, CROWDED, 256 * K, NO_LIMIT, DIRECT, 128 * K),
+    RULE(ALL_GATHER, 5, 16, OVERSUBSCRIBED, 256 * K, NO_LIMIT, DIRECT, 128 * K),
     RULE(ALL_GATHER, 5, 64, HOST, 256 * K, NO_LIMIT, RING, 0),
     RULE(ALL_GATHER, 1, 2, ANY, 0, NO_LIMIT, DIRECT, 0),
     RULE(ALL_GATHER, 3, 4, ANY, 0, NO_LIMIT, DIRECT, 64 * K),
@@ -385,7 +386,7 @@ const df_rule df_built_in_rules[] = {
     RULE(REDUCE_SCATTER, 1, 2, CUDA, 64 * M, NO_LIMIT, DIRECT, 1 * M),
     RULE(REDUCE_SCATTER, 3, 8, CUDA, 64 * M, NO_LIMIT, DIRECT, 256 * K),
     RULE(REDUCE_SCATTER, 3, 16, CUDA, 0, 2048 * K, RING, 0),
-    RULE(REDUCE_SCATTER, 5, 16, CROWDED, 256 * K, 4096 * K, DIRECT, 128 * K),
+    RULE(REDUCE_SCATTER, 5, 16, OVERSUBSCRIBED, 256 * K, 4096 * K, DIRECT, 128 * K),
     RULE(REDUCE_SCATTER, 3, 64, HOST, 256 * K, NO_LIMIT, RING, 0),
     RULE(REDUCE_SCATTER, 1, 2, ANY, 0, NO_LIMIT, DIRECT, 0),
     RULE(REDUCE_SCATTER, 3, 4, ANY, 0, NO_LIMIT, DIRECT, 64 * K),
@@ -394,8 +395,8 @@ const df_rule df_built_in_rules[] = {
     RULE(REDUCE_SCATTER, 65, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
 
     RULE(ALL_TO_ALL, 5, 16, CUDA, 1 * M, NO_LIMIT, PAIRWISE, 0),
-    RULE(ALL_TO_ALL, 5, 16, CROWDED, 256 * K, 2048 * K, DIRECT, 64 * K),
-    RULE(ALL_TO_ALL, 5, 16, CROWDED, 2048 * K + 1, NO_LIMIT, DIRECT, 128 * K),
+    RULE(ALL_TO_ALL, 5, 16, OVERSUBSCRIBED, 256 * K, 2048 * K, DIRECT, 64 * K),
+    RULE(ALL_TO_ALL, 5, 16, OVERSUBSCRIBED, 2048 * K + 1, NO_LIMIT, DIRECT, 128 * K),
     RULE(ALL_TO_ALL, 1, 4, ANY, 0, NO_LIMIT, DIRECT, 0),
     RULE(ALL_TO_ALL, 5, 64, ANY, 0, NO_LIMIT, DIRECT, 32 * K),
     RULE(ALL_TO_ALL, 65, DF_MAX_RANKS, ANY, 0, 16 * K, BRUCK, 0),

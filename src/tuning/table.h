@@ -11,10 +11,10 @@
 
 typedef enum {
   DF_MEMORY_ANY,
-  DF_MEMORY_PROCESS, /* one process: any buffer may be lent */
-  DF_MEMORY_HOST,    /* several processes */
-  DF_MEMORY_CROWDED, /* rules only: HOST, two members or more for each core */
-  DF_MEMORY_CUDA     /* rules only: the members' devices are GPUs */
+  DF_MEMORY_PROCESS,        /* one process: any buffer may be lent */
+  DF_MEMORY_HOST,           /* several processes */
+  DF_MEMORY_OVERSUBSCRIBED, /* rules only: HOST, two members or more for each core */
+  DF_MEMORY_CUDA            /* rules only: the members' devices are GPUs */
 } df_memory_kind;
 
 typedef struct df_rule {

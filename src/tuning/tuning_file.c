@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/quiet_signals.h"
 #include "base/text.h"
 #include "dfccl.h"
 
@@ -48,8 +49,8 @@ static void say_interfaces(df_text *text) {
   if (all) if_freenameindex(all);
 }
 
-void df_learnt_describe_machine(char *text, size_t bytes, uint32_t n_cores, uint32_t n_ranks,
-                                uint32_t n_hosts) {
+void df_tuning_cache_describe_machine(char *text, size_t bytes, uint32_t n_cores, uint32_t n_ranks,
+                                      uint32_t n_hosts) {
   char processor[80];
   df_text out = {text, bytes};
   read_processor(processor, sizeof processor);
@@ -67,10 +68,10 @@ static int is_same_task(const df_rule *a, const df_rule *b) {
          a->bytes_least == b->bytes_least && a->bytes_most == b->bytes_most;
 }
 
-const df_rule *df_learnt_find(const df_learnings *memory, df_operation operation, uint32_t n,
-                              uint64_t bytes, df_memory_kind kind) {
+const df_rule *df_tuning_cache_find(const df_tuning_store *memory, df_operation operation,
+                                    uint32_t n, uint64_t bytes, df_memory_kind kind) {
   for (uint32_t i = memory->n; i-- > 0;) {
-    const df_rule *rule = &memory->learnt[i].rule;
+    const df_rule *rule = &memory->tuning_cache[i].rule;
     if (rule->operation == operation && rule->ranks_least <= n && n <= rule->ranks_most &&
         rule->bytes_least <= bytes && bytes <= rule->bytes_most &&
         (rule->memory == kind || rule->memory == DF_MEMORY_ANY))
@@ -79,41 +80,41 @@ const df_rule *df_learnt_find(const df_learnings *memory, df_operation operation
   return NULL;
 }
 
-void df_learnt_note(df_learnings *memory, const df_learnt *learnt) {
+void df_tuning_cache_note(df_tuning_store *memory, const df_tuning_cache *tuning_cache) {
   uint32_t at = 0;
-  while (at < memory->n && !is_same_task(&memory->learnt[at].rule, &learnt->rule)) at++;
-  if (at == DF_MAX_LEARNT) return;
+  while (at < memory->n && !is_same_task(&memory->tuning_cache[at].rule, &tuning_cache->rule)) at++;
+  if (at == DF_MAX_TUNING_CACHE) return;
   if (at == memory->capacity) {
     const uint32_t capacity = DF_MAX(memory->capacity * 2, 16u);
-    df_learnt *larger = realloc(memory->learnt, capacity * sizeof *larger);
+    df_tuning_cache *larger = realloc(memory->tuning_cache, capacity * sizeof *larger);
     if (larger == NULL) return;
-    memory->learnt = larger;
+    memory->tuning_cache = larger;
     memory->capacity = capacity;
   }
   if (at == memory->n)
     memory->n++;
   else
-    memory->n_new -= (uint32_t)memory->learnt[at].is_new;
-  memory->learnt[at] = *learnt;
-  memory->n_new += (uint32_t)learnt->is_new;
+    memory->n_new -= (uint32_t)memory->tuning_cache[at].is_new;
+  memory->tuning_cache[at] = *tuning_cache;
+  memory->n_new += (uint32_t)tuning_cache->is_new;
 }
 
-uint32_t df_learnt_take_new(df_learnings *memory, df_learnt **taken) {
+uint32_t df_tuning_cache_take_new(df_tuning_store *memory, df_tuning_cache **taken) {
   uint32_t n = 0;
   *taken = memory->n_new ? malloc(memory->n_new * sizeof **taken) : NULL;
   if (*taken == NULL) return 0;
   for (uint32_t i = 0; i < memory->n; i++) {
-    if (!memory->learnt[i].is_new) continue;
-    (*taken)[n++] = memory->learnt[i];
-    memory->learnt[i].is_new = 0;
+    if (!memory->tuning_cache[i].is_new) continue;
+    (*taken)[n++] = memory->tuning_cache[i];
+    memory->tuning_cache[i].is_new = 0;
   }
   memory->n_new = 0;
   return n;
 }
 
-void df_learnt_free(df_learnings *memory) {
-  free(memory->learnt);
-  memory->learnt = NULL;
+void df_tuning_cache_free(df_tuning_store *memory) {
+  free(memory->tuning_cache);
+  memory->tuning_cache = NULL;
   memory->n = memory->capacity = memory->n_new = 0;
 }
 
@@ -200,7 +201,7 @@ static line_kind read_rule(const cursor *c, const char *line, size_t length,
   return kind;
 }
 
-dfcclResult_t df_learnt_read(df_learnings *memory, const char *path) {
+dfcclResult_t df_tuning_cache_read(df_tuning_store *memory, const char *path) {
   size_t bytes, length;
   char *text = read_whole(path, &bytes);
   if (text == NULL) return dfcclInvalidUsage;
@@ -208,29 +209,30 @@ dfcclResult_t df_learnt_read(df_learnings *memory, const char *path) {
   const char *line;
   line_kind kind = NO_RULE;
   while (kind != WRONG && next_line(&c, &line, &length)) {
-    df_learnt learnt = {.is_new = 0};
+    df_tuning_cache tuning_cache = {.is_new = 0};
     if (c.line > 1 && !c.is_mine) continue;
-    kind = read_rule(&c, line, length, memory->files, &learnt.rule);
-    if (kind == A_RULE) df_learnt_note(memory, &learnt);
+    kind = read_rule(&c, line, length, memory->files, &tuning_cache.rule);
+    if (kind == A_RULE) df_tuning_cache_note(memory, &tuning_cache);
   }
   free(text);
   return kind == WRONG ? dfcclInvalidUsage : dfcclSuccess;
 }
 
-static void write_learnt(FILE *out, const df_learnt *learnt) {
+static void write_tuning_cache(FILE *out, const df_tuning_cache *tuning_cache) {
   char line[LINE_BYTES];
-  df_rule_print(&learnt->rule, line, sizeof line);
-  fprintf(out, "%s # %.2f us, %.2f us as registered\n", line, learnt->us, learnt->registered_us);
+  df_rule_print(&tuning_cache->rule, line, sizeof line);
+  fprintf(out, "%s # %.2f us, %.2f us as registered\n", line, tuning_cache->us,
+          tuning_cache->registered_us);
 }
 
-static int is_replaced(const df_rule *rule, const df_learnt *learnt, uint32_t n) {
+static int is_replaced(const df_rule *rule, const df_tuning_cache *tuning_cache, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
-    if (is_same_task(rule, &learnt[i].rule)) return 1;
+    if (is_same_task(rule, &tuning_cache[i].rule)) return 1;
   return 0;
 }
 
 /* What is new goes behind the machine's line. */
-static dfcclResult_t copy_merged(FILE *out, const cursor *from, const df_learnt *learnt,
+static dfcclResult_t copy_merged(FILE *out, const cursor *from, const df_tuning_cache *tuning_cache,
                                  uint32_t n) {
   cursor c = *from;
   const char *line;
@@ -246,20 +248,20 @@ static dfcclResult_t copy_merged(FILE *out, const cursor *from, const df_learnt 
     const line_kind kind =
         c.line == 1 || c.is_mine ? read_rule(&c, line, length, NULL, &rule) : NO_RULE;
     if (kind == WRONG) return dfcclInvalidUsage;
-    if (kind == A_RULE && is_replaced(&rule, learnt, n)) continue;
+    if (kind == A_RULE && is_replaced(&rule, tuning_cache, n)) continue;
     fprintf(out, "%.*s\n", (int)length, line);
     if (!begins || !c.is_mine || is_written) continue;
-    for (uint32_t i = 0; i < n; i++) write_learnt(out, &learnt[i]);
+    for (uint32_t i = 0; i < n; i++) write_tuning_cache(out, &tuning_cache[i]);
     is_written = 1;
   }
   if (is_written) return dfcclSuccess;
   fprintf(out, "%s%s\n", machine_word, c.machine);
-  for (uint32_t i = 0; i < n; i++) write_learnt(out, &learnt[i]);
+  for (uint32_t i = 0; i < n; i++) write_tuning_cache(out, &tuning_cache[i]);
   return dfcclSuccess;
 }
 
-static dfcclResult_t replace(const char *path, const char *machine, const df_learnt *learnt,
-                             uint32_t n) {
+static dfcclResult_t replace(const char *path, const char *machine,
+                             const df_tuning_cache *tuning_cache, uint32_t n) {
   char beside[PATH_BYTES + 32];
   size_t bytes;
   struct stat before;
@@ -271,12 +273,15 @@ static dfcclResult_t replace(const char *path, const char *machine, const df_lea
   FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
   dfcclResult_t result = dfcclSuccess;
   int fine = out != NULL;
+  df_quiet_signals quiet;
+  df_quiet_signals_begin(&quiet);
   if (fine) {
     fchmod(fd, stat(path, &before) == 0 ? before.st_mode & 0777 : 0644);
-    result = copy_merged(out, &from, learnt, n);
+    result = copy_merged(out, &from, tuning_cache, n);
     fine = fflush(out) == 0 && fsync(fd) == 0;
     fine = fclose(out) == 0 && fine && result == dfcclSuccess && rename(beside, path) == 0;
   }
+  df_quiet_signals_end(&quiet);
   const int error = errno;
   if (!fine && fd >= 0) unlink(beside);
   free(text);
@@ -285,13 +290,13 @@ static dfcclResult_t replace(const char *path, const char *machine, const df_lea
                  strerror(error));
 }
 
-dfcclResult_t df_learnt_write(const char *path, const char *machine, const df_learnt *learnt,
-                              uint32_t n) {
+dfcclResult_t df_tuning_cache_write(const char *path, const char *machine,
+                                    const df_tuning_cache *tuning_cache, uint32_t n) {
   char directory[PATH_BYTES];
   snprintf(directory, sizeof directory, "%s", path);
   const int lock = open(dirname(directory), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock >= 0) flock(lock, LOCK_EX); /* else an update may be lost; no file is spoilt */
-  const dfcclResult_t result = replace(path, machine, learnt, n);
+  const dfcclResult_t result = replace(path, machine, tuning_cache, n);
   if (lock >= 0) close(lock);
   return result;
 }

@@ -15,40 +15,40 @@
 #include "plans/msccl/directory.h"
 #include "tuning/table.h"
 
-enum { DF_MACHINE_BYTES = 256, DF_MAX_LEARNT = 16384 };
+enum { DF_MACHINE_BYTES = 256, DF_MAX_TUNING_CACHE = 16384 };
 
-typedef struct df_learnt {
+typedef struct df_tuning_cache {
   df_rule rule;
   double us, registered_us; /* 0: read from the file */
   int is_new;               /* not written yet */
-} df_learnt;
+} df_tuning_cache;
 
-typedef struct df_learnings {
+typedef struct df_tuning_store {
   char machine[DF_MACHINE_BYTES];
-  df_learnt *learnt;
+  df_tuning_cache *tuning_cache;
   uint32_t n, capacity;
   uint32_t n_new;
   const df_file_directory *files; /* that rules may name; NULL: none */
-} df_learnings;
+} df_tuning_store;
 
 /* What times depend on: version, processor, cores, network interfaces, ranks and hosts. */
-void df_learnt_describe_machine(char *text, size_t bytes, uint32_t n_cores, uint32_t n_ranks,
-                                uint32_t n_hosts);
+void df_tuning_cache_describe_machine(char *text, size_t bytes, uint32_t n_cores, uint32_t n_ranks,
+                                      uint32_t n_hosts);
 
 /* The rules of memory->machine, but those of files that memory->files lacks. A file that is not there
  * is empty. dfcclInvalidUsage: FILE:LINE. */
-dfcclResult_t df_learnt_read(df_learnings *memory, const char *path);
+dfcclResult_t df_tuning_cache_read(df_tuning_store *memory, const char *path);
 /* The latest that fits; NULL: none. */
-const df_rule *df_learnt_find(const df_learnings *memory, df_operation operation, uint32_t n,
-                              uint64_t bytes, df_memory_kind kind);
+const df_rule *df_tuning_cache_find(const df_tuning_store *memory, df_operation operation,
+                                    uint32_t n, uint64_t bytes, df_memory_kind kind);
 /* In the place of what was learnt of the same task. Without memory it is forgotten. */
-void df_learnt_note(df_learnings *memory, const df_learnt *learnt);
+void df_tuning_cache_note(df_tuning_store *memory, const df_tuning_cache *tuning_cache);
 /* Takes what is new: the caller frees *taken. */
-uint32_t df_learnt_take_new(df_learnings *memory, df_learnt **taken);
+uint32_t df_tuning_cache_take_new(df_tuning_store *memory, df_tuning_cache **taken);
 /* Reads the file anew, puts n rules into the machine's part, and replaces the file at once, so that
  * nobody reads half of it. Writers wait for each other. dfcclSystemError, dfcclInvalidUsage. */
-dfcclResult_t df_learnt_write(const char *path, const char *machine, const df_learnt *learnt,
-                              uint32_t n);
-void df_learnt_free(df_learnings *memory);
+dfcclResult_t df_tuning_cache_write(const char *path, const char *machine,
+                                    const df_tuning_cache *tuning_cache, uint32_t n);
+void df_tuning_cache_free(df_tuning_store *memory);
 
 #endif

@@ -28,8 +28,8 @@ DF_TEST(configuration, says_what_and_why, 30) {
   CHECK(strcmp(empty.form, "none") == 0, "%s", empty.form);
   CHECK(large.slotBytes > small.slotBytes, "%llu and %llu bytes",
         (unsigned long long)large.slotBytes, (unsigned long long)small.slotBytes);
-  static const char *const decisions[] = {"algorithm: ", "cut: ",    "form: ", "rings: ",
-                                          "lend: ",      "stores: ", "turns: "};
+  static const char *const decisions[] = {
+      "algorithm: ", "cut: ", "form: ", "rings: ", "lend: ", "stores: ", "turns: "};
   for (size_t i = 0; i < sizeof decisions / sizeof decisions[0]; i++) {
     const char *line = strstr(small.why, decisions[i]);
     CHECK(line != NULL && strstr(line, "since") != NULL, "no reason of \"%s\" in \"%s\"",

@@ -1,6 +1,8 @@
 /*
  * Promise: a rank whose process has no descriptor left for shared memory, or to join, ends its
  * collectives on every member; each sentence names its want of descriptors, and blames no other.
+ * A limit of the size of files (RLIMIT_FSIZE), which shared memory and logs meet too, never ends the
+ * process by SIGXFSZ.
  */
 #include "support/buffers.h"
 #include "support/processes.h"
@@ -103,4 +105,32 @@ DF_TEST(descriptors, too_few_to_join, 120) {
       df_fork(&family, ranks, 30, join, all);
       df_join(&family);
     }
+}
+
+/* ---- no file may grow */
+
+static void be_without_files(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  static float buffer[COUNT];
+  dfcclContext_t ctx;
+  dfcclConfig_t config = df_config();
+  struct rlimit none;
+  (void)arg;
+  CHECK(getrlimit(RLIMIT_FSIZE, &none) == 0, "getrlimit");
+  none.rlim_cur = 0;
+  CHECK(setrlimit(RLIMIT_FSIZE, &none) == 0, "setrlimit");
+  dfcclResult_t result = dfcclInit(&ctx, ranks, *id, rank, &config);
+  if (result == dfcclSuccess) {
+    df_watch(ctx);
+    result = dfcclRegisterAllReduce(ctx, COLL, COUNT, dfcclFloat32, dfcclSum, NULL);
+    if (result == dfcclSuccess) result = dfcclRunAllReduce(ctx, COLL, buffer, buffer, NULL, NULL);
+    if (result == dfcclSuccess) result = dfcclWait(ctx, COLL);
+    CHECK(result != dfcclSuccess, "rank %d has shared memory of no size", rank);
+    df_finish(ctx);
+  }
+}
+
+DF_TEST(descriptors, a_limit_of_file_sizes_is_an_error_and_no_signal, 60) {
+  df_family family;
+  df_fork(&family, 2, 30, be_without_files, NULL);
+  df_join(&family);
 }

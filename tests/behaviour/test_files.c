@@ -184,6 +184,61 @@ DF_TEST(files, refusals, 30) {
   df_algorithm_directory_remove(directory);
 }
 
+/* In place, rank 0's copies to the output overwrite inputs that it sends afterwards. */
+static void write_reads_twice(const char *directory) {
+  char text[4096];
+  int at = snprintf(text, sizeof text,
+                    "<algo name=\"twice\" proto=\"Simple\" nchannels=\"1\" nchunksperloop=\"2\" "
+                    "ngpus=\"2\" coll=\"allreduce\" inplace=\"0\">\n");
+  for (int rank = 0; rank < 2; rank++) {
+    static const char *const types[2][6] = {{"cpy", "cpy", "s", "s", "r", "r"}, {"rrcs", "rrcs"}};
+    at += snprintf(text + at, sizeof text - (size_t)at,
+                   "<gpu id=\"%d\" i_chunks=\"2\" o_chunks=\"2\" s_chunks=\"0\">"
+                   "<tb id=\"0\" send=\"%d\" recv=\"%d\" chan=\"0\">\n",
+                   rank, 1 - rank, 1 - rank);
+    for (int step = 0; step < 6 && types[rank][step]; step++)
+      at += snprintf(text + at, sizeof text - (size_t)at,
+                     "<step s=\"%d\" type=\"%s\" srcbuf=\"i\" srcoff=\"%d\" dstbuf=\"o\" "
+                     "dstoff=\"%d\" cnt=\"1\" depid=\"-1\" deps=\"-1\" hasdep=\"0\"/>\n",
+                     step, types[rank][step], step % 2, step % 2);
+    at += snprintf(text + at, sizeof text - (size_t)at, "</tb></gpu>\n");
+  }
+  snprintf(text + at, sizeof text - (size_t)at, "</algo>\n");
+  df_algorithm_write(directory, "twice", text);
+}
+
+/* Pre-multiplied operators: each input is scaled once, also in place. */
+DF_TEST(files, inputs_are_scaled_once, 30) {
+  static const char *const files[] = {"file:twice", "file:ring"};
+  enum { COUNT = 5000 };
+  const char *directory = df_algorithm_directory(2);
+  dfcclContext_t ctxs[2];
+  dfcclRedOp_t ops[2];
+  static int64_t data[2][2][COUNT];
+  write_reads_twice(directory);
+  df_make_contexts(ctxs, 2, NULL);
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  for (int rank = 0; rank < 2; rank++) {
+    const int64_t scalar = 2 + rank;
+    OK(dfcclRedOpCreatePreMulSum(ctxs[rank], &ops[rank], &scalar, dfcclInt64, 0));
+    for (dfcclCollId_t id = 0; id < 2; id++) {
+      options.algorithm = files[id];
+      for (int i = 0; i < COUNT; i++) data[rank][id][i] = 100 + 1000 * rank + i;
+      OK(dfcclRegisterAllReduce(ctxs[rank], id, COUNT, dfcclInt64, ops[rank], &options));
+      OK(dfcclRunAllReduce(ctxs[rank], id, data[rank][id], data[rank][id], NULL, NULL));
+    }
+  }
+  for (int rank = 0; rank < 2; rank++)
+    for (dfcclCollId_t id = 0; id < 2; id++) {
+      OK(dfcclWait(ctxs[rank], id));
+      for (int i = 0; i < COUNT; i++)
+        CHECK(data[rank][id][i] == 2 * (100 + i) + 3 * (1100 + i), "rank %d, %s, element %d: %lld",
+              rank, files[id], i, (long long)data[rank][id][i]);
+    }
+  df_free_contexts(ctxs, 2);
+  df_algorithm_directory_remove(directory);
+}
+
 static void write_table(const char *directory, const char *rule, char *path, size_t bytes) {
   snprintf(path, bytes, "%s/table", directory);
   FILE *out = fopen(path, "w");

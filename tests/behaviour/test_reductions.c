@@ -60,7 +60,7 @@ static void expect_close(dfcclDataType_t type, dfcclRedOp_t op, int rank) {
     double allowed = RANKS * df_type_epsilon(type) * magnitude / divisor + smallest;
     CHECK(fabs(got - sum / divisor) <= allowed,
           "%s %s, rank %d, element %zu: %.17g instead of %.17g", df_type_name(type),
-          df_operator_name(op), rank, i, got, sum / divisor);
+          df_redop_name(op), rank, i, got, sum / divisor);
   }
 }
 
@@ -188,7 +188,7 @@ DF_TEST(reductions, overflow, 30) {
   for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
     double got = two_ranks(ctxs, table[i].type, table[i].op, table[i].a, table[i].b);
     CHECK(got == table[i].result, "%s of %s: %g and %g gave %g instead of %g",
-          df_operator_name(table[i].op), df_type_name(table[i].type), table[i].a, table[i].b, got,
+          df_redop_name(table[i].op), df_type_name(table[i].type), table[i].a, table[i].b, got,
           table[i].result);
   }
   df_free_contexts(ctxs, 2);

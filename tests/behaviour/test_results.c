@@ -13,8 +13,8 @@ enum { RANKS = 4, ID = 1 };
 /* Every kind, type and (where one applies) operator, with one count, among `ranks` ranks. */
 static void all_combinations(dfcclContext_t *ctxs, int ranks, size_t count, int flags) {
   for (int kind = 0; kind < DF_KIND_COUNT; kind++)
-    for (int type = 0; type < DF_TYPE_COUNT; type++) {
-      int operators = df_kind_reduces((df_kind)kind) ? DF_OPERATOR_COUNT : 1;
+    for (int type = 0; type < DF_DATA_TYPES; type++) {
+      int operators = df_kind_reduces((df_kind)kind) ? DF_REDUCE_OPERATORS : 1;
       for (int op = 0; op < operators; op++) {
         if (df_kind_operator((df_kind)kind, (dfcclDataType_t)type, (dfcclRedOp_t)op) !=
             (dfcclRedOp_t)op)
@@ -112,13 +112,13 @@ DF_TEST(results, zero_elements, 30) {
 static void one_algorithm(dfcclContext_t *ctxs, int ranks, const char *name, df_kind kind,
                           int *accepted) {
   int slow = df_slowdown() > 1; /* a third of the types for each operation, all in turn */
-  for (int type = slow ? (int)kind % 3 : 0; type < DF_TYPE_COUNT; type += slow ? 3 : 1)
+  for (int type = slow ? (int)kind % 3 : 0; type < DF_DATA_TYPES; type += slow ? 3 : 1)
     for (int round = 0; round < 3; round++) {
       df_collective coll = {
           .kind = kind,
           .type = (dfcclDataType_t)type,
           .op = df_kind_operator(kind, (dfcclDataType_t)type,
-                                 (dfcclRedOp_t)((type + round) % DF_OPERATOR_COUNT)),
+                                 (dfcclRedOp_t)((type + round) % DF_REDUCE_OPERATORS)),
           .root = (type + round) % ranks,
           .count = round == 0   ? 7
                    : round == 1 ? 133
@@ -147,8 +147,9 @@ static void named_algorithms(int ranks, const char *slot_bytes) {
   df_make_contexts(ctxs, ranks, NULL);
   for (int a = 0; a < df_algorithm_names_count; a++) {
     int accepted = 0;
-    for (int kind = 0; kind < DF_SEND_RECV; kind++)
-      one_algorithm(ctxs, ranks, df_algorithm_names[a], (df_kind)kind, &accepted);
+    for (int kind = 0; kind < DF_ALL_KINDS; kind++)
+      if (kind != DF_SEND_RECV)
+        one_algorithm(ctxs, ranks, df_algorithm_names[a], (df_kind)kind, &accepted);
     CHECK(accepted > 0, "\"%s\" applies to nothing", df_algorithm_names[a]);
   }
   df_free_contexts(ctxs, ranks);

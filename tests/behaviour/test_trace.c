@@ -8,7 +8,6 @@
 #include "support/buffers.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,7 +274,6 @@ DF_TEST(trace, runs_that_fail_say_so, 60) {
 DF_TEST(trace, a_full_disk_never_ends_the_job, 60) {
   struct rlimit before, little;
   CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0, "getrlimit");
-  signal(SIGXFSZ, SIG_IGN);
   for (rlim_t room = 0; room < 1500; room += 300) {
     dfcclContext_t ctxs[RANKS];
     begin();

@@ -121,7 +121,7 @@ static int play_all(dfcclRedOp_t op, combine_fn combine, dfcclContext_t *ctxs, i
   return played;
 }
 
-DF_TEST(own_operators, functions_on_every_plan, 120) {
+DF_TEST(user_operators, functions_on_every_plan, 120) {
   for (int ranks = 1; ranks <= RANKS; ranks++) {
     int argument = 42;
     dfcclContext_t ctxs[RANKS];
@@ -188,7 +188,7 @@ static void multiplied_as(int rank, int ranks, const dfcclUniqueId *id, void *ne
   df_finish(ctx);
 }
 
-DF_TEST(own_operators, multiplied_sums_among_processes, 120) {
+DF_TEST(user_operators, multiplied_sums_among_processes, 120) {
   static char *const nets[] = {"auto", "tcp"};
   for (int ranks = 1; ranks <= 4; ranks += ranks == 1 ? 2 : 1)
     for (int i = 0; i < 2; i++) {
@@ -206,14 +206,14 @@ static void multiplied_in_thread(int rank, void *argument) {
   multiplied(((job *)argument)->ctxs[rank], rank, 3);
 }
 
-DF_TEST(own_operators, multiplied_sums_among_threads, 60) {
+DF_TEST(user_operators, multiplied_sums_among_threads, 60) {
   job j;
   df_make_contexts(j.ctxs, 3, NULL);
   df_in_threads(3, multiplied_in_thread, &j);
   df_free_contexts(j.ctxs, 3);
 }
 
-DF_TEST(own_operators, floats_are_rounded_once_before_the_sum, 30) {
+DF_TEST(user_operators, floats_are_rounded_once_before_the_sum, 30) {
   dfcclContext_t ctxs[2];
   float in[2] = {3, 5}, out[2] = {0, 0};
   const float scalars[2] = {0.1f, -2};
@@ -231,6 +231,44 @@ DF_TEST(own_operators, floats_are_rounded_once_before_the_sum, 30) {
   df_free_contexts(ctxs, 2);
 }
 
+/* Each algorithm, in place and not: a contribution that a plan forwards was scaled once. */
+static void multiplied_scan(int rank, void *argument) {
+  enum { COUNT = 3000 };
+  static const char *const algorithms[] = {"ring", "doubling"};
+  dfcclContext_t ctx = ((dfcclContext_t *)argument)[rank];
+  const int64_t scalar = 2 + rank;
+  dfcclRedOp_t op;
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  int64_t *in = malloc(COUNT * sizeof *in), *out = malloc(COUNT * sizeof *out);
+  OK(dfcclRedOpCreatePreMulSum(ctx, &op, &scalar, dfcclInt64, 0));
+  for (dfcclCollId_t id = 0; id < 8; id++) {
+    const int in_place = id & 1, exclusive = (int)id >> 1 & 1;
+    int64_t *result = in_place ? in : out;
+    options.algorithm = algorithms[id >> 2];
+    for (int i = 0; i < COUNT; i++) in[i] = 100 + 1000 * rank + i;
+    OK(dfcclRegisterScan(ctx, id, COUNT, dfcclInt64, op, exclusive, &options));
+    OK(dfcclRunScan(ctx, id, in, result, NULL, NULL));
+    OK(dfcclWait(ctx, id));
+    for (int i = 0; i < COUNT && !(exclusive && rank == 0); i++) {
+      int64_t expected = 0;
+      for (int m = 0; m < rank + !exclusive; m++)
+        expected += (2 + m) * (int64_t)(100 + 1000 * m + i);
+      CHECK(result[i] == expected,
+            "rank %d, %s, in place %d, exclusive %d, element %d: %lld, not %lld", rank,
+            options.algorithm, in_place, exclusive, i, (long long)result[i], (long long)expected);
+    }
+  }
+  free(in);
+  free(out);
+}
+
+DF_TEST(user_operators, scans_scale_each_input_once, 60) {
+  dfcclContext_t ctxs[4];
+  df_make_contexts(ctxs, 4, NULL);
+  df_in_threads(4, multiplied_scan, ctxs);
+  df_free_contexts(ctxs, 4);
+}
+
 /* ---- what does not fit */
 
 static void expect_refused(dfcclResult_t result, const char *word) {
@@ -240,7 +278,7 @@ static void expect_refused(dfcclResult_t result, const char *word) {
         word);
 }
 
-DF_TEST(own_operators, what_does_not_fit_is_refused, 30) {
+DF_TEST(user_operators, what_does_not_fit_is_refused, 30) {
   static const size_t counts[2] = {1, 1};
   dfcclContext_t ctxs[2];
   dfcclRedOp_t ordered, scaled;
@@ -267,7 +305,7 @@ DF_TEST(own_operators, what_does_not_fit_is_refused, 30) {
   df_free_contexts(ctxs, 2);
 }
 
-DF_TEST(own_operators, other_kinds_of_operators_are_a_mismatch, 30) {
+DF_TEST(user_operators, other_kinds_of_operators_are_a_mismatch, 30) {
   dfcclContext_t ctxs[2];
   dfcclRedOp_t ops[2];
   int32_t buffer[2][2];

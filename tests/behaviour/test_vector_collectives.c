@@ -13,18 +13,18 @@
 enum { RANKS_MOST = 6, ID = 1 };
 
 /* All ranks in this thread, two runs. */
-static void play(dfcclContext_t *ctxs, const df_uneven_coll *coll, bool in_place) {
-  df_uneven_part parts[RANKS_MOST];
+static void play(dfcclContext_t *ctxs, const df_vector_coll *coll, bool in_place) {
+  df_vector_part parts[RANKS_MOST];
   for (uint64_t run = 0; run < 2; run++) {
     for (int rank = 0; rank < coll->members; rank++) {
-      df_uneven_make(&parts[rank], coll, rank, run, in_place);
-      if (run == 0) OK(df_uneven_register(ctxs[rank], ID, &parts[rank]));
-      OK(df_uneven_run(ctxs[rank], ID, coll->kind, parts[rank].send, parts[rank].recv, NULL, NULL));
+      df_vector_make(&parts[rank], coll, rank, run, in_place);
+      if (run == 0) OK(df_vector_register(ctxs[rank], ID, &parts[rank]));
+      OK(df_vector_run(ctxs[rank], ID, coll->kind, parts[rank].send, parts[rank].recv, NULL, NULL));
     }
     for (int rank = 0; rank < coll->members; rank++) OK(dfcclWait(ctxs[rank], ID));
     for (int rank = 0; rank < coll->members; rank++) {
-      df_uneven_check(&parts[rank]);
-      df_uneven_free(&parts[rank]);
+      df_vector_check(&parts[rank]);
+      df_vector_free(&parts[rank]);
     }
   }
   for (int rank = 0; rank < coll->members; rank++) OK(dfcclDeregister(ctxs[rank], ID));
@@ -35,21 +35,21 @@ static void play_many(size_t most, int rounds, bool in_place) {
   for (int ranks = 1; ranks <= RANKS_MOST; ranks += ranks < 4 ? 1 : 2) {
     dfcclContext_t ctxs[RANKS_MOST];
     df_make_contexts(ctxs, ranks, NULL);
-    for (df_uneven_kind kind = 0; kind < DF_UNEVEN_KINDS; kind++)
-      for (int round = 0; round < rounds && (!in_place || df_uneven_has_in_place(kind)); round++) {
-        df_uneven_coll coll;
-        df_uneven_draw(&coll, kind, round % 2 ? dfcclInt16 : dfcclInt32, ranks, most, &random);
+    for (df_vector_kind kind = 0; kind < DF_VECTOR_KINDS; kind++)
+      for (int round = 0; round < rounds && (!in_place || df_vector_has_in_place(kind)); round++) {
+        df_vector_coll coll;
+        df_vector_draw(&coll, kind, round % 2 ? dfcclInt16 : dfcclInt32, ranks, most, &random);
         play(ctxs, &coll, in_place);
       }
     df_free_contexts(ctxs, ranks);
   }
 }
 
-DF_TEST(uneven, short_pieces, 60) { play_many(40, 12, false); }
-DF_TEST(uneven, short_pieces_in_place, 60) { play_many(40, 12, true); }
-DF_TEST(uneven, long_pieces, 120) { play_many(60000, 3, false); }
-DF_TEST(uneven, long_pieces_in_place, 120) { play_many(60000, 3, true); }
-DF_TEST(uneven, nothing_at_all, 30) { play_many(1, 1, false); }
+DF_TEST(vector, short_pieces, 60) { play_many(40, 12, false); }
+DF_TEST(vector, short_pieces_in_place, 60) { play_many(40, 12, true); }
+DF_TEST(vector, long_pieces, 120) { play_many(60000, 3, false); }
+DF_TEST(vector, long_pieces_in_place, 120) { play_many(60000, 3, true); }
+DF_TEST(vector, nothing_at_all, 30) { play_many(1, 1, false); }
 
 /* ---- between processes */
 
@@ -57,25 +57,25 @@ static void play_as(int rank, int ranks, const dfcclUniqueId *id, void *net) {
   setenv("DFCCL_NET", net, 1);
   dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
   df_random random = {77};
-  for (df_uneven_kind kind = 0; kind < DF_UNEVEN_KINDS; kind++)
+  for (df_vector_kind kind = 0; kind < DF_VECTOR_KINDS; kind++)
     for (int round = 0; round < 4; round++) {
-      df_uneven_coll coll;
-      df_uneven_draw(&coll, kind, dfcclInt32, ranks, round < 2 ? 50 : 50000, &random);
+      df_vector_coll coll;
+      df_vector_draw(&coll, kind, dfcclInt32, ranks, round < 2 ? 50 : 50000, &random);
       for (uint64_t run = 0; run < 3; run++) {
-        df_uneven_part part;
-        df_uneven_make(&part, &coll, rank, run, false);
-        if (run == 0) OK(df_uneven_register(ctx, ID, &part));
-        OK(df_uneven_run(ctx, ID, kind, part.send, part.recv, NULL, NULL));
+        df_vector_part part;
+        df_vector_make(&part, &coll, rank, run, false);
+        if (run == 0) OK(df_vector_register(ctx, ID, &part));
+        OK(df_vector_run(ctx, ID, kind, part.send, part.recv, NULL, NULL));
         OK(dfcclWait(ctx, ID));
-        df_uneven_check(&part);
-        df_uneven_free(&part);
+        df_vector_check(&part);
+        df_vector_free(&part);
       }
       OK(dfcclDeregister(ctx, ID));
     }
   df_finish(ctx);
 }
 
-DF_TEST(uneven, among_processes, 120) {
+DF_TEST(vector, among_processes, 120) {
   static char *const nets[] = {"auto", "tcp"};
   for (int i = 0; i < 2; i++) {
     df_family family;
@@ -88,11 +88,11 @@ DF_TEST(uneven, among_processes, 120) {
 
 static const size_t one_two[2] = {1, 2}, two_one[2] = {2, 1}, two_two[2] = {2, 2};
 
-static void expect_mismatch(dfcclContext_t *ctxs, df_uneven_kind kind, const char *words) {
+static void expect_mismatch(dfcclContext_t *ctxs, df_vector_kind kind, const char *words) {
   int32_t buffer[2][8] = {{0}};
   dfcclResult_t results[2];
   for (int rank = 0; rank < 2; rank++)
-    results[rank] = df_uneven_run(ctxs[rank], ID, kind, buffer[rank], buffer[rank] + 4, NULL, NULL);
+    results[rank] = df_vector_run(ctxs[rank], ID, kind, buffer[rank], buffer[rank] + 4, NULL, NULL);
   for (int rank = 0; rank < 2; rank++) {
     if (results[rank] == dfcclSuccess) results[rank] = dfcclWait(ctxs[rank], ID);
     CHECK(results[rank] == dfcclMismatch, "rank %d: %s", rank, df_test_result_name(results[rank]));
@@ -102,7 +102,7 @@ static void expect_mismatch(dfcclContext_t *ctxs, df_uneven_kind kind, const cha
   }
 }
 
-DF_TEST(uneven, a_pair_that_differs_is_told, 30) {
+DF_TEST(vector, a_pair_that_differs_is_told, 30) {
   dfcclContext_t ctxs[2];
   df_make_contexts(ctxs, 2, NULL);
   OK(dfcclRegisterAllToAllV(ctxs[0], ID, two_two, NULL, two_one, NULL, dfcclInt32, NULL));
@@ -124,7 +124,7 @@ DF_TEST(uneven, a_pair_that_differs_is_told, 30) {
           dfcclGetLastError(NULL), word);                                                          \
   } while (0)
 
-DF_TEST(uneven, what_makes_no_sense_is_refused, 30) {
+DF_TEST(vector, what_makes_no_sense_is_refused, 30) {
   dfcclContext_t ctxs[2];
   df_make_contexts(ctxs, 2, NULL);
   dfcclContext_t c = ctxs[0];

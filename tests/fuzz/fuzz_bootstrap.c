@@ -237,9 +237,9 @@ static void be_stranger_at_door(input *in) {
   r->listener.fd = -1;
   r->made.far = far;
   r->own = records[0];
-  DF_ASSERT(df_doors_open(&r->doors, &network, 0, 0, 1) == dfcclSuccess);
+  DF_ASSERT(df_listeners_open(&r->listeners, &network, 0, 0, 1) == dfcclSuccess);
   for (int i = 0; i < 2; i++) {
-    strangers[i] = df_connect_loopback(r->doors->port);
+    strangers[i] = df_connect_loopback(r->listeners->port);
     DF_ASSERT(strangers[i] >= 0 && df_socket_wait(strangers[i], POLLOUT, UINT64_MAX) == 1);
   }
   while (in->size > 0) {
@@ -258,7 +258,7 @@ static void be_stranger_at_door(input *in) {
   r->deadline_ns = df_clock_ns() + 2000000u;
   DF_ASSERT(df_mesh_connect(r, local, sockets) == dfcclTimeout); /* nobody proved anything */
   for (int i = 0; i < 2; i++) df_socket_close(&strangers[i]);
-  df_doors_close(r->doors);
+  df_listeners_close(r->listeners);
   close(root[0]);
   close(root[1]);
   free(r);
@@ -277,14 +277,14 @@ static void be_far_rank(input *in) {
   while (in->size > 0 && fine) {
     uint8_t record[UINT8_MAX + DF_LINE_OVERHEAD];
     size_t taken, bytes;
-    const bool is_sealed = next_byte(in) % 4 != 0;
+    const bool is_encrypted = next_byte(in) % 4 != 0;
     const uint8_t *raw = next_bytes(in, next_byte(in), &taken);
     /* Also of a kind that is none, and with a wrong count. */
     const df_record_kind kind = (df_record_kind)(1 + next_byte(in) % 4);
-    if (is_sealed && kind == DF_RECORD_COUNT) other->received = next_byte(in) % 2;
-    if (is_sealed) df_line_seal(other, kind, raw, taken, record);
-    if (is_sealed) send_some(pair[0], record, taken + DF_LINE_OVERHEAD);
-    if (!is_sealed) send_some(pair[0], raw, taken);
+    if (is_encrypted && kind == DF_RECORD_COUNT) other->received = next_byte(in) % 2;
+    if (is_encrypted) df_line_seal(other, kind, raw, taken, record);
+    if (is_encrypted) send_some(pair[0], record, taken + DF_LINE_OVERHEAD);
+    if (!is_encrypted) send_some(pair[0], raw, taken);
     df_line_event event;
     while ((event = df_line_read(line, pair[1], message, &bytes, &error)) == DF_LINE_RECORD) {
       DF_ASSERT(bytes <= UINT8_MAX);

@@ -32,7 +32,7 @@ typedef struct victim {
   df_shape shape;
   df_descriptor desc;
   df_run_words *words;
-  df_windows *windows;
+  df_mapped_ranges *mapped_ranges;
   df_bell *bell;
   uint8_t **rings; /* [links] of all blocks */
   uint8_t *send, *recv, *lent;
@@ -87,7 +87,7 @@ static void make_links(victim *v) {
                     .peer = v->plan->links[which].peer,
                     .payload_offset = (uint16_t)v->shape.payload_offset,
                     .sends = v->plan->links[which].sends,
-                    .windows = v->windows};
+                    .mapped_ranges = v->mapped_ranges};
   }
 }
 
@@ -106,10 +106,10 @@ static void make_victim(victim *v, input *in) {
   d->element_bytes = (uint8_t)df_type_size((dfcclDataType_t)d->type);
   df_shape_make(&v->shape, v->plan, count, d->element_bytes, &limits);
   v->words = allocate(sizeof *v->words);
-  v->windows = allocate(sizeof *v->windows);
+  v->mapped_ranges = allocate(sizeof *v->mapped_ranges);
   v->bell = allocate(sizeof *v->bell);
   v->lent = aligned_alloc(DF_PAGE, LENT_BYTES);
-  DF_ASSERT(v->lent != NULL && df_windows_open(v->windows, v->lent, LENT_BYTES));
+  DF_ASSERT(v->lent != NULL && df_mapped_ranges_open(v->mapped_ranges, v->lent, LENT_BYTES));
   memset(v->lent, 1, LENT_BYTES);
   d->primitives = v->plan->primitives;
   d->n_primitives = (uint16_t)v->plan->n_primitives;
@@ -144,7 +144,7 @@ static void free_victim(victim *v) {
   free(v->desc.links);
   free(v->desc.scratch);
   free(v->words);
-  free(v->windows);
+  free(v->mapped_ranges);
   free(v->bell);
   free(v->lent);
   free(v->send);

@@ -4,7 +4,7 @@
  *
  * The input is a list of datagrams. Each begins with a byte that says how much of it is the
  * input's: raw bytes (df_message_is_valid), or a well-formed message whose fields are
- * (df_post_deliver), with numbers mostly small, so that they name things that exist, and now and
+ * (df_messenger_deliver), with numbers mostly small, so that they name things that exist, and now and
  * then a descriptor. Built with libFuzzer where the compiler has it; otherwise fuzz_main.c makes
  * the inputs.
  */
@@ -56,11 +56,11 @@ static dfcclContext_t open_rank(int ends[RANKS], input *in) {
   df_settings settings;
   df_mesh mesh = {.n_ranks = RANKS};
   DF_ASSERT(df_settings_read(&settings, NULL) == dfcclSuccess);
-  mesh.cards = calloc(RANKS, sizeof *mesh.cards);
+  mesh.peer_info = calloc(RANKS, sizeof *mesh.peer_info);
   mesh.sockets = calloc(RANKS, sizeof *mesh.sockets);
   mesh.local = calloc(RANKS, 1);
-  DF_ASSERT(mesh.cards != NULL && mesh.sockets != NULL && mesh.local != NULL);
-  for (int r = 0; r < RANKS; r++) mesh.cards[r] = df_context_card(&settings);
+  DF_ASSERT(mesh.peer_info != NULL && mesh.sockets != NULL && mesh.local != NULL);
+  for (int r = 0; r < RANKS; r++) mesh.peer_info[r] = df_make_peer_info(&settings);
   const uint8_t odd = next_byte(in) % 16;
   if (odd == 14) { /* rank 3 is behind rank 2, and this rank is a relay */
     static const uint64_t hosts[RANKS] = {1, 1, 2, 2};
@@ -68,8 +68,8 @@ static dfcclContext_t open_rank(int ends[RANKS], input *in) {
     DF_ASSERT(mesh.routes != NULL);
   }
   if (odd == 15)
-    for (size_t i = next_byte(in) % 64; i < sizeof mesh.cards[1].bytes && in->size > 0; i++)
-      mesh.cards[1].bytes[i] = next_byte(in);
+    for (size_t i = next_byte(in) % 64; i < sizeof mesh.peer_info[1].bytes && in->size > 0; i++)
+      mesh.peer_info[1].bytes[i] = next_byte(in);
   mesh.local[0] = 1;
   mesh.n_local = 1;
   mesh.sockets[0] = -1;
@@ -185,7 +185,7 @@ static void say(input *in, dfcclContext_t context, uint32_t peer) {
     message->payload_bytes = wrap(in, message);
     message->id %= 6;
   } else if (message->kind == DF_MESSAGE_FAIL || message->kind == DF_MESSAGE_ABORT ||
-             message->kind == DF_MESSAGE_CAUSE || message->kind == DF_MESSAGE_LOST) {
+             message->kind == DF_MESSAGE_FAILURE_REASON || message->kind == DF_MESSAGE_LOST) {
     if (message->kind == DF_MESSAGE_LOST) message->id %= RANKS + 1;
     const uint8_t *text = next_bytes(in, next_byte(in) % 64, &taken);
     if (taken > 0) memcpy(message + 1, text, taken);
@@ -216,7 +216,7 @@ static void say(input *in, dfcclContext_t context, uint32_t peer) {
   }
   DF_ASSERT(df_message_is_valid(message, sizeof *message + message->payload_bytes));
   pthread_mutex_lock(&context->lock);
-  df_post_deliver(&context->control, peer, message, fd);
+  df_messenger_deliver(&context->control, peer, message, fd);
   pthread_mutex_unlock(&context->lock);
 }
 
@@ -251,7 +251,7 @@ static void say_soundly(dfcclContext_t context, uint32_t peer, uint32_t step) {
     }
   }
   pthread_mutex_lock(&context->lock);
-  df_post_deliver(&context->control, peer, message, fd);
+  df_messenger_deliver(&context->control, peer, message, fd);
   pthread_mutex_unlock(&context->lock);
 }
 

@@ -49,7 +49,7 @@ static const char *no_reason(df_stream *stream) {
 
 typedef struct scene {
   path path;
-  df_sealed *far, *here;
+  df_encrypted *far, *here;
   uint8_t sent[SENT], got[SENT + GUARD];
   size_t n_sent, n_got;
   int has_ended;
@@ -112,8 +112,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const uint8_t way = next_byte(&in);
   const df_cipher_kind kind = way & 1 && df_cipher_has_aes() ? DF_CIPHER_AES : DF_CIPHER_CHACHA;
   const int hides = way >> 1 & 1;
-  DF_ASSERT(df_sealed_open(&s->far, &s->path.stream, kind, hides, key, 1) == dfcclSuccess);
-  DF_ASSERT(df_sealed_open(&s->here, &s->path.stream, kind, hides, key, 0) == dfcclSuccess);
+  DF_ASSERT(df_encrypted_open(&s->far, &s->path.stream, kind, hides, key, 1) == dfcclSuccess);
+  DF_ASSERT(df_encrypted_open(&s->here, &s->path.stream, kind, hides, key, 0) == dfcclSuccess);
   while (in.size) {
     const uint8_t what = next_byte(&in) % 16;
     if (what < 6 && s->path.end + (1 << 17) < PIPE) seal(s, &in);

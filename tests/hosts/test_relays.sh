@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Promises of jobs with control relays, one on each host (five namespaces): test_relays.sh WORKER
-# CROWD
+# CROWD BENCH
 #   - Ten ranks, in any distribution over the hosts, run all operations in any order, and each
 #     element is right.
 #   - 60 ranks join, run and leave; 20 ranks do so with fewer connections than without relays.
@@ -8,7 +8,7 @@
 #     relay that is stopped.
 set -u
 . "$(dirname "$0")/bed.sh"
-worker=$1 crowd=$2
+worker=$1 crowd=$2 bench=$3
 failed=0
 fail() { echo "FAILED: $*" >&2; failed=1; }
 bed_up 5
@@ -68,30 +68,60 @@ play "a relay ends" 4 4 LEAVES=12
 play "another process ends" 4 5 LEAVES=19
 play "rank 0 ends" 4 1 LEAVES=0
 
-# A stopped relay (rank 2 of 6 on three hosts), without a limit for runs: the other rank of its host
-# is notified, too.
-rm -f "$work"/*
+# stop NAME RANK HOST...: starts one rank on each host that is named, and stops the process of RANK.
+# Runs have no limit. All other ranks must be notified, whatever links they have with the rank.
+stop() {
+  local what=$1 victim=$2 ranks r tries stopped pids=()
+  shift 2
+  ranks=$#
+  rm -f "$work"/*
+  for ((r = 0; r < ranks; r++)); do
+    bed_on "${@:r+1:1}" env RANK=$r WORLD_SIZE=$ranks MASTER_ADDR=10.77.0.1 MASTER_PORT=29501 \
+      DFCCL_NET_TIMEOUT_MS=2000 \
+      timeout 60 "$worker" --seed 7 --largest 5000 >"$work/$r" 2>&1 &
+    pids+=($!)
+  done
+  for ((tries = 0; tries < 400; tries++)); do
+    [ "$(cat "$work"/? 2>/dev/null | grep -c '^joined')" = "$ranks" ] && break
+    sleep 0.05
+  done
+  [ $tries -lt 400 ] || { fail "$what: not all have joined: $(head -n 3 "$work"/?)"; return; }
+  sleep 0.3
+  stopped=$(sed -n 's/^begins .*: process //p' "$work/$victim")
+  [ -n "$stopped" ] && kill -STOP "$stopped" ||
+    fail "$what: rank $victim is not there: $(cat "$work/$victim")"
+  for ((r = 0; r < ranks; r++)); do
+    [ "$r" != "$victim" ] || continue
+    wait "${pids[$r]}" || fail "$what: rank $r ended with $?"
+    grep -q "^told .*\\brank $victim\\b" "$work/$r" ||
+      fail "$what: rank $r was not notified of rank $victim: $(cat "$work/$r")"
+  done
+  kill -KILL "$stopped" 2>/dev/null
+}
+stop "a stopped relay" 2 1 1 2 2 3 3
+stop "a stopped rank beside a relay" 1 1 1 2 3
+
+# With hierarchical plans, rank 1 has links with rank 0 only, which is on its host.
 pids=()
-for r in 0 1 2 3 4 5; do
-  bed_on $((r / 2 + 1)) env RANK=$r WORLD_SIZE=6 MASTER_ADDR=10.77.0.1 MASTER_PORT=29501 \
+for r in 0 1 2 3; do
+  bed_on $((r < 2 ? 1 : r)) env RANK=$r WORLD_SIZE=4 MASTER_ADDR=10.77.0.1 MASTER_PORT=29502 \
     DFCCL_NET_TIMEOUT_MS=2000 \
-    timeout 60 "$worker" --seed 7 --largest 5000 >"$work/$r" 2>&1 &
+    timeout 30 "$bench" allreduce --env -a hierarchical -b 64K -e 64K -i 100000 >"$work/bench-$r" \
+      2>&1 &
   pids+=($!)
 done
-for ((tries = 0; tries < 400; tries++)); do
-  [ "$(cat "$work"/? 2>/dev/null | grep -c '^joined')" = 6 ] && break
-  sleep 0.05
-done
-[ $tries -lt 400 ] ||
-  { fail "a stopped relay: not all have joined: $(head -n 3 "$work"/?)"; exit 1; }
-sleep 0.3
-stopped=$(sed -n 's/^begins .*: process //p' "$work/2")
+sleep 2
+stopped=$(for pid in $(pgrep -x dfccl-bench); do
+  tr '\0' '\n' <"/proc/$pid/environ" | grep -qx RANK=1 && echo "$pid"
+done | head -n 1)
 [ -n "$stopped" ] && kill -STOP "$stopped" ||
-  fail "a stopped relay: rank 2 is not there: $(cat "$work/2")"
-for r in 0 1 3 4 5; do
-  wait "${pids[$r]}" || fail "a stopped relay: rank $r ended with $?"
-  grep -q '^told .*\brank 2\b' "$work/$r" ||
-    fail "a stopped relay: rank $r was not notified of rank 2: $(cat "$work/$r")"
+  fail "hierarchical: rank 1 is not there: $(cat "$work/bench-1")"
+for r in 0 2 3; do
+  wait "${pids[$r]}"
+  [ $? = 1 ] || fail "hierarchical: rank $r was not notified that rank 1 is stopped"
+  grep -q 'rank 1\b' "$work/bench-$r" ||
+    fail "hierarchical: rank $r was not notified of rank 1: $(tail -n 3 "$work/bench-$r")"
 done
 kill -KILL "$stopped" 2>/dev/null
+stop "a stopped rank behind a relay" 3 1 1 2 2 3 3
 exit $failed

@@ -41,11 +41,11 @@ static dfcclContext_t open_rank(int rank, int to_other, int to_dead, const dfccl
   df_settings settings;
   df_mesh mesh = {.n_ranks = RANKS, .rank = rank};
   OK(df_settings_read(&settings, config));
-  mesh.cards = calloc(RANKS, sizeof *mesh.cards);
+  mesh.peer_info = calloc(RANKS, sizeof *mesh.peer_info);
   mesh.sockets = calloc(RANKS, sizeof *mesh.sockets);
   mesh.local = calloc(RANKS, 1);
-  CHECK(mesh.cards != NULL && mesh.sockets != NULL && mesh.local != NULL, "no memory");
-  for (int r = 0; r < RANKS; r++) mesh.cards[r] = df_context_card(&settings);
+  CHECK(mesh.peer_info != NULL && mesh.sockets != NULL && mesh.local != NULL, "no memory");
+  for (int r = 0; r < RANKS; r++) mesh.peer_info[r] = df_make_peer_info(&settings);
   memset(mesh.job, rank + 1, sizeof mesh.job); /* strangers within this process */
   mesh.local[rank] = 1;
   mesh.n_local = 1;
@@ -115,7 +115,7 @@ static void expect_named(dfcclContext_t ctx, const char *words) {
 }
 
 /* Rank 0 sees rank 2 die and leaves; rank 1, whose socket to rank 2 stands, waits for both. */
-DF_TEST(first_cause, a_rank_that_leaves_names_the_dead_one, 30) {
+DF_TEST(first_reason, a_rank_that_leaves_names_the_dead_one, 30) {
   scene s = make_scene(0);
   register_both(&s);
   OK(dfcclRunAllReduce(s.ctxs[1], ALL, send_buffer, recv_buffers[1], NULL, NULL));
@@ -133,7 +133,7 @@ DF_TEST(first_cause, a_rank_that_leaves_names_the_dead_one, 30) {
 }
 
 /* The same where only a run with the leaving rank is outstanding. */
-DF_TEST(first_cause, runs_with_the_leaving_rank_end_too, 30) {
+DF_TEST(first_reason, runs_with_the_leaving_rank_end_too, 30) {
   scene s = make_scene(0);
   register_both(&s);
   close(s.dead_ends[0]);
@@ -154,7 +154,7 @@ DF_TEST(first_cause, runs_with_the_leaving_rank_end_too, 30) {
 
 /* Each of the survivors waits for a run that the other has not submitted, and cannot submit any
  * more: nobody waits for what will never come, though neither leaves. */
-DF_TEST(first_cause, survivors_do_not_wait_for_each_other, 30) {
+DF_TEST(first_reason, survivors_do_not_wait_for_each_other, 30) {
   enum { SECOND = 7 };
   static const int pair[] = {0, 1};
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
@@ -177,7 +177,7 @@ DF_TEST(first_cause, survivors_do_not_wait_for_each_other, 30) {
 
 /* The same with a collective that the other has not even registered, and before this rank has seen
  * the death itself. */
-DF_TEST(first_cause, nobody_waits_for_a_registration_that_is_refused, 30) {
+DF_TEST(first_reason, nobody_waits_for_a_registration_that_is_refused, 30) {
   enum { SECOND = 7 };
   static const int pair[] = {0, 1};
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
@@ -197,10 +197,10 @@ DF_TEST(first_cause, nobody_waits_for_a_registration_that_is_refused, 30) {
 
 /* Ranks that leave close their connections without another word to who has left before them: that
  * is no death, and no reason for the others to give up. */
-DF_TEST(first_cause, who_has_left_sees_nobody_die, 30) {
+DF_TEST(first_reason, who_has_left_sees_nobody_die, 30) {
   scene s = make_scene(0);
   register_both(&s);
-  df_post_goodbye(&s.ctxs[0]->control, DF_GOODBYE_NS);
+  df_messenger_goodbye(&s.ctxs[0]->control, DF_GOODBYE_NS);
   close(s.dead_ends[0]); /* rank 2 has heard it, and leaves */
   df_waiting_for("rank 0 to see the end of its connection to rank 2");
   while (peer_socket(s.ctxs[0], DEAD) >= 0) df_nap();
@@ -221,7 +221,7 @@ static void be_told(dfcclContext_t ctx, df_message message, const void *payload,
   if (message.payload_bytes > 0) memcpy(bytes + sizeof message, payload, message.payload_bytes);
   CHECK(df_message_is_valid(bytes, sizeof message + message.payload_bytes), "no message");
   pthread_mutex_lock(&ctx->lock);
-  df_post_deliver(&ctx->control, DEAD, (const df_message *)bytes, fd);
+  df_messenger_deliver(&ctx->control, DEAD, (const df_message *)bytes, fd);
   pthread_mutex_unlock(&ctx->lock);
 }
 
@@ -244,7 +244,7 @@ static void be_told_registration(dfcclContext_t ctx, dfcclCollId_t id) {
 
 /* Rank 2 has run all it wanted, and dies after its goodbye to rank 0 and before that to rank 1, who
  * gives up runs that rank 0 waits for. */
-DF_TEST(first_cause, a_death_among_goodbyes, 30) {
+DF_TEST(first_reason, a_death_among_goodbyes, 30) {
   scene s = make_scene(0);
   register_both(&s);
   OK(dfcclRunAllReduce(s.ctxs[0], ALL, send_buffer, recv_buffers[0], NULL, NULL));
@@ -264,7 +264,7 @@ DF_TEST(first_cause, a_death_among_goodbyes, 30) {
 
 /* Rank 0 gives up on a time-out of a collective that rank 1 is no member of: when rank 1 misses it,
  * it hears why. */
-DF_TEST(first_cause, a_time_out_is_passed_on, 30) {
+DF_TEST(first_reason, a_time_out_is_passed_on, 30) {
   static const int others[] = {0, DEAD};
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   options.ranks = others;
@@ -299,12 +299,12 @@ static void say(int end, df_message message, const char *text) {
 
 /* A rank that leaves may see others leave before it, without a goodbye to it: what it says of them
  * after its own goodbye means nothing. */
-DF_TEST(first_cause, what_is_said_after_the_goodbye_is_not_believed, 30) {
+DF_TEST(first_reason, what_is_said_after_the_goodbye_is_not_believed, 30) {
   scene s = make_scene(0);
   register_both(&s);
   say(s.dead_ends[1], (df_message){.kind = DF_MESSAGE_BYE}, NULL);
   say(s.dead_ends[1],
-      (df_message){.kind = DF_MESSAGE_CAUSE, .id = 0, .a = dfcclRemoteError, .b = 2},
+      (df_message){.kind = DF_MESSAGE_FAILURE_REASON, .id = 0, .a = dfcclRemoteError, .b = 2},
       "died: its connection was lost");
   df_sleep_ms(20); /* most likely it has been read then */
   for (int rank = 0; rank < 2; rank++)
@@ -337,7 +337,7 @@ static unsigned hear(scene *s) {
 
 /* Rank 0's goodbye to rank 2, which does not read, takes long; meanwhile rank 1 leaves. Its end is
  * none that rank 0 would complain of to rank 2. */
-DF_TEST(first_cause, a_rank_that_leaves_blames_nobody, 30) {
+DF_TEST(first_reason, a_rank_that_leaves_blames_nobody, 30) {
   enum { MANY = 2000 };
   static const int others[] = {0, DEAD};
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
@@ -354,8 +354,8 @@ DF_TEST(first_cause, a_rank_that_leaves_blames_nobody, 30) {
   df_sleep_ms(50); /* rank 0 sees its end */
   unsigned kind, byes = 0;
   for (int n = 0; (kind = hear(&s)) != DF_MESSAGE_KINDS; n++) {
-    CHECK(kind != DF_MESSAGE_CAUSE && kind != DF_MESSAGE_LIMIT, "message %d is of kind %u", n,
-          kind);
+    CHECK(kind != DF_MESSAGE_FAILURE_REASON && kind != DF_MESSAGE_LIMIT, "message %d is of kind %u",
+          n, kind);
     byes += kind == DF_MESSAGE_BYE;
   }
   CHECK(byes == 1, "%u goodbyes", byes);

@@ -34,11 +34,11 @@ static int talk(const df_mesh *mesh) {
 
 int main(void) {
   df_launch launch;
-  df_card card = {{0}};
+  df_peer_info info = {{0}};
   df_mesh mesh;
   alarm(60);
   if (df_launcher_read(&launch, "") != dfcclSuccess) return failed("launcher");
-  if (df_bootstrap_join_key(NULL, NULL, launch.key, launch.n_ranks, launch.rank, &card, 20000,
+  if (df_bootstrap_join_key(NULL, NULL, launch.key, launch.n_ranks, launch.rank, &info, 20000,
                             &mesh) != dfcclSuccess)
     return failed(launch.key);
   int status = talk(&mesh);

@@ -11,16 +11,16 @@
 #include "litmus.h"
 
 typedef struct litmus_sleep {
-  uint32_t sleeps, ticket;
+  uint32_t sleeps, handle;
   uint64_t timeout_ns;
 } litmus_sleep;
 
 static _Thread_local litmus_sleep *asleep; /* where the calling side's sleep is noted ... */
 static _Thread_local jmp_buf *bed;         /* ... and where it goes on: to its end */
 
-static void fall_asleep(df_bell *bell, uint32_t ticket, uint64_t timeout_ns) {
+static void fall_asleep(df_bell *bell, uint32_t handle, uint64_t timeout_ns) {
   (void)bell;
-  *asleep = (litmus_sleep){.sleeps = 1, .ticket = ticket, .timeout_ns = timeout_ns};
+  *asleep = (litmus_sleep){.sleeps = 1, .handle = handle, .timeout_ns = timeout_ns};
   longjmp(*bed, 1);
 }
 #define df_bell_sleep fall_asleep
@@ -35,7 +35,7 @@ static void fall_asleep(df_bell *bell, uint32_t ticket, uint64_t timeout_ns) {
   } while (0)
 
 static inline int litmus_sleeps_for_ever(const litmus_sleep *sleep, const df_bell *bell) {
-  return sleep->sleeps && df_load_relaxed_u32(&bell->sequence) == sleep->ticket;
+  return sleep->sleeps && df_load_relaxed_u32(&bell->sequence) == sleep->handle;
 }
 
 #endif

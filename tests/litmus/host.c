@@ -29,16 +29,16 @@ typedef struct host_state {
   DF_ALIGNED(64) uint64_t inside, ran, in_turn;
 } host_state;
 
-static void drive_nothing(df_rank_device *device, df_driver *driver) {
+static void progress_nothing(df_rank_device *device, df_progress_thread *driver) {
   (void)device;
   (void)driver;
 }
-static int drive_has_no_reason(df_rank_device *device, const df_driver *driver) {
+static int progress_has_no_reason(df_rank_device *device, const df_progress_thread *driver) {
   (void)device;
   (void)driver;
   return 0;
 }
-static int drive_holds(df_rank_device *device, const df_driver *driver) {
+static int progress_holds(df_rank_device *device, const df_progress_thread *driver) {
   (void)device;
   (void)driver;
   return 1;
@@ -48,9 +48,9 @@ static int drive_holds(df_rank_device *device, const df_driver *driver) {
 static void host_prepare(void *state) {
   host_state *s = state;
   dfcclContext_t context = &s->context;
-  s->ops = (df_executor_ops){.drive_release = drive_nothing,
-                             .drive_has_reason = drive_has_no_reason,
-                             .drive_holds_all = drive_holds};
+  s->ops = (df_executor_ops){.progress_release = progress_nothing,
+                             .progress_has_reason = progress_has_no_reason,
+                             .progress_holds_all = progress_holds};
   s->ring.words = s->cq_words;
   s->device.cq = (df_cq){.variant = DF_CQ_PACKED, .n_rings = 1, .mask = 3, .rings = &s->ring};
   pthread_mutex_init(&context->lock, NULL);
@@ -210,12 +210,12 @@ static litmus_outcome completer_judge(const void *state) {
 
 static void poll_once(dfcclContext_t context) { /* poller() of completion.c, about to sleep */
   df_complete(context, NULL, NULL, 0);
-  uint32_t ticket = df_bell_prepare(&context->runs.poller_bell);
+  uint32_t handle = df_bell_prepare(&context->runs.poller_bell);
   uint32_t taken = reap(context);
   if (taken > 0 || df_completion_is_due(context))
     df_bell_cancel(&context->runs.poller_bell);
   else
-    df_bell_sleep(&context->runs.poller_bell, ticket, UINT64_MAX);
+    df_bell_sleep(&context->runs.poller_bell, handle, UINT64_MAX);
 }
 static void poll(void *state) {
   host_state *s = state;
@@ -234,7 +234,7 @@ static void left_poll(void *state) {
 }
 static void left_wait(void *state) { /* drive_until() of wait.c, about to return */
   host_state *s = state;
-  df_driver driver = {0};
+  df_progress_thread driver = {0};
   df_awaited awaited = {.words = &s->words, .registration = 1, .target = 1};
   df_complete(&s->context, &driver, &awaited, 1);
   if (df_completion_is_due(&s->context)) df_ring_poller(&s->context);
@@ -269,7 +269,7 @@ static void waiter_complete(void *state) {
 }
 static void waiter_sleep(void *state) {
   host_state *s = state;
-  df_driver driver = {0};
+  df_progress_thread driver = {0};
   df_condition condition = condition_of(s);
   LITMUS_MAY_SLEEP(&s->sleep, sleep_until_news(&driver, coll_done, &condition));
 }

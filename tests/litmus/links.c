@@ -135,7 +135,7 @@ static void seize_take_back(void *state) { /* df_step_take_back, then the applic
 /* ---- 4w: who sees that a window was opened sees the window */
 
 typedef struct window_state {
-  df_windows windows;
+  df_mapped_ranges mapped_ranges;
   DF_ALIGNED(64) uint64_t used;
   uint32_t covers, covers_more;
 } window_state;
@@ -145,13 +145,13 @@ enum { WINDOW_AT = 16 * DF_PAGE, WINDOW_BYTES = 2 * DF_PAGE };
 static void window_prepare(void *state) { (void)state; }
 static void window_open(void *state) {
   window_state *s = state;
-  df_windows_open(&s->windows, (const void *)(uintptr_t)WINDOW_AT, WINDOW_BYTES);
+  df_mapped_ranges_open(&s->mapped_ranges, (const void *)(uintptr_t)WINDOW_AT, WINDOW_BYTES);
 }
 static void window_look(void *state) {
   window_state *s = state;
-  s->used = df_observe_u64(&s->windows.used);
-  s->covers = (uint32_t)df_windows_cover(&s->windows, WINDOW_AT, WINDOW_BYTES);
-  s->covers_more = (uint32_t)df_windows_cover(&s->windows, WINDOW_AT, WINDOW_BYTES + 1);
+  s->used = df_observe_u64(&s->mapped_ranges.used);
+  s->covers = (uint32_t)df_mapped_ranges_cover(&s->mapped_ranges, WINDOW_AT, WINDOW_BYTES);
+  s->covers_more = (uint32_t)df_mapped_ranges_cover(&s->mapped_ranges, WINDOW_AT, WINDOW_BYTES + 1);
 }
 static litmus_outcome window_judge(const void *state) {
   const window_state *s = state;
@@ -162,44 +162,44 @@ static litmus_outcome window_judge(const void *state) {
 /* ---- 14: what is lent to another process lies where that process has mapped it. The reader maps
  * (and its message passes the kernel), the owner lends, the reader's block follows. */
 
-typedef struct reach_state {
+typedef struct mapping_state {
   df_shm_endpoint endpoint; /* the owner's */
   df_shared shared;
   df_segment segment;
-  uint64_t reach[1];
-  const uint64_t *reaches[2];
-  df_windows windows; /* the reader's, of the owner */
+  uint64_t mapping[1];
+  const uint64_t *mappings[2];
+  df_mapped_ranges mapped_ranges; /* the reader's, of the owner */
   df_link sender, receiver;
   df_descriptor descriptor;
   df_cursor cursor;
   DF_ALIGNED(64) uint8_t slot[64];
   DF_ALIGNED(64) uint32_t received, whole;
-} reach_state;
+} mapping_state;
 
-enum { REACH_OWNED_AT = 64 * DF_PAGE, REACH_SEGMENT = 9 };
+enum { MAPPING_OWNED_AT = 64 * DF_PAGE, MAPPING_SEGMENT = 9 };
 
-static void reach_prepare(void *state) {
-  reach_state *s = state;
+static void mapping_prepare(void *state) {
+  mapping_state *s = state;
   s->segment = (df_segment){
-      .id = REACH_SEGMENT, .base = (void *)(uintptr_t)REACH_OWNED_AT, .bytes = WINDOW_BYTES};
-  s->reach[0] = DF_OUT_OF_REACH;
+      .id = MAPPING_SEGMENT, .base = (void *)(uintptr_t)MAPPING_OWNED_AT, .bytes = WINDOW_BYTES};
+  s->mapping[0] = DF_NOT_MAPPED;
   s->shared.segment = &s->segment;
-  s->shared.reach = s->reach;
+  s->shared.mapping = s->mapping;
   s->endpoint.shared = &s->shared;
-  s->cursor.send_reach = 1;
-  s->reaches[1] = s->reach;
-  s->descriptor = (df_descriptor){.element_bytes = 4, .reaches = s->reaches};
+  s->cursor.send_mapping = 1;
+  s->mappings[1] = s->mapping;
+  s->descriptor = (df_descriptor){.element_bytes = 4, .mappings = s->mappings};
   s->sender = (df_link){.slots = s->slot, .stride = sizeof s->slot};
   s->receiver = s->sender;
-  s->receiver.windows = &s->windows;
+  s->receiver.mapped_ranges = &s->mapped_ranges;
 }
-static void reach_map(void *state) { /* hear_segment, and the owner's hear_mapped */
-  reach_state *s = state;
-  df_windows_open(&s->windows, (const void *)(uintptr_t)WINDOW_AT, WINDOW_BYTES);
-  df_shm_mapped(&s->endpoint, 0, REACH_SEGMENT, WINDOW_AT);
+static void mapping_map(void *state) { /* hear_segment, and the owner's hear_mapped */
+  mapping_state *s = state;
+  df_mapped_ranges_open(&s->mapped_ranges, (const void *)(uintptr_t)WINDOW_AT, WINDOW_BYTES);
+  df_shm_mapped(&s->endpoint, 0, MAPPING_SEGMENT, WINDOW_AT);
 }
-static void reach_lend(void *state) {
-  reach_state *s = state;
+static void mapping_lend(void *state) {
+  mapping_state *s = state;
   uint64_t there;
   if (!df_step_may_lend(&s->descriptor, &s->cursor, &s->sender, DF_BUFFER_INPUT, s->segment.base,
                         &there))
@@ -207,8 +207,8 @@ static void reach_lend(void *state) {
   df_store_relaxed_u64((uint64_t *)(s->slot + DF_LINK_FLAGGED_OFFSET), there);
   df_link_publish(&s->sender, 1, 1);
 }
-static void reach_follow(void *state) {
-  reach_state *s = state;
+static void mapping_follow(void *state) {
+  mapping_state *s = state;
   df_move move = {.count = WINDOW_BYTES / 4};
   int direct;
   s->received = (uint32_t)df_link_has_message(&s->receiver, 1, &direct);
@@ -216,8 +216,8 @@ static void reach_follow(void *state) {
   s->whole = direct && df_step_may_follow(&s->descriptor, &s->receiver, 1, move.count, &move) &&
              move.lent == (const void *)(uintptr_t)WINDOW_AT;
 }
-static litmus_outcome reach_judge(const void *state) {
-  const reach_state *s = state;
+static litmus_outcome mapping_judge(const void *state) {
+  const mapping_state *s = state;
   if (!s->received) return LITMUS_NOTHING;
   return s->whole ? LITMUS_SEEN : LITMUS_FORBIDDEN;
 }
@@ -291,10 +291,10 @@ static const litmus_test tests[] = {
     {"14",
      "reach",
      "a buffer is lent, and its reader does not find it where it has mapped it",
-     sizeof(reach_state),
-     reach_prepare,
-     {reach_map, reach_lend, reach_follow},
-     reach_judge,
+     sizeof(mapping_state),
+     mapping_prepare,
+     {mapping_map, mapping_lend, mapping_follow},
+     mapping_judge,
      {{0, LITMUS_PUBLISH}, {1, LITMUS_OBSERVE}, {1, LITMUS_PUBLISH}, {2, LITMUS_OBSERVE}},
      {{0}}},
 };

@@ -52,7 +52,7 @@ static void deadline_prepare(void *state) {
                       .admit_below = UINT64_MAX,
                       .run_limit = UINT64_MAX,
                       .heeded_from = UINT64_MAX};
-  s->coll.manner.shape.n_blocks = 1;
+  s->coll.configuration.shape.n_blocks = 1;
   pthread_mutex_init(&context->lock, NULL);
   context->device.executor = &s->ops;
   context->device.shared = &s->device;

@@ -67,18 +67,18 @@ static void owner_prepare(void *state) {
   executor_prepare(state);
   s->executor_block.owner = 0;
 }
-static void owner_drive(executor_state *s, uint32_t which) {
-  df_driver driver = {0};
-  df_driver_begin(&driver, &s->executor);
-  df_driver_turn(&driver, 0);
+static void owner_progress(executor_state *s, uint32_t which) {
+  df_progress_thread driver = {0};
+  df_progress_begin(&driver, &s->executor);
+  df_progress_turn(&driver, 0);
   if (driver.held) {
     s->driver[which].owned = 1;
     s->kept++;
   }
-  df_driver_end(&driver);
+  df_progress_end(&driver);
 }
-static void owner_drive_0(void *state) { owner_drive(state, 0); }
-static void owner_drive_1(void *state) { owner_drive(state, 1); }
+static void owner_progress_0(void *state) { owner_progress(state, 0); }
+static void owner_progress_1(void *state) { owner_progress(state, 1); }
 static litmus_outcome owner_judge(const void *state) {
   const executor_state *s = state;
   if (s->kept != s->driver[0].owned + s->driver[1].owned) return LITMUS_FORBIDDEN;
@@ -192,11 +192,11 @@ static void bell_wake(void *state) {
   df_bell_wake(&s->bell);
 }
 static void sleep_or_not(bell_state *s) {
-  uint32_t ticket = df_bell_prepare(&s->bell);
+  uint32_t handle = df_bell_prepare(&s->bell);
   if (df_load_relaxed_u64(&s->news))
     df_bell_cancel(&s->bell);
   else
-    df_bell_sleep(&s->bell, ticket, UINT64_MAX);
+    df_bell_sleep(&s->bell, handle, UINT64_MAX);
 }
 static void bell_sleep(void *state) {
   bell_state *s = state;
@@ -221,7 +221,7 @@ static const litmus_test tests[] = {
      "a block's owner does not have what the former one did",
      sizeof(executor_state),
      owner_prepare,
-     {owner_drive_0, owner_drive_1},
+     {owner_progress_0, owner_progress_1},
      owner_judge,
      {{0, LITMUS_PUBLISH}, {0, LITMUS_OBSERVE}, {0, LITMUS_MODIFY}},
      {{0}}},

@@ -112,7 +112,7 @@ static void describe(world *w, uint32_t r, uint32_t c) {
     link->credit_seen = sent_before(w, c, i / plan->n_links, link);
     link->peer_bell = NULL;
     link->payload_offset = (uint8_t)shape->payload_offset;
-    if (shape->payload_offset == DF_LINK_WORDS && shape->n_slots >= 8)
+    if (shape->payload_offset == DF_LINK_LL && shape->n_slots >= 8)
       link->release_mask = (uint16_t)(shape->n_slots / 4 - 1);
   }
   desc.links = put(&me->memory, links, (size_t)n * plan->n_links * sizeof *links);
@@ -125,7 +125,7 @@ static void describe(world *w, uint32_t r, uint32_t c) {
       w->o.relays ? put(&me->memory, NULL, DF_RUNS_AHEAD * sizeof *desc.near_runs) : NULL;
   desc.progress = put(&me->mapped, NULL, n * sizeof *desc.progress);
   desc.words = me->words[c] = put(&me->mapped, NULL, sizeof *desc.words);
-  if (w->shapes[c].payload_offset == DF_LINK_WORDS) desc.direct_min = UINT64_MAX;
+  if (w->shapes[c].payload_offset == DF_LINK_LL) desc.direct_min = UINT64_MAX;
   desc.priority = w->o.by_priority ? df_random_below(&w->random, 3) - 1 : 0;
   me->descriptors[c] = put(&me->memory, &desc, sizeof desc);
 }
@@ -222,7 +222,7 @@ static void shape_on_device(world *w, uint32_t c, const df_shape_limits *limits)
   with_flags.words_max = df_random_chance(&w->random, 70) ? 4096 : 0;
   df_shape_make(&w->shapes[c], plan, g->o.count, g->element, &with_flags);
   const uint32_t offset = w->shapes[c].payload_offset;
-  w->in_words += offset == DF_LINK_WORDS;
+  w->in_words += offset == DF_LINK_LL;
   const uint64_t each =
       (uint64_t)w->shapes[c].parts[0].loops * (plan->n_links ? plan->links[0].messages : 0);
   if (each == 0 || df_random_chance(&w->random, 50)) return;

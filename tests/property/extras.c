@@ -20,22 +20,22 @@ static void on_end(dfcclCollId_t id, dfcclResult_t status, void *arg) {
 static void register_even(extra *e) {
   const program_extra *shared = e->shared;
   e->local = shared->even;
-  if (shared->form == EXTRA_OWN_OPERATOR)
+  if (shared->form == EXTRA_USER_OPERATOR)
     OK(dfcclRedOpCreate(e->ctx, &e->local.op, add, NULL, shared->commutes));
   OK(df_register(e->ctx, e->id, &e->local));
   /* The collective keeps it. */
-  if (shared->form == EXTRA_OWN_OPERATOR) OK(dfcclRedOpDestroy(e->ctx, e->local.op));
+  if (shared->form == EXTRA_USER_OPERATOR) OK(dfcclRedOpDestroy(e->ctx, e->local.op));
 }
 
 static bool has_parts(const program_extra *shared) {
-  return shared->form == EXTRA_UNEVEN || shared->form == EXTRA_DYNAMIC;
+  return shared->form == EXTRA_VECTOR || shared->form == EXTRA_DYNAMIC;
 }
 
 static void register_dynamic(const extra *e) {
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   options.ranks = e->shared->group;
   options.nRanks = e->shared->members;
-  OK(dfcclRegisterAllToAllDynamic(e->ctx, e->id, e->shared->most, e->shared->uneven.type,
+  OK(dfcclRegisterAllToAllDynamic(e->ctx, e->id, e->shared->most, e->shared->vector.type,
                                   &options));
 }
 
@@ -75,13 +75,13 @@ void extra_begin(extra *e, const program *p, int phase, int which, dfcclContext_
     run->owner = e;
     run->with_callback = df_random_chance(random, 70);
     if (has_parts(shared))
-      df_uneven_make(&run->part, &shared->uneven, position, (uint64_t)i,
+      df_vector_make(&run->part, &shared->vector, position, (uint64_t)i,
                      df_random_chance(random, 35));
     else
       df_buffers_make(&run->buffers, ctx, &shared->even, position, (uint64_t)i,
                       random_flags(random));
   }
-  if (shared->form == EXTRA_UNEVEN) OK(df_uneven_register(ctx, e->id, &e->runs[0].part));
+  if (shared->form == EXTRA_VECTOR) OK(df_vector_register(ctx, e->id, &e->runs[0].part));
   if (shared->form == EXTRA_DYNAMIC) register_dynamic(e);
 }
 
@@ -90,8 +90,8 @@ void extra_submit(extra *e) {
   dfcclCallback_t callback = run->with_callback ? on_end : NULL;
   if (e->shared->form == EXTRA_DYNAMIC)
     submit_dynamic(e, run, callback);
-  else if (e->shared->form == EXTRA_UNEVEN)
-    OK(df_uneven_run(e->ctx, e->id, e->shared->uneven.kind, run->part.send, run->part.recv,
+  else if (e->shared->form == EXTRA_VECTOR)
+    OK(df_vector_run(e->ctx, e->id, e->shared->vector.kind, run->part.send, run->part.recv,
                      callback, run));
   else
     OK(df_run(e->ctx, e->id, e->local.kind, run->buffers.send, run->buffers.recv, callback, run));
@@ -110,8 +110,8 @@ void extra_end(extra *e) {
       CHECK(run->got[k] == run->part.receives[k], "%zu elements from position %d, and told %zu",
             run->part.receives[k], k, run->got[k]);
     if (has_parts(e->shared)) {
-      df_uneven_check(&run->part);
-      df_uneven_free(&run->part);
+      df_vector_check(&run->part);
+      df_vector_free(&run->part);
     } else {
       df_buffers_check(&run->buffers);
       df_buffers_free(&run->buffers);

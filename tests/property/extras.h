@@ -11,8 +11,8 @@ typedef struct extra extra;
 
 typedef struct {
   extra *owner;
-  df_uneven_part part;        /* of uneven pieces */
-  size_t got[DF_UNEVEN_MOST]; /* as a run of DYNAMIC is told */
+  df_vector_part part;        /* of uneven pieces */
+  size_t got[DF_VECTOR_MOST]; /* as a run of DYNAMIC is told */
   df_buffers buffers;         /* of others */
   bool with_callback;
   atomic_int calls;

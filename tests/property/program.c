@@ -81,8 +81,8 @@ static df_collective random_even(program_extra *e, df_random *random) {
   static const df_kind reductions[] = {DF_ALL_REDUCE, DF_REDUCE, DF_REDUCE_SCATTER, DF_SCAN,
                                        DF_EXCLUSIVE_SCAN};
   df_collective coll = {.kind = df_random_chance(random, 50) ? DF_BARRIER : DF_SEND_RECV,
-                        .type = (dfcclDataType_t)df_random_below(random, DF_TYPE_COUNT)};
-  if (e->form == EXTRA_OWN_OPERATOR) {
+                        .type = (dfcclDataType_t)df_random_below(random, DF_DATA_TYPES)};
+  if (e->form == EXTRA_USER_OPERATOR) {
     coll.kind = reductions[df_random_below(random, 5)];
     coll.type = dfcclUint64;
     coll.op = dfcclSum;
@@ -99,16 +99,16 @@ static df_collective random_even(program_extra *e, df_random *random) {
 /* largest_bytes: of a buffer, 0: no limit. */
 static void random_extra(program_extra *e, df_random *random, int ranks, size_t largest_bytes) {
   const int percent = df_random_below(random, 100);
-  e->form = percent < 50 ? EXTRA_UNEVEN : percent < 80 ? EXTRA_EVEN : EXTRA_OWN_OPERATOR;
-  if (e->form == EXTRA_OWN_OPERATOR && df_config().backend == dfcclBackendCuda)
+  e->form = percent < 50 ? EXTRA_VECTOR : percent < 80 ? EXTRA_EVEN : EXTRA_USER_OPERATOR;
+  if (e->form == EXTRA_USER_OPERATOR && df_config().backend == dfcclBackendCuda)
     e->form = EXTRA_EVEN; /* refused there */
   for (int i = 0; i < ranks; i++) e->group[i] = i;
   df_random_shuffle(random, e->group, ranks);
   e->members = df_random_chance(random, 50) ? ranks : 1 + df_random_below(random, ranks);
   e->runs = 1 + df_random_below(random, RUNS_MAX);
   e->commutes = df_random_chance(random, 50);
-  if (e->form == EXTRA_UNEVEN) {
-    df_uneven_kind kind = (df_uneven_kind)df_random_below(random, DF_UNEVEN_KINDS);
+  if (e->form == EXTRA_VECTOR) {
+    df_vector_kind kind = (df_vector_kind)df_random_below(random, DF_VECTOR_KINDS);
     if (df_random_chance(random, 25) && df_config().backend != dfcclBackendCuda) {
       kind = DF_ALL_TO_ALL_V;
       e->form = EXTRA_DYNAMIC;
@@ -116,11 +116,11 @@ static void random_extra(program_extra *e, df_random *random, int ranks, size_t 
     size_t most = 1 + random_count(random) % 6000;
     if (largest_bytes > 0 && most * 8 * (size_t)ranks > largest_bytes)
       most = 1 + largest_bytes / (8 * (size_t)ranks);
-    dfcclDataType_t type = (dfcclDataType_t)df_random_below(random, DF_TYPE_COUNT);
+    dfcclDataType_t type = (dfcclDataType_t)df_random_below(random, DF_DATA_TYPES);
     if (kind == DF_REDUCE_SCATTER_V && df_type_is_float(type)) type = dfcclInt16;
     e->most = most;
-    df_uneven_draw(&e->uneven, kind, type, e->members, most, random);
-    e->uneven.group = e->group;
+    df_vector_draw(&e->vector, kind, type, e->members, most, random);
+    e->vector.group = e->group;
     return;
   }
   e->even = random_even(e, random);
@@ -174,14 +174,14 @@ void program_make(program *p, uint64_t seed, int ranks, size_t largest_bytes) {
 
 static void print_extra(const program_extra *e, int phase) {
   char text[256];
-  if (e->form == EXTRA_UNEVEN || e->form == EXTRA_DYNAMIC)
-    snprintf(text, sizeof text, "uneven kind %d%s, %s, root %d", e->uneven.kind,
-             e->form == EXTRA_DYNAMIC ? ", dynamic" : "", df_type_name(e->uneven.type),
-             e->uneven.root);
+  if (e->form == EXTRA_VECTOR || e->form == EXTRA_DYNAMIC)
+    snprintf(text, sizeof text, "uneven kind %d%s, %s, root %d", e->vector.kind,
+             e->form == EXTRA_DYNAMIC ? ", dynamic" : "", df_type_name(e->vector.type),
+             e->vector.root);
   else
     df_describe(&e->even, text, sizeof text);
   printf("  phase %d, besides: %s%s among %d ranks, %d runs\n", phase, text,
-         e->form == EXTRA_OWN_OPERATOR ? " by an own operator" : "", e->members, e->runs);
+         e->form == EXTRA_USER_OPERATOR ? " by an own operator" : "", e->members, e->runs);
 }
 
 void program_print(const program *p) {

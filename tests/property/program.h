@@ -24,12 +24,12 @@ typedef struct {
 } program_slot;
 
 /* DYNAMIC: an AllToAllV whose counts are given to each run. */
-typedef enum { EXTRA_UNEVEN, EXTRA_EVEN, EXTRA_OWN_OPERATOR, EXTRA_DYNAMIC } extra_form;
+typedef enum { EXTRA_VECTOR, EXTRA_EVEN, EXTRA_USER_OPERATOR, EXTRA_DYNAMIC } extra_form;
 
 /* A collective of one phase (extras.h). */
 typedef struct {
   extra_form form;
-  df_uneven_coll uneven;
+  df_vector_coll vector;
   df_collective even;
   size_t most;   /* elements of a pair in any run, of DYNAMIC */
   bool commutes; /* the own operator says so */

@@ -28,8 +28,9 @@ static uint32_t round_robin;
 enum {
   PATIENCE = 300, /* steps of one agent after which it is put last: it may wait for another */
   FAIR_QUANTUM = 48,
-  FAIR_STEPS = 400000,               /* after which a schedule must have ended */
-  LONG_SLEEP_NS = 100 * 1000 * 1000, /* sleeps that only a wake-up may end: devices/cpu/executor.h */
+  FAIR_STEPS = 400000, /* after which a schedule must have ended */
+  LONG_SLEEP_NS =
+      100 * 1000 * 1000, /* sleeps that only a wake-up may end: devices/cpu/executor.h */
   STEP_NS = 20
 };
 

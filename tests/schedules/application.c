@@ -91,7 +91,8 @@ static void look_at(const app_rank *rank, const app_run *run) {
 
 /* Of a collective that the rank leads: any algorithm that it has, or the registered one; any slots. */
 void sim_ask_to_switch(uint32_t rank) {
-  const uint32_t most = (sim_endings ? 8 : 16) / sim_plan.n_ranks; /* for which the simulated memory has room */
+  const uint32_t most =
+      (sim_endings ? 8 : 16) / sim_plan.n_ranks; /* for which the simulated memory has room */
   if (!sim_only_switches || sim_app->switches == most || !sim_one_in(&sim_random_now, 2)) return;
   const uint32_t c = sim_below(&sim_random_now, sim_plan.n_colls);
   dfcclContext_t context = sim_app->rank[rank].context;
@@ -101,7 +102,7 @@ void sim_ask_to_switch(uint32_t rank) {
                           .copies = sim_one_in(&sim_random_now, 2)};
   if (!df_algorithm_has((int)spec.algorithm, sim_plan.coll[c].operation))
     spec = (df_variant_spec){.algorithm = DF_AS_REGISTERED};
-  dfcclResult_t result = df_epoch_ask(context, c + 1, &spec);
+  dfcclResult_t result = df_plan_switch_ask(context, c + 1, &spec);
   sim_app->switches += result == dfcclSuccess;
   if (result == dfcclSuccess || result == dfcclInvalidUsage || result == dfcclInvalidArgument)
     return;

@@ -12,11 +12,11 @@
 
 enum { FIRST_FD = 100000, MESSAGES_AT_ONCE = 6 };
 
-typedef struct sim_letter {
-  struct sim_letter *next;
+typedef struct sim_queued_message {
+  struct sim_queued_message *next;
   size_t bytes;
   int file; /* a descriptor that comes along; -1 */
-} sim_letter;
+} sim_queued_message;
 
 static sim_descriptor *descriptor_of(int fd) {
   int i = fd - FIRST_FD;
@@ -92,8 +92,8 @@ static void release_file(uint32_t file) {
 int sim_memfd(void) { return make_descriptor_of_file(sim_system_now.n_fds); }
 
 static void drop_letters(sim_descriptor *d) {
-  for (const sim_letter *letter = d->first; letter; letter = letter->next)
-    if (letter->file >= 0) release_file((uint32_t)letter->file);
+  for (const sim_queued_message *queued = d->first; queued; queued = queued->next)
+    if (queued->file >= 0) release_file((uint32_t)queued->file);
 }
 
 int sim_close(int fd) {
@@ -225,18 +225,19 @@ ssize_t sim_sendmsg(int fd, const struct msghdr *header) {
     return -1;
   }
   const struct iovec *part = header->msg_iov;
-  sim_letter *letter = sim_hidden_alloc(sizeof *letter + part->iov_len);
-  *letter = (sim_letter){.bytes = part->iov_len, .file = -1};
-  memcpy(letter + 1, part->iov_base, part->iov_len);
+  sim_queued_message *queued = sim_hidden_alloc(sizeof *queued + part->iov_len);
+  *queued = (sim_queued_message){.bytes = part->iov_len, .file = -1};
+  memcpy(queued + 1, part->iov_base, part->iov_len);
   const struct cmsghdr *rights = header->msg_control ? CMSG_FIRSTHDR(header) : NULL;
   if (rights) {
     int passed;
     memcpy(&passed, CMSG_DATA(rights), sizeof passed);
-    letter->file = (int)descriptor_of(passed)->file;
-    sim_system_now.file[letter->file].references++;
+    queued->file = (int)descriptor_of(passed)->file;
+    sim_system_now.file[queued->file].references++;
   }
-  *(peer->first ? &((sim_letter *)peer->last)->next : (sim_letter **)&peer->first) = letter;
-  peer->last = letter;
+  *(peer->first ? &((sim_queued_message *)peer->last)->next : (sim_queued_message **)&peer->first) =
+      queued;
+  peer->last = queued;
   peer->n_letters++;
   SIM_TRACE("sends to", NULL, (uint64_t)peer->rank, 0);
   sim_release_to(peer->order);
@@ -249,20 +250,20 @@ ssize_t sim_recvmsg(int fd, struct msghdr *header) {
   if (d->kind == SIM_STREAM)
     return d->calls->recv(d->stream, header->msg_iov->iov_base, header->msg_iov->iov_len);
   sim_point_at(&sim_system_now, SIM_WRITES);
-  sim_letter *letter = d->first;
-  if (letter == NULL) {
+  sim_queued_message *queued = d->first;
+  if (queued == NULL) {
     errno = EAGAIN;
     return d->ended ? 0 : -1;
   }
-  d->first = letter->next;
+  d->first = queued->next;
   d->n_letters--;
   sim_acquire_from(d->order);
-  if (letter->bytes > header->msg_iov->iov_len) sim_fail("a message is too long");
-  memcpy(header->msg_iov->iov_base, letter + 1, letter->bytes);
+  if (queued->bytes > header->msg_iov->iov_len) sim_fail("a message is too long");
+  memcpy(header->msg_iov->iov_base, queued + 1, queued->bytes);
   header->msg_flags = 0;
-  if (letter->file >= 0) {
-    int copy = make_descriptor_of_file((uint32_t)letter->file);
-    release_file((uint32_t)letter->file);
+  if (queued->file >= 0) {
+    int copy = make_descriptor_of_file((uint32_t)queued->file);
+    release_file((uint32_t)queued->file);
     struct cmsghdr *rights = CMSG_FIRSTHDR(header);
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
@@ -274,7 +275,7 @@ ssize_t sim_recvmsg(int fd, struct msghdr *header) {
   }
   sim_descriptor *peer = peer_of(d);
   if (peer) news(peer); /* there is room again */
-  return (ssize_t)letter->bytes;
+  return (ssize_t)queued->bytes;
 }
 
 int sim_shutdown(int fd) {

@@ -164,7 +164,7 @@ BUGS = [
     ("runs beyond a member's last are looked at before it is counted", [
         ("df_check_run_limit", "{", "if (PLANTED && coll->taken < coll->run_limit) return;")], ENDINGS),
     ("runs beyond a member's last wait for it", [without("limit_runs", "df_check_run_limit")], ENDINGS),
-    ("an abort is not told", [without("df_abort", "df_post_send_all")], ENDINGS),
+    ("an abort is not told", [without("df_abort", "df_messenger_send_all")], ENDINGS),
     ("an abort of one collective is not told", [
         ("df_abort_collectives", "df_fail_collective", "NAME(context, coll, dfcclAborted, !PLANTED, sentence)")], ENDINGS),
     # A real bug: the message of the failure was lost because memory was exhausted.
@@ -176,7 +176,7 @@ BUGS = [
     ("a deadline begins without a fence", [without("submit_run", "df_wake_fence")], ENDINGS),
     ("a callback's collective is not kept", [
         ("defer_callback", "{", "if (PLANTED && coll->references <= 1) coll->references--;")], ENDINGS),
-    ("a context is closed with runs outstanding", [without("df_context_close", "df_wait_settled")], ENDINGS),
+    ("a context is closed with runs outstanding", [without("df_context_close", "df_wait_quiescent")], ENDINGS),
     ("a leaving rank does not deregister", [without("df_context_close", "df_coll_send")], ENDINGS),
     ("links of a closed context go while peers write to them", [
         ("df_shm_close", "df_segment_bury rings",
@@ -185,7 +185,7 @@ BUGS = [
     ("a place in the order of registrations is not kept", [without("df_match_unbind", "expect")], ENDINGS),
     ("registrations are not compared", [never("bind_one", "describe_difference")], ENDINGS),
     ("a mismatch is told as another error", [
-        ("hear_failure", "df_message_payload",
+        ("handle_failure", "df_message_payload",
          "(status = PLANTED && status == dfcclMismatch ? dfcclRemoteError : status, CALL)")], ENDINGS),
     # Bugs of ranks whose messages are sent over TCP (wire.c).
     ("a pump sends without credit, and gives slots back early", [
@@ -216,8 +216,8 @@ BUGS = [
     ("a rank leaves before the far end has all", [returns("is_in_doubt", "0")], WIRES, ENDINGS),
     # Bugs of the control channels between hosts.
     ("what a line had under way when it was lost is not sent again", [
-        ("reconnect.c/attach", "df_post_flush", "(PLANTED ? (void)(peer->unsent = NULL) : (void)0, CALL)")], HOSTS, ENDINGS),
-    ("what comes over a line is not acknowledged", [without("receive_line", "df_post_flush")], HOSTS, ENDINGS),
+        ("reconnect.c/attach", "df_messenger_flush", "(PLANTED ? (void)(peer->unsent = NULL) : (void)0, CALL)")], HOSTS, ENDINGS),
+    ("what comes over a line is not acknowledged", [without("receive_line", "df_messenger_flush")], HOSTS, ENDINGS),
     ("a dead rank's line is waited for", [returns("df_resume_is_vain", "0")], HOSTS, ENDINGS),
     # A real bug: the message that a channel has ended was lost together with the channel.
     ("a relay does not stay until all have left", [returns("messenger.c/is_needed", "0")], RELAYS, ENDINGS),
@@ -225,9 +225,9 @@ BUGS = [
         ("must_have_the_rest", "{", "if (PLANTED) return control->peers[rank].first && control->peers[rank].state == DF_PEER_ALIVE;")], RELAYS, ENDINGS),
     ("with relays nobody tells neighbours who is lost", [returns("df_service_tell_lost")], RELAYS, ENDINGS),
     ("those behind a lost relay are not given up", [returns("peer_failure.c/lose_those_behind")], RELAYS, ENDINGS),
-    ("a relay hears of itself, and passes nothing on", [without("hear_relayed", "df_relay_split")], RELAYS),
+    ("a relay hears of itself, and passes nothing on", [without("handle_relayed", "df_relay_split")], RELAYS),
     ("who is given up for a relay's word is not told", [
-        ("hear_lost", "df_peer_unreachable", "(PLANTED ? df_peer_lost(context, lost, DF_PEER_GIVEN_UP, \"lost\") : CALL)")], RELAYS, ENDINGS),
+        ("handle_lost", "df_peer_unreachable", "(PLANTED ? df_peer_lost(context, lost, DF_PEER_GIVEN_UP, \"lost\") : CALL)")], RELAYS, ENDINGS),
     ("who was cut off is not called again, and not told", [("need_not_call", "{", "if (PLANTED) return peer->cut_off;")], HOSTS, ENDINGS),
     # Bugs of runs of varying counts.
     ("counts of a run are not compared", [returns("df_step_counts_differ", "0")], VARYING, ENDINGS),
@@ -240,14 +240,14 @@ BUGS = [
     ("a pump takes each run for one of the registered count", [
         ("df_wire_take_up_run", "{", "if (PLANTED) count = ring->part.elements;")], VARYING, WIRES),
     # Bugs of plan switches.
-    ("a switch is at the least floor", [("plan_switch.c/hear_answer", "DF_MAX", "(PLANTED && epoch->answers ? DF_MIN(ARGUMENTS) : CALL)")], SWITCHES),
-    ("a member that has answered admits runs from its floor on", [("plan_switch.c/answer", "plant: held", "if (PLANTED) front->admit_below = UINT64_MAX;")], SWITCHES),
+    ("a switch is at the least floor", [("plan_switch.c/handle_answer", "DF_MAX", "(PLANTED && plan_switch->answers ? DF_MIN(ARGUMENTS) : CALL)")], SWITCHES),
+    ("a member that has answered admits runs from its floor on", [("plan_switch.c/answer", "plant: held", "if (PLANTED) registered->admit_below = UINT64_MAX;")], SWITCHES),
     ("a switch that was called off is not told", [without("call_off", "send_all")], SWITCHES),
     ("the device's count of a variant's runs is taken for the collective's", [("exchange", "df_device_run", "(PLANTED ? 0 : CALL)")], SWITCHES),
     ("a member waits for a leader that has left the collective", [without("limited", "cancel")], SWITCHES, ENDINGS),
     # A real bug: a run that waited for a synchronisation, and then for a switch, was in no list.
     ("no switch is made during a synchronisation", [
-        ("df_admit_listed", "df_switch_go_over", "(!(PLANTED && context->runs.held) && CALL)")], SWITCHES),
+        ("df_admit_listed", "df_switch_perform", "(!(PLANTED && context->runs.held) && CALL)")], SWITCHES),
     # A bug for the watchdog of the simulation.
     ("an endless loop without any access", [("df_coll_step", "df_move_execute", "if (PLANTED) for (;;) __asm__ volatile(\"\"); CALL")]),
 ]

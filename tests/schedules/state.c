@@ -8,7 +8,7 @@
 #include "sim.h"
 
 static void print_submission_queue(const df_sq *sq) {
-  printf("  SQ: %llu pushed;", (unsigned long long)sq->ticket);
+  printf("  SQ: %llu pushed;", (unsigned long long)sq->sequence);
   for (uint32_t i = 0; i <= sq->mask; i++)
     printf(" [%u] entry %llu, collective %llu, %u to read it", i,
            (unsigned long long)(sq->slots[i].commit >> 32),

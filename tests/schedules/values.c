@@ -48,28 +48,14 @@ static int uses(const app_run *run, int output) {
 static int32_t expected(const app_run *run, uint32_t i) {
   const coll_plan *coll = &sim_plan.coll[run->coll];
   const uint32_t position = position_of(coll, run->rank), count = sim_count_of(run);
-  switch (coll->operation) {
-  case DF_OP_ALL_REDUCE:
-  case DF_OP_REDUCE:
-    return sum_of(run, coll->n_members, i);
-  case DF_OP_SCAN:
-    return sum_of(run, position + 1, i);
-  case DF_OP_EXCLUSIVE_SCAN:
-    return sum_of(run, position, i);
-  case DF_OP_REDUCE_SCATTER:
-    return sum_of(run, coll->n_members, position * count + i);
-  case DF_OP_SCATTER:
-    return sim_value_of(member_at(coll, coll->root), run, position * count + i);
-  case DF_OP_SEND_RECV:
-    return sim_value_of(member_at(coll, 0), run, i);
-  case DF_OP_BROADCAST:
-    return sim_value_of(member_at(coll, coll->root), run, i);
-  case DF_OP_ALL_GATHER:
-  case DF_OP_GATHER:
-    return sim_value_of(member_at(coll, i / count), run, i % count);
-  default: /* all-to-all */
-    return sim_value_of(member_at(coll, i / count), run, position * count + i % count);
-  }
+  /* Of an input with a piece for each member, the piece at this position counts. */
+  const uint32_t skipped = df_operation_is_wide(coll->operation, 0) ? position * count : 0;
+  if (df_operation_reduces(coll->operation))
+    return sum_of(run, df_operation_operands(coll->operation, position, coll->n_members),
+                  skipped + i);
+  if (df_operation_is_wide(coll->operation, 1))
+    return sim_value_of(member_at(coll, i / count), run, skipped + i % count);
+  return sim_value_of(member_at(coll, coll->root), run, skipped + i);
 }
 
 /* The buffers are the application's again: nobody may look at them any more. What another process

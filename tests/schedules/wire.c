@@ -236,10 +236,10 @@ static const char *reason(df_stream *stream) {
 }
 
 /* No rail is quicker than another. */
-static df_stream_outlook outlook(df_stream *stream) {
+static df_rate_estimate rate_estimate(df_stream *stream) {
   (void)stream;
-  return (df_stream_outlook){.queued = sim_below(&sim_random_now, 1000),
-                             .rate = sim_below(&sim_random_now, 3) * 1000000};
+  return (df_rate_estimate){.queued = sim_below(&sim_random_now, 1000),
+                            .rate = sim_below(&sim_random_now, 3) * 1000000};
 }
 
 /* NULL: no memory. */
@@ -249,8 +249,8 @@ static end *make_end(df_tcp *owner) {
   if (i == MAX_STREAMS) sim_fail("the world has too many connections");
   end *e = sim_calloc(1, sizeof *e);
   if (e == NULL) return NULL;
-  e->tcp.stream =
-      (df_stream){.write = write_some, .read = read_some, .reason = reason, .outlook = outlook};
+  e->tcp.stream = (df_stream){
+      .write = write_some, .read = read_some, .reason = reason, .rate_estimate = rate_estimate};
   e->owner = owner;
   e->fd = e->rank = -1;
   e->in = sim_hidden_alloc(sizeof *e->in);
@@ -334,8 +334,8 @@ void sim_stream_pair(int fds[2], const int ranks[2]) {
 
 /* ---- what tcp.h promises */
 
-dfcclResult_t df_tcp_open(df_tcp *tcp, df_doors *doors) {
-  (void)doors; /* all ranks are of one host */
+dfcclResult_t df_tcp_open(df_tcp *tcp, df_listeners *listeners) {
+  (void)listeners; /* all ranks are of one host */
   if (net->n_ports == MAX_PORTS) sim_fail("the world has too many listeners");
   memset(tcp, 0, sizeof *tcp);
   tcp->wake_fd = sim_eventfd();
@@ -365,7 +365,7 @@ void df_tcp_close(df_tcp *tcp) {
   sim_close(tcp->epoll_fd);
 }
 
-dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_tcp_way *way, df_tcp_stream **stream) {
+dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_tcp_path *way, df_tcp_stream **stream) {
   port *p = &net->ports[way->to.port - FIRST_PORT];
   end *mine = make_end(tcp), *theirs = p->tcp && mine ? make_end(p->tcp) : NULL;
   if (mine == NULL || (p->tcp && theirs == NULL)) {
@@ -395,19 +395,19 @@ dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_tcp_way *way, df_tcp_stream *
 
 /* ---- what paths.h promises: all of them lead to the same place */
 
-dfcclResult_t df_rails_open(df_rails **rails, const char *interfaces, uint32_t most) {
+dfcclResult_t df_path_finder_open(df_path_finder **rails, const char *interfaces, uint32_t most) {
   (void)interfaces;
   (void)most;
   *rails = NULL;
   return dfcclSuccess;
 }
 
-void df_rails_close(df_rails *rails) { (void)rails; }
+void df_path_finder_close(df_path_finder *rails) { (void)rails; }
 
-uint32_t df_rails_find(const df_rails *rails, const df_far_rank *far,
-                       df_tcp_way ways[DF_WIRE_RAILS_MOST]) {
+uint32_t df_path_finder_find(const df_path_finder *rails, const df_far_rank *far,
+                             df_tcp_path ways[DF_NET_PATHS_MOST]) {
   (void)rails;
-  for (uint32_t i = 0; i < sim_plan.rails; i++) ways[i] = (df_tcp_way){.to = far->address};
+  for (uint32_t i = 0; i < sim_plan.rails; i++) ways[i] = (df_tcp_path){.to = far->address};
   return sim_plan.rails;
 }
 

@@ -89,7 +89,7 @@ void df_mesh_close(df_mesh *mesh) {
   for (int r = 0; r < mesh->n_ranks; r++)
     if (mesh->sockets[r] >= 0) sim_close(mesh->sockets[r]);
   sim_free(mesh->sockets);
-  sim_free(mesh->cards);
+  sim_free(mesh->peer_info);
   sim_free(mesh->local);
   if (mesh->far) sim_free(mesh->far);
   df_routes_free(mesh->routes);
@@ -110,12 +110,12 @@ static df_far_rank *make_far(uint32_t rank) {
 
 static void open_rank(uint32_t rank) {
   df_mesh mesh = {.n_ranks = (int)sim_plan.n_ranks, .rank = (int)rank};
-  mesh.cards = sim_calloc(sim_plan.n_ranks, sizeof *mesh.cards);
+  mesh.peer_info = sim_calloc(sim_plan.n_ranks, sizeof *mesh.peer_info);
   mesh.sockets = sim_calloc(sim_plan.n_ranks, sizeof *mesh.sockets);
   mesh.local = sim_calloc(sim_plan.n_ranks, 1);
   mesh.job[0] = sim_plan.processes ? (unsigned char)rank : 0;
   for (uint32_t r = 0; r < sim_plan.n_ranks; r++) {
-    mesh.cards[r] = df_context_card(&sim_plan.settings);
+    mesh.peer_info[r] = df_make_peer_info(&sim_plan.settings);
     mesh.local[r] = !sim_plan.processes || r == rank;
     mesh.n_local += mesh.local[r];
     mesh.sockets[r] = mesh.local[r] ? -1 : sockets[rank][r];

@@ -77,7 +77,8 @@ static void draw_plan(uint64_t seed) {
   memset(&sim_plan, 0, sizeof sim_plan);
   uint32_t size = sim_below(&random, 20);
   sim_plan.n_ranks = size < 14 ? 2 : size < 19 ? 3 : 4;
-  if (sim_only_relays) sim_plan.n_ranks = 3 + (size >= 12 && !sim_only_switches); /* of two hosts none is a relay */
+  if (sim_only_relays)
+    sim_plan.n_ranks = 3 + (size >= 12 && !sim_only_switches); /* of two hosts none is a relay */
   sim_plan.n_colls = 1 + sim_below(&random, sim_plan.n_ranks == 2 ? 3 : 2);
   sim_plan.n_threads = sim_plan.n_colls > 1 && sim_one_in(&random, 6) ? 2 : 1;
   sim_plan.warm = sim_one_in(&random, 2);
@@ -109,7 +110,7 @@ static void draw_plan(uint64_t seed) {
 static void shrink(uint64_t seed) {
   static const struct {
     uint32_t colls, more_colls, runs, more_runs;
-    int warm, crowded;
+    int warm, oversubscribed;
   } shapes[] = {{1, 1, 1, 1, 1, 0}, {1, 1, 2, 1, 1, 0}, {1, 1, 1, 1, 0, 0},
                 {2, 1, 1, 1, 1, 0}, {2, 2, 1, 2, 1, 1}, {1, 1, 3, 4, 1, 1}};
   static const uint8_t drawn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5};
@@ -120,7 +121,7 @@ static void shrink(uint64_t seed) {
   sim_plan.n_threads = 1;
   sim_plan.warm = shapes[shape].warm;
   sim_plan.settings.max_blocks = 1 + several_blocks;
-  if (shapes[shape].crowded) sim_plan.settings.queue_depth = 2;
+  if (shapes[shape].oversubscribed) sim_plan.settings.queue_depth = 2;
   sim_plan.n_colls = shapes[shape].colls + sim_below(&random, shapes[shape].more_colls);
   for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
     coll_plan *coll = &sim_plan.coll[c];

@@ -88,16 +88,16 @@ typedef struct traffic {
   int overlaps; /* two messages of a connection were under way at once */
 } traffic;
 
-static void hear_message(void *user, uint32_t from, uint32_t to, uint32_t bytes, double sent,
-                         double ended) {
+static void handle_message(void *user, uint32_t from, uint32_t to, uint32_t bytes, double sent,
+                           double ended) {
   traffic *t = user;
   (void)bytes;
   t->overlaps |= sent < t->ended[from][to] - 1e-12;
   t->ended[from][to] = ended;
 }
 
-static void hear_wait(void *user, uint32_t rank, uint32_t peer, int for_a_slot, double sent,
-                      double ended) {
+static void handle_wait(void *user, uint32_t rank, uint32_t peer, int for_a_slot, double sent,
+                        double ended) {
   (void)user, (void)rank, (void)peer, (void)for_a_slot, (void)sent, (void)ended;
 }
 
@@ -220,7 +220,7 @@ typedef struct tally {
 
 static void compare(const df_timeline_question *q, tally *t) {
   static traffic heard;
-  const df_timeline_events events = {&heard, hear_message, hear_wait};
+  const df_timeline_events events = {&heard, handle_message, handle_wait};
   const uint32_t n = q->network->ranks;
   df_timeline_answer answer;
   make_plans(q);

@@ -3,58 +3,54 @@
 dfcclResult_t df_register_kind(dfcclContext_t ctx, dfcclCollId_t id, const df_collective *coll,
                                const dfcclCollOptions_t *options) {
   switch (coll->kind) {
-  case DF_ALL_REDUCE:
-    return dfcclRegisterAllReduce(ctx, id, coll->count, coll->type, coll->op, options);
-  case DF_REDUCE:
-    return dfcclRegisterReduce(ctx, id, coll->count, coll->type, coll->op, coll->root, options);
-  case DF_BROADCAST:
-    return dfcclRegisterBroadcast(ctx, id, coll->count, coll->type, coll->root, options);
-  case DF_ALL_GATHER:
-    return dfcclRegisterAllGather(ctx, id, coll->count, coll->type, options);
-  case DF_REDUCE_SCATTER:
-    return dfcclRegisterReduceScatter(ctx, id, coll->count, coll->type, coll->op, options);
-  case DF_GATHER:
-    return dfcclRegisterGather(ctx, id, coll->count, coll->type, coll->root, options);
-  case DF_SCATTER:
-    return dfcclRegisterScatter(ctx, id, coll->count, coll->type, coll->root, options);
-  case DF_BARRIER:
-    return dfcclRegisterBarrier(ctx, id, options);
-  case DF_SCAN:
-  case DF_EXCLUSIVE_SCAN:
-    return dfcclRegisterScan(ctx, id, coll->count, coll->type, coll->op,
-                             coll->kind == DF_EXCLUSIVE_SCAN, options);
-  case DF_SEND_RECV:
-    return dfcclRegisterSendRecv(ctx, id, coll->count, coll->type, 0, coll->members - 1, options);
+#define CALL(ID, NAME, ...)                                                                        \
+  case DF_##ID:                                                                                    \
+    return dfcclRegister##NAME(ctx, id, __VA_ARGS__);
+#define DF_API_REDUCTION(ID, NAME) CALL(ID, NAME, coll->count, coll->type, coll->op, options)
+#define DF_API_ROOTED_REDUCTION(ID, NAME)                                                          \
+  CALL(ID, NAME, coll->count, coll->type, coll->op, coll->root, options)
+#define DF_API_ROOTED(ID, NAME) CALL(ID, NAME, coll->count, coll->type, coll->root, options)
+#define DF_API_MOVE(ID, NAME) CALL(ID, NAME, coll->count, coll->type, options)
+#define DF_API_PAIR(ID, NAME) CALL(ID, NAME, coll->count, coll->type, 0, coll->members - 1, options)
+#define DF_API_BARRIER(ID, NAME) CALL(ID, NAME, options)
+#define DF_API_SCAN(ID, NAME) CALL(ID, Scan, coll->count, coll->type, coll->op, 0, options)
+#define DF_API_EXCLUSIVE_SCAN(ID, NAME)                                                            \
+  CALL(ID, Scan, coll->count, coll->type, coll->op, 1, options)
+#define DF_OPERATION(ID, NAME, word, family, ...) family(ID, NAME)
+#include "plans/operations.def"
+#undef CALL
+#undef DF_API_REDUCTION
+#undef DF_API_ROOTED_REDUCTION
+#undef DF_API_ROOTED
+#undef DF_API_MOVE
+#undef DF_API_PAIR
+#undef DF_API_BARRIER
+#undef DF_API_SCAN
+#undef DF_API_EXCLUSIVE_SCAN
   default:
-    return dfcclRegisterAllToAll(ctx, id, coll->count, coll->type, options);
+    return dfcclInvalidArgument;
   }
 }
 
 dfcclResult_t df_run_kind(dfcclContext_t ctx, dfcclCollId_t id, df_kind kind, const void *send,
                           void *recv, dfcclCallback_t callback, void *arg) {
   switch (kind) {
-  case DF_ALL_REDUCE:
-    return dfcclRunAllReduce(ctx, id, send, recv, callback, arg);
-  case DF_REDUCE:
-    return dfcclRunReduce(ctx, id, send, recv, callback, arg);
-  case DF_BROADCAST:
-    return dfcclRunBroadcast(ctx, id, send, recv, callback, arg);
-  case DF_ALL_GATHER:
-    return dfcclRunAllGather(ctx, id, send, recv, callback, arg);
-  case DF_REDUCE_SCATTER:
-    return dfcclRunReduceScatter(ctx, id, send, recv, callback, arg);
-  case DF_GATHER:
-    return dfcclRunGather(ctx, id, send, recv, callback, arg);
-  case DF_SCATTER:
-    return dfcclRunScatter(ctx, id, send, recv, callback, arg);
-  case DF_BARRIER:
-    return dfcclRunBarrier(ctx, id, callback, arg);
-  case DF_SCAN:
-  case DF_EXCLUSIVE_SCAN:
-    return dfcclRunScan(ctx, id, send, recv, callback, arg);
-  case DF_SEND_RECV:
-    return dfcclRunSendRecv(ctx, id, send, recv, callback, arg);
+#define RUN(ID, NAME)                                                                              \
+  case DF_##ID:                                                                                    \
+    return dfcclRun##NAME(ctx, id, send, recv, callback, arg);
+#define DF_API_REDUCTION RUN
+#define DF_API_ROOTED_REDUCTION RUN
+#define DF_API_ROOTED RUN
+#define DF_API_MOVE RUN
+#define DF_API_PAIR RUN
+#define DF_API_SCAN RUN
+#define DF_API_EXCLUSIVE_SCAN(ID, NAME) RUN(ID, Scan)
+#define DF_API_BARRIER(ID, NAME)                                                                   \
+  case DF_##ID:                                                                                    \
+    return dfcclRun##NAME(ctx, id, callback, arg);
+#define DF_OPERATION(ID, NAME, word, family, ...) family(ID, NAME)
+#include "plans/operations.def"
   default:
-    return dfcclRunAllToAll(ctx, id, send, recv, callback, arg);
+    return dfcclInvalidArgument;
   }
 }

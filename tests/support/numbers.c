@@ -4,31 +4,17 @@
 #include <math.h>
 #include <string.h>
 
-/* mantissa_bits 0: an integer. largest: the largest finite number. */
+/* mantissa_bits 0: an integer. largest: the encoding of a narrow float's largest finite number. */
 static const struct {
-  const char *name;
   uint8_t bytes, exponent_bits, mantissa_bits;
   bool is_signed, saturates;
-  double largest;
-} types[DF_TYPE_COUNT] = {
-    [dfcclInt8] = {"int8", 1, 0, 0, true, false, 0},
-    [dfcclUint8] = {"uint8", 1, 0, 0, false, false, 0},
-    [dfcclInt32] = {"int32", 4, 0, 0, true, false, 0},
-    [dfcclUint32] = {"uint32", 4, 0, 0, false, false, 0},
-    [dfcclInt64] = {"int64", 8, 0, 0, true, false, 0},
-    [dfcclUint64] = {"uint64", 8, 0, 0, false, false, 0},
-    [dfcclFloat16] = {"float16", 2, 5, 10, true, false, 65504},
-    [dfcclFloat32] = {"float32", 4, 8, 23, true, false, 0x1.fffffep127},
-    [dfcclFloat64] = {"float64", 8, 11, 52, true, false, 0x1.fffffffffffffp1023},
-    [dfcclBfloat16] = {"bfloat16", 2, 8, 7, true, false, 0x1.fep127},
-    [dfcclFloat8e4m3] = {"float8e4m3", 1, 4, 3, true, true, 448},
-    [dfcclInt16] = {"int16", 2, 0, 0, true, false, 0},
-    [dfcclUint16] = {"uint16", 2, 0, 0, false, false, 0},
-    [dfcclFloat8e5m2] = {"float8e5m2", 1, 5, 2, true, true, 57344},
+  uint16_t largest;
+} types[DF_DATA_TYPES] = {
+#define DF_TYPE(id, name, nccl, tool, bytes, exponent_bits, mantissa_bits, is_signed, largest,     \
+                saturates)                                                                         \
+  [dfccl##id] = {bytes, exponent_bits, mantissa_bits, is_signed, saturates, largest},
+#include "primitives/elements/types.def"
 };
-
-static const char *const operators[DF_OPERATOR_COUNT] = {"sum", "prod", "max", "min",
-                                                         "avg", "band", "bor", "bxor"};
 
 dfcclRedOp_t df_operator_for(dfcclDataType_t type, dfcclRedOp_t op) {
   return df_type_has(type, op) ? op : (dfcclRedOp_t)(op - dfcclBand);
@@ -37,10 +23,8 @@ dfcclRedOp_t df_operator_for(dfcclDataType_t type, dfcclRedOp_t op) {
 size_t df_type_bytes(dfcclDataType_t type) { return types[type].bytes; }
 bool df_type_is_float(dfcclDataType_t type) { return types[type].mantissa_bits != 0; }
 bool df_type_is_signed(dfcclDataType_t type) { return types[type].is_signed; }
-const char *df_type_name(dfcclDataType_t type) { return types[type].name; }
-const char *df_operator_name(dfcclRedOp_t op) { return operators[op]; }
 bool df_type_has(dfcclDataType_t type, dfcclRedOp_t op) {
-  return op < dfcclBand || !df_type_is_float(type);
+  return !df_operator_is_bitwise(op) || !df_type_is_float(type);
 }
 
 int64_t df_type_exact_integers(dfcclDataType_t type) {
@@ -61,9 +45,9 @@ static uint64_t encode_small_float(dfcclDataType_t type, double value) {
   if (exponent < 1 - bias) exponent = 1 - bias; /* subnormal: the unit stays the smallest one */
   const double unit = ldexp(1, exponent - mantissa_bits);
   const double rounded = isinf(magnitude) ? magnitude : nearbyint(magnitude / unit) * unit;
-  if (rounded > types[type].largest) {
+  if (rounded > df_float_decode(type, types[type].largest)) {
     if (!types[type].saturates) return sign | all_exponent;
-    return sign | encode_small_float(type, types[type].largest);
+    return sign | types[type].largest;
   }
   if (rounded < ldexp(1, 1 - bias)) /* subnormal, or zero */
     return sign | (uint64_t)(rounded / ldexp(1, 1 - bias - mantissa_bits));
@@ -75,14 +59,13 @@ static uint64_t encode_small_float(dfcclDataType_t type, double value) {
 
 /* Small integers are most of what the suites encode: made once, by the function above. */
 enum { TABLE_LIMIT = 4096 };
-static uint16_t small_integers[DF_TYPE_COUNT][2 * TABLE_LIMIT + 1];
+static uint16_t small_integers[DF_DATA_TYPES][2 * TABLE_LIMIT + 1];
 
 __attribute__((constructor)) static void fill_tables(void) {
-  static const dfcclDataType_t narrow[] = {dfcclFloat16, dfcclBfloat16, dfcclFloat8e4m3,
-                                           dfcclFloat8e5m2};
-  for (size_t i = 0; i < sizeof narrow / sizeof narrow[0]; i++)
-    for (int n = -TABLE_LIMIT; n <= TABLE_LIMIT; n++)
-      small_integers[narrow[i]][n + TABLE_LIMIT] = (uint16_t)encode_small_float(narrow[i], n);
+  for (int type = 0; type < DF_DATA_TYPES; type++)
+    for (int n = -TABLE_LIMIT; types[type].largest && n <= TABLE_LIMIT; n++)
+      small_integers[type][n + TABLE_LIMIT] =
+          (uint16_t)encode_small_float((dfcclDataType_t)type, n);
 }
 
 uint64_t df_float_encode(dfcclDataType_t type, double value) {

@@ -10,14 +10,11 @@
 #include <stdint.h>
 
 #include "dfccl.h"
-
-enum { DF_TYPE_COUNT = 14, DF_OPERATOR_COUNT = 8 };
+#include "primitives/elements/types.h"
 
 size_t df_type_bytes(dfcclDataType_t type);
 bool df_type_is_float(dfcclDataType_t type);
 bool df_type_is_signed(dfcclDataType_t type);
-const char *df_type_name(dfcclDataType_t type);
-const char *df_operator_name(dfcclRedOp_t op);
 /* Bitwise operators are the integers'. */
 bool df_type_has(dfcclDataType_t type, dfcclRedOp_t op);
 /* op, or another one that the type has. */

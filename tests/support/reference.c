@@ -4,11 +4,26 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plans/operation.h"
+
 enum { PIECE = 1024 /* elements handled at a time */ };
 
-static const char *const kinds[DF_ALL_KINDS] = {
-    "AllReduce", "Reduce",  "Broadcast", "AllGather",     "ReduceScatter", "AllToAll",
-    "Gather",    "Scatter", "Scan",      "ExclusiveScan", "Barrier",       "SendRecv"};
+/* A copy: the library's own is not in the shared library. */
+static const struct {
+  const char *name;
+  df_operation_members inputs, outputs;
+  int input, output;
+  df_operation_combines combines;
+} kinds[DF_ALL_KINDS] = {
+#define DF_OPERATION(id, name, word, family, inputs, outputs, input, output, combines, ...)        \
+  [DF_##id] = {#name,                                                                              \
+               DF_MEMBERS_##inputs,                                                                \
+               DF_MEMBERS_##outputs,                                                               \
+               DF_PIECES_##input,                                                                  \
+               DF_PIECES_##output,                                                                 \
+               DF_COMBINES_##combines},
+#include "plans/operations.def"
+};
 
 const char *const df_algorithm_names[] = {
     "auto",         "ring",    "allpairs",     "pairwise",   "doubling",
@@ -17,19 +32,16 @@ const char *const df_algorithm_names[] = {
     "ordered",      "pat",     "hierarchical", "bcube",      "binaryblocks"};
 const int df_algorithm_names_count = sizeof df_algorithm_names / sizeof df_algorithm_names[0];
 
-const char *df_kind_name(df_kind kind) { return kinds[kind]; }
+const char *df_kind_name(df_kind kind) { return kinds[kind].name; }
 
-bool df_kind_reduces(df_kind kind) {
-  return kind == DF_ALL_REDUCE || kind == DF_REDUCE || kind == DF_REDUCE_SCATTER ||
-         kind == DF_SCAN || kind == DF_EXCLUSIVE_SCAN;
-}
+bool df_kind_reduces(df_kind kind) { return kinds[kind].combines != DF_COMBINES_NONE; }
 
 bool df_kind_has_root(df_kind kind) {
-  return kind == DF_REDUCE || kind == DF_BROADCAST || kind == DF_GATHER || kind == DF_SCATTER;
+  return kinds[kind].inputs == DF_MEMBERS_ROOT || kinds[kind].outputs == DF_MEMBERS_ROOT;
 }
 
 dfcclRedOp_t df_kind_operator(df_kind kind, dfcclDataType_t type, dfcclRedOp_t op) {
-  if ((kind == DF_SCAN || kind == DF_EXCLUSIVE_SCAN) && op == dfcclAvg) return dfcclMax;
+  if (kinds[kind].combines >= DF_COMBINES_UP_TO && op == dfcclAvg) return dfcclMax;
   return df_operator_for(type, op);
 }
 
@@ -44,42 +56,41 @@ int df_position(const df_collective *coll, int rank) {
 }
 
 size_t df_send_elements(const df_collective *coll) {
-  bool many =
-      coll->kind == DF_REDUCE_SCATTER || coll->kind == DF_ALL_TO_ALL || coll->kind == DF_SCATTER;
   if (coll->kind == DF_BARRIER) return 0;
-  return many ? coll->count * (size_t)coll->members : coll->count;
+  return kinds[coll->kind].input == DF_PIECES_EACH ? coll->count * (size_t)coll->members
+                                                   : coll->count;
 }
 
 size_t df_recv_elements(const df_collective *coll) {
-  bool many = coll->kind == DF_ALL_GATHER || coll->kind == DF_ALL_TO_ALL || coll->kind == DF_GATHER;
   if (coll->kind == DF_BARRIER) return 0;
-  return many ? coll->count * (size_t)coll->members : coll->count;
+  return kinds[coll->kind].output == DF_PIECES_EACH ? coll->count * (size_t)coll->members
+                                                    : coll->count;
+}
+
+static bool is_one_of(df_operation_members which, const df_collective *coll, int position) {
+  switch (which) {
+  case DF_MEMBERS_NONE:
+    return false;
+  case DF_MEMBERS_ALL:
+    return true;
+  case DF_MEMBERS_ROOT:
+    return position == coll->root;
+  case DF_MEMBERS_SENDER:
+    return position == 0;
+  case DF_MEMBERS_RECEIVER:
+    return position == 1 || coll->members == 1;
+  case DF_MEMBERS_LATER:
+    return position > 0;
+  }
+  return false;
 }
 
 bool df_sends(const df_collective *coll, int position) {
-  switch (coll->kind) {
-  case DF_BROADCAST:
-  case DF_SCATTER:
-    return position == coll->root;
-  case DF_SEND_RECV:
-    return position == 0;
-  default:
-    return coll->kind != DF_BARRIER;
-  }
+  return is_one_of(kinds[coll->kind].inputs, coll, position);
 }
 
 bool df_receives(const df_collective *coll, int position) {
-  switch (coll->kind) {
-  case DF_REDUCE:
-  case DF_GATHER:
-    return position == coll->root;
-  case DF_SEND_RECV:
-    return position == 1 || coll->members == 1;
-  case DF_EXCLUSIVE_SCAN:
-    return position > 0;
-  default:
-    return coll->kind != DF_BARRIER;
-  }
+  return is_one_of(kinds[coll->kind].outputs, coll, position);
 }
 
 static uint64_t mix(uint64_t value) {
@@ -212,15 +223,15 @@ void df_contribution(const df_collective *coll, int position, uint64_t run, size
   }
 }
 
-/* AllGather, Gather and AllToAll: the receive buffer is one block of coll->count elements per member. */
-static void gathered(const df_collective *coll, int position, uint64_t run, size_t first,
+/* The receive buffer is one block of coll->count elements of each member. skipped: of a member's
+ * contribution. */
+static void gathered(const df_collective *coll, uint64_t run, size_t skipped, size_t first,
                      size_t count, void *out) {
-  const size_t offset = coll->kind == DF_ALL_TO_ALL ? (size_t)position * coll->count : 0;
   for (size_t done = 0; done < count;) {
     const size_t source = (first + done) / coll->count, inside = (first + done) % coll->count;
     size_t piece = coll->count - inside;
     if (piece > count - done) piece = count - done;
-    df_contribution(coll, (int)source, run, offset + inside, piece,
+    df_contribution(coll, (int)source, run, skipped + inside, piece,
                     (char *)out + done * df_type_bytes(coll->type));
     done += piece;
   }
@@ -228,37 +239,26 @@ static void gathered(const df_collective *coll, int position, uint64_t run, size
 
 void df_expected(const df_collective *coll, int position, uint64_t run, size_t first, size_t count,
                  void *out) {
-  switch (coll->kind) {
-  case DF_ALL_REDUCE:
-  case DF_REDUCE:
-    reduced(coll, coll->members, run, first, count, out);
-    break;
-  case DF_REDUCE_SCATTER:
-    reduced(coll, coll->members, run, (size_t)position * coll->count + first, count, out);
-    break;
-  case DF_SCAN:
-    reduced(coll, position + 1, run, first, count, out);
-    break;
-  case DF_EXCLUSIVE_SCAN:
-    reduced(coll, position, run, first, count, out);
-    break;
-  case DF_BROADCAST:
-    df_contribution(coll, coll->root, run, first, count, out);
-    break;
-  case DF_SEND_RECV:
-    df_contribution(coll, 0, run, first, count, out);
-    break;
-  case DF_SCATTER:
-    df_contribution(coll, coll->root, run, (size_t)position * coll->count + first, count, out);
-    break;
-  case DF_ALL_GATHER:
-  case DF_GATHER:
-  case DF_ALL_TO_ALL:
-    gathered(coll, position, run, first, count, out);
-    break;
-  case DF_BARRIER:
+  const df_kind kind = coll->kind;
+  const size_t skipped = kinds[kind].input == DF_PIECES_EACH ? (size_t)position * coll->count : 0;
+  switch (kinds[kind].combines) {
+  case DF_COMBINES_ALL:
+    reduced(coll, coll->members, run, skipped + first, count, out);
+    return;
+  case DF_COMBINES_UP_TO:
+    reduced(coll, position + 1, run, skipped + first, count, out);
+    return;
+  case DF_COMBINES_BEFORE:
+    reduced(coll, position, run, skipped + first, count, out);
+    return;
+  case DF_COMBINES_NONE:
     break;
   }
+  if (kinds[kind].output == DF_PIECES_EACH)
+    gathered(coll, run, skipped, first, count, out);
+  else if (kind != DF_BARRIER)
+    df_contribution(coll, kinds[kind].inputs == DF_MEMBERS_SENDER ? 0 : coll->root, run,
+                    skipped + first, count, out);
 }
 
 static void describe_difference(const df_collective *coll, int position, uint64_t run, size_t index,
@@ -302,9 +302,9 @@ bool df_matches(const df_collective *coll, int position, uint64_t run, const voi
 }
 
 void df_describe(const df_collective *coll, char *text, size_t bytes) {
-  int length = snprintf(text, bytes, "%s of %zu %s%s%s%s", kinds[coll->kind], coll->count,
+  int length = snprintf(text, bytes, "%s of %zu %s%s%s%s", df_kind_name(coll->kind), coll->count,
                         df_type_name(coll->type), df_kind_reduces(coll->kind) ? " (" : "",
-                        df_kind_reduces(coll->kind) ? df_operator_name(coll->op) : "",
+                        df_kind_reduces(coll->kind) ? df_redop_name(coll->op) : "",
                         df_kind_reduces(coll->kind) ? ")" : "");
   size_t used = (size_t)length;
   if (df_kind_has_root(coll->kind) && used < bytes)

@@ -17,22 +17,28 @@
 #include "dfccl.h"
 #include "support/numbers.h"
 
+/* First those with elements in groups of any size, then the others. */
 typedef enum {
-  DF_ALL_REDUCE,
-  DF_REDUCE,
-  DF_BROADCAST,
-  DF_ALL_GATHER,
-  DF_REDUCE_SCATTER,
-  DF_ALL_TO_ALL,
-  DF_GATHER,
-  DF_SCATTER,
-  DF_SCAN,
-  DF_EXCLUSIVE_SCAN,
-  DF_BARRIER,
-  DF_SEND_RECV /* from position 0 to position 1 of two */
+#define DF_KIND_ANY(id) DF_##id,
+#define DF_KIND_OWN(id)
+#define DF_OPERATION(id, name, word, family, inputs, outputs, input, output, combines, traits,     \
+                     groups)                                                                       \
+  DF_KIND_##groups(id)
+#include "plans/operations.def"
+  DF_KIND_COUNT,
+  DF_BEFORE_OWN_KINDS = DF_KIND_COUNT - 1,
+#undef DF_KIND_ANY
+#undef DF_KIND_OWN
+#define DF_KIND_ANY(id)
+#define DF_KIND_OWN(id) DF_##id,
+#define DF_OPERATION(id, name, word, family, inputs, outputs, input, output, combines, traits,     \
+                     groups)                                                                       \
+  DF_KIND_##groups(id)
+#include "plans/operations.def"
+#undef DF_KIND_ANY
+#undef DF_KIND_OWN
+  DF_ALL_KINDS
 } df_kind;
-/* DF_KIND_COUNT: with elements, and of groups of any size. */
-enum { DF_KIND_COUNT = DF_BARRIER, DF_ALL_KINDS = DF_SEND_RECV + 1 };
 
 /* A collective as a test sees it. group has members entries; NULL: ranks 0 to members - 1. */
 typedef struct {

@@ -7,9 +7,9 @@
 
 enum { GAP = 2, NOT_SENT = 0x5B, UNTOUCHED = 0xE7 };
 
-void df_uneven_draw(df_uneven_coll *coll, df_uneven_kind kind, dfcclDataType_t type, int members,
+void df_vector_draw(df_vector_coll *coll, df_vector_kind kind, dfcclDataType_t type, int members,
                     size_t most, df_random *random) {
-  *coll = (df_uneven_coll){.kind = kind,
+  *coll = (df_vector_coll){.kind = kind,
                            .type = type,
                            .members = members,
                            .root = df_random_below(random, members),
@@ -29,9 +29,9 @@ void df_uneven_draw(df_uneven_coll *coll, df_uneven_kind kind, dfcclDataType_t t
   }
 }
 
-bool df_uneven_has_in_place(df_uneven_kind kind) { return kind < DF_ALL_TO_ALL_V; }
+bool df_vector_has_in_place(df_vector_kind kind) { return kind < DF_ALL_TO_ALL_V; }
 
-static uint64_t value_of(const df_uneven_part *p, int from, int to, size_t i) {
+static uint64_t value_of(const df_vector_part *p, int from, int to, size_t i) {
   const int whose = p->coll->kind == DF_ALL_GATHER_V ? 0 : to;
   uint64_t value = p->coll->seed + p->run * 0x9E3779B97F4A7C15u + (uint64_t)from * 1000003u +
                    (uint64_t)whose * 10007u + (uint64_t)i * 0xD6E8FEB86659FD93u;
@@ -39,20 +39,20 @@ static uint64_t value_of(const df_uneven_part *p, int from, int to, size_t i) {
 }
 
 /* Sums wrap, as those of integers do. */
-static uint64_t expected(const df_uneven_part *p, int from, size_t i) {
+static uint64_t expected(const df_vector_part *p, int from, size_t i) {
   if (p->coll->kind != DF_REDUCE_SCATTER_V) return value_of(p, from, p->position, i);
   uint64_t sum = 0;
   for (int r = 0; r < p->coll->members; r++) sum += value_of(p, r, p->position, i);
   return sum;
 }
 
-static int has_displs(df_uneven_kind kind, int output) {
+static int has_displs(df_vector_kind kind, int output) {
   return output ? kind == DF_ALL_GATHER_V || kind == DF_GATHER_V || kind == DF_ALL_TO_ALL_V
                 : kind == DF_SCATTER_V || kind == DF_ALL_TO_ALL_V;
 }
 
-static void measure(df_uneven_part *p) {
-  const df_uneven_coll *c = p->coll;
+static void measure(df_vector_part *p) {
+  const df_vector_coll *c = p->coll;
   const size_t bytes = df_type_bytes(c->type);
   size_t sent = 0, received = 0;
   for (int other = 0; other < c->members; other++) {
@@ -67,7 +67,7 @@ static void measure(df_uneven_part *p) {
   p->recv_bytes = (received + GAP) * bytes;
 }
 
-static void fill(const df_uneven_part *p, char *area, int to) {
+static void fill(const df_vector_part *p, char *area, int to) {
   for (size_t i = 0; i < p->sends[to]; i++) {
     const uint64_t value = value_of(p, p->position, to, i);
     df_element_store(p->coll->type, area, p->send_at[to] + i, value);
@@ -75,8 +75,8 @@ static void fill(const df_uneven_part *p, char *area, int to) {
 }
 
 /* The smaller buffer is a part of the larger one. */
-static void place(df_uneven_part *p) {
-  const df_uneven_kind kind = p->coll->kind;
+static void place(df_vector_part *p) {
+  const df_vector_kind kind = p->coll->kind;
   const size_t bytes = df_type_bytes(p->coll->type);
   const bool is_root = p->position == p->coll->root;
   p->send = p->send_area;
@@ -90,10 +90,10 @@ static void place(df_uneven_part *p) {
   }
 }
 
-void df_uneven_make(df_uneven_part *p, const df_uneven_coll *coll, int position, uint64_t run,
+void df_vector_make(df_vector_part *p, const df_vector_coll *coll, int position, uint64_t run,
                     bool in_place) {
-  *p = (df_uneven_part){.coll = coll, .position = position, .run = run};
-  p->in_place = in_place && df_uneven_has_in_place(coll->kind);
+  *p = (df_vector_part){.coll = coll, .position = position, .run = run};
+  p->in_place = in_place && df_vector_has_in_place(coll->kind);
   measure(p);
   p->send_area = df_memory_take(p->send_bytes);
   p->recv_area = df_memory_take(p->recv_bytes);
@@ -103,7 +103,7 @@ void df_uneven_make(df_uneven_part *p, const df_uneven_coll *coll, int position,
   place(p);
 }
 
-static void check_around(const df_uneven_part *p, const char *area, size_t bytes, int around,
+static void check_around(const df_vector_part *p, const char *area, size_t bytes, int around,
                          const size_t *at, const size_t *counts) {
   const size_t element = df_type_bytes(p->coll->type);
   for (size_t i = 0; i < bytes; i++) {
@@ -116,8 +116,8 @@ static void check_around(const df_uneven_part *p, const char *area, size_t bytes
   }
 }
 
-void df_uneven_check(const df_uneven_part *p) {
-  const df_uneven_coll *c = p->coll;
+void df_vector_check(const df_vector_part *p) {
+  const df_vector_coll *c = p->coll;
   const bool elsewhere = p->recv != p->recv_area;
   for (int from = 0; from < c->members; from++) {
     const char *piece =
@@ -145,17 +145,17 @@ void df_uneven_check(const df_uneven_part *p) {
   df_memory_give(again);
 }
 
-void df_uneven_free(df_uneven_part *p) {
+void df_vector_free(df_vector_part *p) {
   df_memory_give(p->send_area);
   df_memory_give(p->recv_area);
   p->send_area = p->recv_area = NULL;
 }
 
 static dfcclResult_t register_neighbours(dfcclContext_t ctx, dfcclCollId_t id,
-                                         const df_uneven_part *p,
+                                         const df_vector_part *p,
                                          const dfcclCollOptions_t *options) {
-  int to[DF_UNEVEN_MOST], from[DF_UNEVEN_MOST], n_to = 0, n_from = 0;
-  size_t to_counts[DF_UNEVEN_MOST], from_counts[DF_UNEVEN_MOST];
+  int to[DF_VECTOR_MOST], from[DF_VECTOR_MOST], n_to = 0, n_from = 0;
+  size_t to_counts[DF_VECTOR_MOST], from_counts[DF_VECTOR_MOST];
   for (int other = 0; other < p->coll->members; other++) {
     if (p->sends[other]) to_counts[n_to] = p->sends[other], to[n_to++] = other;
     if (p->receives[other]) from_counts[n_from] = p->receives[other], from[n_from++] = other;
@@ -164,8 +164,8 @@ static dfcclResult_t register_neighbours(dfcclContext_t ctx, dfcclCollId_t id,
                                  p->coll->type, options);
 }
 
-dfcclResult_t df_uneven_register(dfcclContext_t ctx, dfcclCollId_t id, const df_uneven_part *p) {
-  const df_uneven_coll *c = p->coll;
+dfcclResult_t df_vector_register(dfcclContext_t ctx, dfcclCollId_t id, const df_vector_part *p) {
+  const df_vector_coll *c = p->coll;
   const size_t *send_at = has_displs(c->kind, 0) ? p->send_at : NULL;
   const size_t *recv_at = has_displs(c->kind, 1) ? p->recv_at : NULL;
   const bool is_root = p->position == c->root;
@@ -191,7 +191,7 @@ dfcclResult_t df_uneven_register(dfcclContext_t ctx, dfcclCollId_t id, const df_
   }
 }
 
-dfcclResult_t df_uneven_run(dfcclContext_t ctx, dfcclCollId_t id, df_uneven_kind kind,
+dfcclResult_t df_vector_run(dfcclContext_t ctx, dfcclCollId_t id, df_vector_kind kind,
                             const void *send, void *recv, dfcclCallback_t callback, void *arg) {
   switch (kind) {
   case DF_ALL_GATHER_V:

@@ -47,8 +47,9 @@ def columns(text):
 def main():
     root = pathlib.Path(sys.argv[1])
     notes = sorted((root / "bench" / "results" / "notes").glob("*.md"))
-    documents = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    documents = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
     bad = []
+    documents += [path for path in sorted(root.glob("*.md")) if path.name != "README.md"]
     for path in documents + notes:
         text = path.read_text()
         found = [*links(path, text), *columns(text)]

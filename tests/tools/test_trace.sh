@@ -154,9 +154,12 @@ refuse 'x' "the line is no JSON object"
 refuse '[]' "the line is no JSON object"
 refuse '{}' "the line is none that DFCCL_TRACE writes"
 refuse '{"run":0,"of":2,"from":1,"to":2,"status":0}' "no earlier line has this number"
-refuse '{"run":0,"of":1,"from":3,"to":2,"status":0}' "from and to are no times"
-refuse '{"run":0,"of":1,"from":-3,"to":2,"status":0}' "from and to are no times"
-refuse '{"run":0,"of":1,"from":1,"to":1e300,"status":0}' "from and to are no times"
+refuse '{"run":0,"of":1,"from":3,"to":2,"status":0}' "from and to are not times in nanoseconds"
+refuse '{"run":0,"of":1,"from":-3,"to":2,"status":0}' "from and to are not times in nanoseconds"
+refuse '{"run":0,"of":1,"from":1,"to":1e300,"status":0}' "from and to are not times in nanoseconds"
+refuse '{"run":0,"of":1,"from":1,"to":2305843009213693952,"status":0}' \
+  "from and to are not times in nanoseconds"
+refuse "${described%?},\"from_run\":1,\"at\":9223372036854775808}" '"at" is not a time'
 refuse '{"run":0,"of":1,"from":1,"to":2}' "the run has no status"
 refuse '{"run":0.5,"of":1,"from":1,"to":2,"status":0}' "the line is none"
 refuse '{"collective":2,"id":"x","name":"","operation":"","bytes":1,"group":[0],"algorithm":""}' \

@@ -46,19 +46,19 @@ crew *make_crew(bool by_key, int n, int per_process) {
   return c;
 }
 
-df_card card_of(int rank) {
-  df_card card;
-  memset(&card, 'a' + rank % 26, sizeof card);
-  memcpy(card.bytes, &rank, sizeof rank);
-  return card;
+df_peer_info info_of(int rank) {
+  df_peer_info info;
+  memset(&info, 'a' + rank % 26, sizeof info);
+  memcpy(info.bytes, &rank, sizeof rank);
+  return info;
 }
 
 static dfcclResult_t join_crew(const crew *c, const member *m, df_mesh *mesh) {
-  df_card card = card_of(m->rank);
+  df_peer_info info = info_of(m->rank);
   if (c->key[0] != '\0')
-    return df_bootstrap_join_key(NULL, NULL, c->key, m->n_ranks, m->rank, &card, m->timeout_ms,
+    return df_bootstrap_join_key(NULL, NULL, c->key, m->n_ranks, m->rank, &info, m->timeout_ms,
                                  mesh);
-  return df_bootstrap_join(NULL, &c->id, m->n_ranks, m->rank, &card, m->timeout_ms, mesh);
+  return df_bootstrap_join(NULL, &c->id, m->n_ranks, m->rank, &info, m->timeout_ms, mesh);
 }
 
 static void check_socket(int fd, int rank) {
@@ -91,9 +91,9 @@ static void check_mesh(const crew *c, const member *m, const df_mesh *mesh) {
   CHECK(mesh->n_ranks == m->n_ranks && mesh->rank == m->rank, "rank %d of %d", mesh->rank,
         mesh->n_ranks);
   for (int rank = 0; rank < mesh->n_ranks; rank++) {
-    df_card card = card_of(rank);
+    df_peer_info info = info_of(rank);
     bool here = rank / c->per_process == m->rank / c->per_process;
-    CHECK(memcmp(&mesh->cards[rank], &card, sizeof card) == 0, "the card of rank %d", rank);
+    CHECK(memcmp(&mesh->peer_info[rank], &info, sizeof info) == 0, "the card of rank %d", rank);
     CHECK(mesh->local[rank] == here, "rank %d: local is %d", rank, mesh->local[rank]);
     CHECK((mesh->sockets[rank] < 0) == here, "rank %d: socket %d", rank, mesh->sockets[rank]);
     if (mesh->sockets[rank] >= 0) check_socket(mesh->sockets[rank], rank);
@@ -134,7 +134,7 @@ static void *run_member(void *argument) {
     check_mesh(current_crew, m, &mesh);
     memcpy(m->job, mesh.job, sizeof m->job);
   } else {
-    CHECK(mesh.sockets == NULL && mesh.cards == NULL, "a mesh in spite of the failure");
+    CHECK(mesh.sockets == NULL && mesh.peer_info == NULL, "a mesh in spite of the failure");
     snprintf(m->sentence, sizeof m->sentence, "%s", df_last_sentence());
   }
   df_mesh_close(&mesh);

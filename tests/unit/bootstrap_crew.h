@@ -46,7 +46,7 @@ void *shared_memory(size_t bytes);
 crew *make_crew(bool by_key, int n, int per_process);
 
 /* What a rank tells the others. */
-df_card card_of(int rank);
+df_peer_info info_of(int rank);
 
 /* Returns when the members' processes and the root in this one have done what they can. */
 void await_rest_of_crew(const crew *c);

@@ -123,7 +123,7 @@ static uint8_t *make_ring(uint32_t stride) {
 static void make_links(uint32_t from, uint32_t collective, uint32_t block) {
   /* In some collectives payload is behind the commit word, aligned to 8 bytes only, or at the next
    * line; in others it travels in words. */
-  const uint32_t offsets[] = {DF_LINK_FLAGGED_OFFSET, DF_LINK_WORDS, DF_LINK_STAGED_OFFSET};
+  const uint32_t offsets[] = {DF_LINK_FLAGGED_OFFSET, DF_LINK_LL, DF_LINK_STAGED_OFFSET};
   const uint32_t offset = offsets[collective % 3];
   df_link link;
   memset(&link, 0, sizeof link);

@@ -51,7 +51,7 @@ typedef struct group_rank {
   df_lanes lanes;
   df_move move;
   df_bell bell;
-  uint64_t *reach;         /* of the common slots: all ranks read them where they are */
+  uint64_t *mapping;       /* of the common slots: all ranks read them where they are */
   uint8_t *input, *output; /* allocations; what a run is given may point into them */
   const void *send;
   void *recv;
@@ -138,7 +138,7 @@ static inline void group_describe(group *g, uint32_t rank) {
     memset(common + slots, GROUP_GUARD, GROUP_GUARD_BYTES);
     d->words->common = (uint64_t)(uintptr_t)common;
     d->words->common_mask = g->o.common - 1;
-    d->words->common_reach = me->reach = group_allocate(g->o.n * sizeof *me->reach);
+    d->words->common_mapping = me->mapping = group_allocate(g->o.n * sizeof *me->mapping);
   }
   d->counters = group_allocate(sizeof *d->counters);
   d->progress = group_allocate(blocks * sizeof *d->progress);
@@ -219,7 +219,7 @@ static inline void group_close(group *g) {
     free(me->desc->scratch);
     free(me->desc->progress);
     free((void *)(uintptr_t)me->desc->words->common);
-    free(me->reach);
+    free(me->mapping);
     free(me->desc->words);
     free(me->desc->counters);
     free(me->desc);

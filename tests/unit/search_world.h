@@ -8,14 +8,14 @@
 #include "support/harness.h"
 #include "tuning/search_policy.h"
 
-enum { ALGORITHMS = 10, PLACES = 8, NEVER = 1 << 30, SPRINT = 2 * DF_LEADER_RUNS };
+enum { ALGORITHMS = 10, PLACES = 8, NEVER = 1 << 30, SPRINT = 2 * DF_SEARCH_RUNS };
 
-typedef struct leader_world {
-  df_leader leader;
+typedef struct search_world {
+  df_search search;
   df_random random;
   uint64_t surface;
-  double home_ns, most_ratio, least_ratio; /* of variants, by the registered one's */
-  double setup_ns, cold_ns;                /* until links stand; of the first run */
+  double baseline_ns, most_ratio, least_ratio; /* of variants, by the registered one's */
+  double setup_ns, cold_ns;                    /* until links stand; of the first run */
   double noise;
   double ratios[ALGORITHMS]; /* of all an algorithm's, but the registered one; 0: drawn */
   double best_ratio;         /* of one algorithm; 0: none is better */
@@ -36,16 +36,16 @@ typedef struct leader_world {
   uint32_t rested;   /* times that are told then */
   int is_first;
   uint32_t on_it; /* runs since the latest switch */
-  uint32_t ns[DF_LEADER_TIMES], own[DF_LEADER_WINDOW];
+  uint32_t ns[DF_SEARCH_TIMES], own[DF_SEARCH_WINDOW];
   double spent_ns, default_ns, most_over; /* the greatest of spent - 1.01 * default */
   uint64_t switches;
   df_purpose purpose; /* of what is in force, or asked for */
-} leader_world;
+} search_world;
 
-double leader_uniform(df_random *random, double least, double most);
+double search_uniform(df_random *random, double least, double most);
 /* part: of the runs' time that the tuner may take. */
-void leader_world_open(leader_world *w, double part);
-void leader_run_once(leader_world *w);
-void leader_run(leader_world *w, uint64_t n);
+void search_world_open(search_world *w, double part);
+void search_run_once(search_world *w);
+void search_run(search_world *w, uint64_t n);
 
 #endif

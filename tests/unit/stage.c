@@ -13,18 +13,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-dfcclResult_t stage_open_with(df_stage *s, void (*change)(df_card *cards)) {
+dfcclResult_t stage_open_with(df_stage *s, void (*change)(df_peer_info *peer_info)) {
   df_settings settings;
   df_mesh mesh = {.n_ranks = STAGE_RANKS};
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
   config.backend = dfcclBackendCpu; /* host buffers, and peers that are played on the CPU */
   OK(df_settings_read(&settings, &config));
-  mesh.cards = calloc(STAGE_RANKS, sizeof *mesh.cards);
+  mesh.peer_info = calloc(STAGE_RANKS, sizeof *mesh.peer_info);
   mesh.sockets = calloc(STAGE_RANKS, sizeof *mesh.sockets);
   mesh.local = calloc(STAGE_RANKS, 1);
   for (int r = 0; r < STAGE_RANKS; r++) {
     int pair[2];
-    mesh.cards[r] = df_context_card(&settings);
+    mesh.peer_info[r] = df_make_peer_info(&settings);
     mesh.local[r] = r == 0;
     mesh.n_local += mesh.local[r];
     mesh.sockets[r] = s->peers[r] = -1;
@@ -33,7 +33,7 @@ dfcclResult_t stage_open_with(df_stage *s, void (*change)(df_card *cards)) {
     mesh.sockets[r] = pair[0];
     s->peers[r] = pair[1];
   }
-  if (change) change(mesh.cards);
+  if (change) change(mesh.peer_info);
   return df_context_open(&s->context, STAGE_RANKS, 0, &settings, &mesh);
 }
 
@@ -79,7 +79,7 @@ void stage_say(const df_stage *s, int peer, df_message message, const char *text
 void stage_handle(const df_stage *s, df_message *message, int fd) {
   message->magic = DF_MESSAGE_MAGIC;
   pthread_mutex_lock(&s->context->lock);
-  df_post_deliver(&s->context->control, 1, message, fd);
+  df_messenger_deliver(&s->context->control, 1, message, fd);
   pthread_mutex_unlock(&s->context->lock);
 }
 

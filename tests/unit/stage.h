@@ -20,7 +20,7 @@ typedef union df_datagram {
 
 void stage_open(df_stage *s);
 /* change: what the ranks say about themselves. */
-dfcclResult_t stage_open_with(df_stage *s, void (*change)(df_card *cards));
+dfcclResult_t stage_open_with(df_stage *s, void (*change)(df_peer_info *peer_info));
 /* Rank 1 has said where its bell is, so that links with it can stand. */
 void stage_open_with_bell(df_stage *s);
 /* Destroys the context, closes what is left of the ends. */

@@ -35,9 +35,9 @@ DF_TEST(bell, nobody_asleep, 30) {
 DF_TEST(bell, rung_after_prepare_does_not_sleep, 30) {
   df_bell bell = {0};
   for (int i = 0; i < 100; i++) {
-    uint32_t ticket = df_bell_prepare(&bell);
+    uint32_t handle = df_bell_prepare(&bell);
     df_bell_ring(&bell);
-    df_bell_sleep(&bell, ticket, UINT64_MAX); /* would never return */
+    df_bell_sleep(&bell, handle, UINT64_MAX); /* would never return */
     CHECK(bell.sleepers == 0, "%u sleepers", bell.sleepers);
   }
 }
@@ -46,8 +46,8 @@ DF_TEST(bell, a_sleep_ends_with_its_time, 30) {
   df_bell bell = {0};
   uint64_t start = df_clock_ns();
   for (int i = 0; i < 5; i++) {
-    uint32_t ticket = df_bell_prepare(&bell);
-    df_bell_sleep(&bell, ticket, 2000000);
+    uint32_t handle = df_bell_prepare(&bell);
+    df_bell_sleep(&bell, handle, 2000000);
   }
   CHECK(df_clock_ns() - start < (uint64_t)FOREVER_MS * 1000000, "it slept on");
   CHECK(bell.sleepers == 0, "%u sleepers", bell.sleepers);
@@ -63,11 +63,11 @@ typedef struct table {
 static void play(table *t, uint64_t side, uint64_t turns) {
   for (uint64_t i = side; i < turns; i += 2) {
     while (df_observe_u64(&t->turn) != i) {
-      uint32_t ticket = df_bell_prepare(&t->bell[side]);
+      uint32_t handle = df_bell_prepare(&t->bell[side]);
       if (df_observe_u64(&t->turn) == i)
         df_bell_cancel(&t->bell[side]);
       else
-        df_bell_sleep(&t->bell[side], ticket, UINT64_MAX);
+        df_bell_sleep(&t->bell[side], handle, UINT64_MAX);
     }
     CHECK(t->plain == i, "turn %llu: %llu", (unsigned long long)i, (unsigned long long)t->plain);
     t->plain = i + 1;
@@ -119,11 +119,11 @@ static uint32_t crowd_open;
 static void *sleep_in_crowd(void *unused) {
   (void)unused;
   while (!df_observe_u32(&crowd_open)) {
-    uint32_t ticket = df_bell_prepare(&crowd_bell);
+    uint32_t handle = df_bell_prepare(&crowd_bell);
     if (df_observe_u32(&crowd_open))
       df_bell_cancel(&crowd_bell);
     else
-      df_bell_sleep(&crowd_bell, ticket, UINT64_MAX);
+      df_bell_sleep(&crowd_bell, handle, UINT64_MAX);
   }
   return NULL;
 }

@@ -95,8 +95,8 @@ DF_TEST(bootstrap, jobs_of_one_process_and_one_key_follow_each_other, 60) {
       df_watchdog_start("a rank of many jobs", 50);
       for (int job = 0; job < JOBS; job++) {
         df_mesh mesh;
-        df_card card = card_of(rank);
-        OK(df_bootstrap_join_key(NULL, NULL, key, RANKS, rank, &card, LONG_MS, &mesh));
+        df_peer_info info = info_of(rank);
+        OK(df_bootstrap_join_key(NULL, NULL, key, RANKS, rank, &info, LONG_MS, &mesh));
         memcpy(jobs[job][rank], mesh.job, 16);
         df_mesh_close(&mesh);
       }
@@ -140,8 +140,8 @@ DF_TEST(bootstrap, a_child_that_is_forked_after_the_join_has_no_connection, 60) 
     if (pids[rank] == 0) {
       df_watchdog_start("a rank that forks", 50);
       df_mesh mesh;
-      df_card card = card_of(rank);
-      OK(df_bootstrap_join_key(NULL, NULL, key, RANKS, rank, &card, LONG_MS, &mesh));
+      df_peer_info info = info_of(rank);
+      OK(df_bootstrap_join_key(NULL, NULL, key, RANKS, rank, &info, LONG_MS, &mesh));
       CHECK(child_has_sockets(&mesh, RANKS) == 0, "rank %d's child has a connection", rank);
       df_mesh_close(&mesh);
       df_watchdog_stop();
@@ -286,28 +286,28 @@ DF_TEST(bootstrap, a_missing_rank_0_of_a_key_is_named, 30) {
 }
 
 DF_TEST(bootstrap, senseless_arguments_are_refused, 10) {
-  df_card card = card_of(0);
+  df_peer_info info = info_of(0);
   df_mesh mesh;
   dfcclUniqueId id;
   memset(&id, 0, sizeof id);
   RESULT(df_bootstrap_create_id(NULL, NULL), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join(NULL, NULL, 1, 0, &card, 100, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join(NULL, NULL, 1, 0, &info, 100, &mesh), dfcclInvalidArgument);
   RESULT(df_bootstrap_join(NULL, &id, 1, 0, NULL, 100, &mesh), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, 100, NULL), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, 0, &mesh), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join_key(NULL, NULL, "k", 0, 0, &card, 100, &mesh), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join_key(NULL, NULL, "k", DF_MAX_RANKS + 1, 0, &card, 100, &mesh),
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &info, 100, NULL), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &info, 0, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join_key(NULL, NULL, "k", 0, 0, &info, 100, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join_key(NULL, NULL, "k", DF_MAX_RANKS + 1, 0, &info, 100, &mesh),
          dfcclInvalidArgument);
-  RESULT(df_bootstrap_join_key(NULL, NULL, "k", 2, -1, &card, 100, &mesh), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join_key(NULL, NULL, "k", 2, 2, &card, 100, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join_key(NULL, NULL, "k", 2, -1, &info, 100, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join_key(NULL, NULL, "k", 2, 2, &info, 100, &mesh), dfcclInvalidArgument);
   CHECK(strstr(df_last_sentence(), "the rank is 2, not 0 to 1") != NULL, "%s", df_last_sentence());
-  RESULT(df_bootstrap_join_key(NULL, NULL, "", 1, 0, &card, 100, &mesh), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join_key(NULL, NULL, NULL, 1, 0, &card, 100, &mesh), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, 100, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join_key(NULL, NULL, "", 1, 0, &info, 100, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join_key(NULL, NULL, NULL, 1, 0, &info, 100, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &info, 100, &mesh), dfcclInvalidArgument);
 }
 
 DF_TEST(bootstrap, every_damaged_byte_of_an_id_is_noticed, 20) {
-  df_card card = card_of(0);
+  df_peer_info info = info_of(0);
   df_mesh mesh;
   dfcclUniqueId id;
   OK(df_bootstrap_create_id(&id, NULL));
@@ -315,23 +315,23 @@ DF_TEST(bootstrap, every_damaged_byte_of_an_id_is_noticed, 20) {
     dfcclUniqueId damaged = id;
     damaged.internal[i] ^= 0x10;
     bool version = i >= 8 && i < 12;
-    RESULT(df_bootstrap_join(NULL, &damaged, 1, 0, &card, 100, &mesh),
+    RESULT(df_bootstrap_join(NULL, &damaged, 1, 0, &info, 100, &mesh),
            version ? dfcclInvalidUsage : dfcclInvalidArgument);
   }
-  OK(df_bootstrap_join(NULL, &id, 1, 0, &card, LONG_MS, &mesh));
+  OK(df_bootstrap_join(NULL, &id, 1, 0, &info, LONG_MS, &mesh));
   df_mesh_close(&mesh);
 }
 
 DF_TEST(bootstrap, an_id_serves_one_job_only, 20) {
-  df_card card = card_of(0);
+  df_peer_info info = info_of(0);
   df_mesh mesh;
   dfcclUniqueId id;
   int threads = df_thread_count();
   OK(df_bootstrap_create_id(&id, NULL));
-  OK(df_bootstrap_join(NULL, &id, 1, 0, &card, LONG_MS, &mesh));
+  OK(df_bootstrap_join(NULL, &id, 1, 0, &info, LONG_MS, &mesh));
   df_mesh_close(&mesh);
   EVENTUALLY(df_thread_count() == threads);
-  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, LONG_MS, &mesh), dfcclRemoteError);
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &info, LONG_MS, &mesh), dfcclRemoteError);
 }
 
 /* ---- A second root ---- */
@@ -340,9 +340,9 @@ static const df_network with_secret = {.interfaces = "lo", .has_secret = 1};
 enum { TWO_ROOTS_MS = 60000 };
 
 static void *join_as_rank_1(void *key) {
-  df_card card = card_of(1);
+  df_peer_info info = info_of(1);
   df_mesh mesh;
-  OK(df_bootstrap_join_key(&with_secret, NULL, key, 2, 1, &card, TWO_ROOTS_MS, &mesh));
+  OK(df_bootstrap_join_key(&with_secret, NULL, key, 2, 1, &info, TWO_ROOTS_MS, &mesh));
   df_mesh_close(&mesh);
   return NULL;
 }
@@ -387,13 +387,13 @@ static void vanish_after_place(const crew *c) {
 /* The first root ends when rank 1 has said where its doors are; the second asks nobody for doors. */
 DF_TEST(bootstrap, what_a_rank_told_an_earlier_root_is_forgotten, 60) {
   crew *c = make_crew(true, 2, 2);
-  df_card card = card_of(0);
+  df_peer_info info = info_of(0);
   df_mesh mesh;
   pthread_t thread;
   OK(df_handshake_ready());
   CHECK(pthread_create(&thread, NULL, join_as_rank_1, c->key) == 0, "no thread");
   vanish_after_place(c);
-  OK(df_bootstrap_join_key(&with_secret, NULL, c->key, 2, 0, &card, TWO_ROOTS_MS, &mesh));
+  OK(df_bootstrap_join_key(&with_secret, NULL, c->key, 2, 0, &info, TWO_ROOTS_MS, &mesh));
   pthread_join(thread, NULL);
   df_mesh_close(&mesh);
 }

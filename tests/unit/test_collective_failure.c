@@ -39,7 +39,8 @@ DF_TEST(failure, who_is_given_up_on_hearsay_is_told, 30) {
   df_stage s;
   stage_open(&s);
   register_on_all(&s);
-  stage_say(&s, 1, (df_message){.kind = DF_MESSAGE_CAUSE, .id = 2, .a = dfcclRemoteError, .b = 1},
+  stage_say(&s, 1,
+            (df_message){.kind = DF_MESSAGE_FAILURE_REASON, .id = 2, .a = dfcclRemoteError, .b = 1},
             "died: its connection was lost");
   CHECK(stage_hears(&s, 2, DF_MESSAGE_FAIL, COLL), "rank 2 lives and was not told");
   stage_close(&s);
@@ -52,7 +53,8 @@ DF_TEST(failure, who_sends_nonsense_is_told_and_heard_no_more, 30) {
   CHECK(send(s.peers[1], "nonsense", 8, MSG_NOSIGNAL) == 8, "it cannot speak");
   CHECK(stage_hears(&s, 1, DF_MESSAGE_FAIL, COLL), "rank 1 was not told");
   CHECK(!stage_hears(&s, 1, DF_MESSAGE_KINDS, 0), "its connection stands");
-  CHECK(stage_hears(&s, 2, DF_MESSAGE_CAUSE, 1), "rank 2 was not told what became of rank 1");
+  CHECK(stage_hears(&s, 2, DF_MESSAGE_FAILURE_REASON, 1),
+        "rank 2 was not told what became of rank 1");
   stage_close(&s);
 }
 
@@ -63,9 +65,9 @@ DF_TEST(failure, a_later_death_is_told_too, 30) {
   pthread_mutex_lock(&s.context->lock);
   df_break(s.context, dfcclTimeout, "something else took too long");
   pthread_mutex_unlock(&s.context->lock);
-  CHECK(stage_hears(&s, 2, DF_MESSAGE_CAUSE, DF_NOBODY), "rank 2 was not told the cause");
+  CHECK(stage_hears(&s, 2, DF_MESSAGE_FAILURE_REASON, DF_NOBODY), "rank 2 was not told the cause");
   stage_die(&s, 1);
-  CHECK(stage_hears(&s, 2, DF_MESSAGE_CAUSE, 1), "rank 2 was not told of the death");
+  CHECK(stage_hears(&s, 2, DF_MESSAGE_FAILURE_REASON, 1), "rank 2 was not told of the death");
   stage_close(&s);
 }
 
@@ -92,7 +94,7 @@ DF_TEST(failure, a_registration_that_ends_unmet_is_told, 30) {
   register_on_all(&s);
   stage_say(&s, 1, (df_message){.kind = DF_MESSAGE_FAIL, .id = COLL, .a = dfcclOutOfMemory},
             "no memory for a link");
-  CHECK(stage_hears(&s, 2, DF_MESSAGE_CAUSE, DF_NOBODY), "the failure was not heard");
+  CHECK(stage_hears(&s, 2, DF_MESSAGE_FAILURE_REASON, DF_NOBODY), "the failure was not heard");
   OK(dfcclDestroy(s.context)); /* the connections end: nothing more is to come */
   CHECK(stage_hears(&s, 1, DF_MESSAGE_FAIL, COLL), "rank 1 was not told");
   for (int r = 1; r < RANKS; r++) close(s.peers[r]);
@@ -106,8 +108,9 @@ DF_TEST(failure, a_later_loss_is_heard_from_a_broken_rank, 30) {
   options.nRanks = 2;
   stage_open(&s);
   OK(dfcclRegisterAllReduce(s.context, COLL, COUNT, dfcclInt8, dfcclSum, &options));
-  const df_message first = {.kind = DF_MESSAGE_CAUSE, .id = DF_NOBODY, .a = dfcclTimeout, .b = 1};
-  const df_message second = {.kind = DF_MESSAGE_CAUSE, .id = 2, .a = dfcclTimeout, .b = 1};
+  const df_message first = {
+      .kind = DF_MESSAGE_FAILURE_REASON, .id = DF_NOBODY, .a = dfcclTimeout, .b = 1};
+  const df_message second = {.kind = DF_MESSAGE_FAILURE_REASON, .id = 2, .a = dfcclTimeout, .b = 1};
   stage_say(&s, 1, first, "something took too long");
   stage_say(&s, 1, second, "died: its connection was lost");
   CHECK(stage_hears(&s, 2, DF_MESSAGE_FAIL, COLL), "rank 2 lives and was not told");
@@ -131,7 +134,7 @@ DF_TEST(failure, nobody_unmaps_after_a_failure, 30) {
   stage_open(&s);
   OK(dfcclMemAlloc(s.context, &memory, 1 << 16));
   stage_die(&s, 1); /* rank 2 may be reading still, and know nothing yet */
-  CHECK(stage_hears(&s, 2, DF_MESSAGE_CAUSE, 1), "rank 2 was not told of the death");
+  CHECK(stage_hears(&s, 2, DF_MESSAGE_FAILURE_REASON, 1), "rank 2 was not told of the death");
   OK(dfcclMemFree(s.context, memory));
   OK(dfcclDestroy(s.context));
   while (stage_hear(&s, 2, &heard))
@@ -362,7 +365,7 @@ DF_TEST(failure, who_had_no_memory_for_a_message_is_given_up, 30) {
   for (int r = 0; r < 2; r++)
     OK(dfcclRegisterAllReduce(ctxs[r], COLL, COUNT, dfcclInt8, dfcclSum, NULL));
   OK(dfcclRunAllReduce(ctxs[1], COLL, send, recv, NULL, NULL));
-  df_world_mute(ctxs[0]->control.world, 0);
+  df_process_inbox_set_silent(ctxs[0]->control.process_inbox, 0);
   RESULT(dfcclWait(ctxs[1], COLL), dfcclRemoteError);
   CHECK(state_of(ctxs[1], 0) == DF_PEER_GIVEN_UP, "it is not given up");
   two_ranks_close(ctxs);

@@ -22,7 +22,7 @@ static int8_t input[1 << 21];
 static void handle(const df_stage *s, uint32_t from, df_message message, int fd) {
   message.magic = DF_MESSAGE_MAGIC;
   pthread_mutex_lock(&s->context->lock);
-  df_post_deliver(&s->context->control, from, &message, fd);
+  df_messenger_deliver(&s->context->control, from, &message, fd);
   pthread_mutex_unlock(&s->context->lock);
 }
 
@@ -72,7 +72,7 @@ static readers begin(const df_stage *s, size_t bytes, uint32_t deeper_by) {
     offer(s, rank, 0, DF_PAGE, DF_SEGMENT_HOME);
     d.message.payload_bytes = df_announcement_write(&a, ranks, &d.message + 1);
     pthread_mutex_lock(&s->context->lock);
-    df_post_deliver(&s->context->control, rank, &d.message, -1);
+    df_messenger_deliver(&s->context->control, rank, &d.message, -1);
     pthread_mutex_unlock(&s->context->lock);
     uint32_t n_slots = rank == 2 ? a.n_slots * deeper_by : a.n_slots;
     uint64_t bytes_of_rings = df_link_ring_bytes(a.stride, n_slots) * a.n_blocks;

@@ -19,7 +19,7 @@ enum { RANKS = 2, COLL = 7, COUNT = 4, CQES = 3, MOST_RUNS = 6 };
 typedef struct job {
   dfcclContext_t ctxs[RANKS];
   int32_t buffers[RANKS][COUNT];
-  df_driver driver;
+  df_progress_thread driver;
   dfcclResult_t statuses[MOST_RUNS];
   uint32_t ended;
 } job;
@@ -37,7 +37,7 @@ static void run(job *j, int rank, dfcclCallback_t callback) {
 }
 
 static void drive(job *j) {
-  j->ctxs[0]->device.executor->drive_turn(&j->ctxs[0]->device, &j->driver, 1);
+  j->ctxs[0]->device.executor->progress_turn(&j->ctxs[0]->device, &j->driver, 1);
 }
 
 static void open_job(job *j) {
@@ -59,7 +59,7 @@ static void add(job *j, dfcclCollId_t coll) {
 /* Rank 0's daemon is on its device, and is executed by this thread only, since it wants to drive.
  */
 static void hold(job *j) {
-  j->ctxs[0]->device.executor->drive_begin(&j->ctxs[0]->device, &j->driver);
+  j->ctxs[0]->device.executor->progress_begin(&j->ctxs[0]->device, &j->driver);
   while (!j->driver.held) drive(j);
 }
 
@@ -89,7 +89,7 @@ static void expect_statuses(job *j, uint32_t runs, uint32_t succeed) {
 }
 
 static void free_job(job *j) {
-  j->ctxs[0]->device.executor->drive_end(&j->ctxs[0]->device, &j->driver);
+  j->ctxs[0]->device.executor->progress_end(&j->ctxs[0]->device, &j->driver);
   two_ranks_close(j->ctxs);
 }
 

@@ -81,8 +81,8 @@ static uint64_t mixed(uint64_t sum, uint64_t number) {
 
 typedef struct decision {
   df_topology topology;
-  df_manner_question question;
-  df_manner manner;
+  df_configuration_question question;
+  df_configuration configuration;
   df_plan *plan; /* of position 0, which is the root */
   df_ring ring;
   uint32_t common_slots, borrowers;
@@ -92,18 +92,18 @@ typedef struct decision {
 
 static df_tuning tuning;
 
-static df_manner_question asked(const question *q, df_topology *topology) {
+static df_configuration_question asked(const question *q, df_topology *topology) {
   *topology = (df_topology){.runs_on_cores = q->device == ON_CPU, .n_cores = q->cores};
   uint32_t element_bytes = q->size < 2 ? 1 : 4;
   uint64_t count = (1ull << q->size) / element_bytes;
-  return (df_manner_question){
+  return (df_configuration_question){
       .tuning = &tuning,
       .topology = topology,
       .choice = {.operation = q->operation,
                  .n = q->ranks,
                  .bytes = df_larger_buffer(q->operation, q->ranks, count, element_bytes),
                  .memory = q->processes == ONE_PROCESS ? DF_MEMORY_PROCESS : DF_MEMORY_HOST,
-                 .crowded = (uint32_t)df_topology_is_crowded(topology, q->ranks),
+                 .oversubscribed = (uint32_t)df_topology_is_oversubscribed(topology, q->ranks),
                  .on_gpu = q->device == ON_GPU},
       .count = count,
       .element_bytes = element_bytes,
@@ -114,7 +114,7 @@ static df_manner_question asked(const question *q, df_topology *topology) {
       .has_borrowed_turns = q->device == ON_CPU};
 }
 
-static uint64_t sum_of(const df_manner *m) {
+static uint64_t sum_of(const df_configuration *m) {
   const df_shape *s = &m->shape;
   uint64_t sum = mixed(mixed(1, (uint64_t)m->choice.algorithm), m->choice.split);
   sum = mixed(mixed(mixed(sum, s->n_blocks), s->n_slots), s->stride);
@@ -128,19 +128,20 @@ static uint64_t sum_of(const df_manner *m) {
 }
 
 static uint64_t longest_message(const decision *d) {
-  return (uint64_t)d->manner.shape.parts[0].chunk * d->question.element_bytes;
+  return (uint64_t)d->configuration.shape.parts[0].chunk * d->question.element_bytes;
 }
 
 static void decide_at(decision *d, df_plan *plan) {
   static df_link none_lends_nothing[64];
-  df_manner *m = &d->manner;
-  df_manner_decide(m, &d->question, plan);
+  df_configuration *m = &d->configuration;
+  df_configuration_decide(m, &d->question, plan);
   /* far_ns follows from the machine's clock. */
-  df_ring ring = df_manner_ring(m, &d->question, plan, 0);
+  df_ring ring = df_configuration_ring(m, &d->question, plan, 0);
   if (plan->n_links > sizeof none_lends_nothing / sizeof *none_lends_nothing)
     fail("a plan has more links than were expected");
   uint32_t readers = d->question.choice.memory == DF_MEMORY_HOST ? d->question.choice.n - 1 : 0;
-  uint32_t common = df_manner_common_slots(m, &d->question, plan, none_lends_nothing, readers, 0);
+  uint32_t common =
+      df_configuration_common_slots(m, &d->question, plan, none_lends_nothing, readers, 0);
   if (plan->key.position == 0) d->ring = ring, d->common_slots = common;
   d->borrowers += m->borrowed_turn != 0;
   d->lends = longest_message(d) >= m->lend_min;
@@ -152,13 +153,13 @@ static void decide_at(decision *d, df_plan *plan) {
 static void decide(decision *d, const question *q) {
   memset(d, 0, sizeof *d);
   d->question = asked(q, &d->topology);
-  if (!df_manner_choose(&d->manner, &d->question)) fail("there is no algorithm");
+  if (!df_configuration_choose(&d->configuration, &d->question)) fail("there is no algorithm");
   for (uint32_t position = 0; position < q->ranks; position++) {
     const df_plan_key key = {.operation = q->operation,
-                             .algorithm = d->manner.choice.algorithm,
+                             .algorithm = d->configuration.choice.algorithm,
                              .n = q->ranks,
                              .position = position,
-                             .split = d->manner.choice.split};
+                             .split = d->configuration.choice.split};
     df_plan *plan = df_plan_make(&key);
     if (plan == NULL) fail("no memory for a plan");
     decide_at(d, plan);
@@ -167,12 +168,12 @@ static void decide(decision *d, const question *q) {
     else
       df_plan_free(plan);
   }
-  d->sum = mixed(d->sum, sum_of(&d->manner));
+  d->sum = mixed(d->sum, sum_of(&d->configuration));
 }
 
-static const char *form_of(const df_manner *m) {
+static const char *form_of(const df_configuration *m) {
   const df_shape *s = &m->shape;
-  if (s->payload_offset == DF_LINK_WORDS) return "words";
+  if (s->payload_offset == DF_LINK_LL) return "words";
   if (s->payload_offset != DF_LINK_FLAGGED_OFFSET) return "staged";
   return s->stride < DF_CACHE_LINE ? "packed" : "flagged";
 }
@@ -181,7 +182,7 @@ static void name_decision(answer *a, const decision *d) {
   static const char *const stores[] = {[DF_STREAM_NEVER] = "",
                                        [DF_STREAM_ALWAYS] = " past-caches",
                                        [DF_STREAM_OUT_OF_PLACE] = " past-caches-out"};
-  const df_manner *m = &d->manner;
+  const df_configuration *m = &d->configuration;
   char split[24] = "", blocks[24] = "", common[24] = "", turns[24] = "";
   if (m->choice.split) snprintf(split, sizeof split, "/%u", m->choice.split);
   if (m->shape.n_blocks > 1) snprintf(blocks, sizeof blocks, " blocks=%u", m->shape.n_blocks);
@@ -201,9 +202,9 @@ static void name_decision(answer *a, const decision *d) {
 /* Each decision can be told, whole, and says what it is about. */
 static void check_words(const decision *d) {
   char why[4096], algorithm[64];
-  df_manner_explain(&d->manner, &d->question, d->plan, &d->ring, why, sizeof why);
+  df_configuration_explain(&d->configuration, &d->question, d->plan, &d->ring, why, sizeof why);
   snprintf(algorithm, sizeof algorithm, "\nalgorithm: %s, since ",
-           df_algorithm_name(d->manner.choice.algorithm));
+           df_algorithm_name(d->configuration.choice.algorithm));
   if (strstr(why, algorithm) == NULL || strstr(why, "\nform: ") == NULL ||
       strstr(why, "\nturns: ") == NULL || why[strlen(why) - 1] != '\n')
     fail("a decision is not explained");
@@ -324,7 +325,7 @@ static void tell(const question *q) {
   decision d;
   char why[4096];
   decide(&d, q);
-  df_manner_explain(&d.manner, &d.question, d.plan, &d.ring, why, sizeof why);
+  df_configuration_explain(&d.configuration, &d.question, d.plan, &d.ring, why, sizeof why);
   printf(
       "%s, %u rank%s in %s, %u core%s, %s, %llu bytes:\n  was %s, %u slots\n  is  %s, "
       "%u slots\n%s%s\n",

@@ -19,7 +19,7 @@ static int makes_keys; /* as connections whose frames are sealed */
 
 typedef struct ends {
   wire_stage stage;
-  df_greeter caller, listener;
+  df_connection_handshake caller, listener;
 } ends;
 
 static void make(ends *e, uint64_t seed, const unsigned char *callers_secret, uint32_t key_of,
@@ -27,30 +27,34 @@ static void make(ends *e, uint64_t seed, const unsigned char *callers_secret, ui
   unsigned char key[DF_KEY_BYTES];
   OK(df_handshake_ready());
   wire_stage_make(&e->stage, seed, 64);
-  df_greeting_key(key, callers_secret, key_of);
-  df_greeting_call(&e->caller, &e->stage.sides[0].stream, CALLER, called, PORT, 7, key, makes_keys);
-  df_greeting_listen(&e->listener, &e->stage.sides[1].stream, LISTENER, secret, makes_keys);
+  df_connection_handshake_key(key, callers_secret, key_of);
+  df_connection_handshake_call(&e->caller, &e->stage.sides[0].stream, CALLER, called, PORT, 7, key,
+                               makes_keys);
+  df_connection_handshake_listen(&e->listener, &e->stage.sides[1].stream, LISTENER, secret,
+                                 makes_keys);
 }
 
 /* Until both have come to an end, or nothing can move. */
-static void go_on(ends *e, df_greeting_state *caller, df_greeting_state *listener) {
-  *caller = *listener = DF_GREETING_GOES_ON;
+static void go_on(ends *e, df_connection_handshake_state *caller,
+                  df_connection_handshake_state *listener) {
+  *caller = *listener = DF_HANDSHAKE_PENDING;
   for (int i = 0; i < 3000; i++) {
-    if (*caller == DF_GREETING_GOES_ON) *caller = df_greeting_progress(&e->caller, RANKS);
-    if (*listener == DF_GREETING_GOES_ON) *listener = df_greeting_progress(&e->listener, RANKS);
+    if (*caller == DF_HANDSHAKE_PENDING)
+      *caller = df_connection_handshake_progress(&e->caller, RANKS);
+    if (*listener == DF_HANDSHAKE_PENDING)
+      *listener = df_connection_handshake_progress(&e->listener, RANKS);
   }
 }
 
 DF_TEST(greeting, both_ends_prove_themselves, 30) {
   for (uint64_t seed = 1; seed <= 50; seed++) {
     ends e;
-    df_greeting_state caller, listener;
+    df_connection_handshake_state caller, listener;
     make(&e, seed, secret, CALLER, LISTENER);
     e.stage.most = (int)(seed % 100);
     e.stage.refusals = (int)(seed % 3) * 20;
     go_on(&e, &caller, &listener);
-    CHECK(caller == DF_GREETING_STANDS && listener == DF_GREETING_STANDS, "%d, %d", caller,
-          listener);
+    CHECK(caller == DF_HANDSHAKE_DONE && listener == DF_HANDSHAKE_DONE, "%d, %d", caller, listener);
     CHECK(e.listener.peer == CALLER && e.listener.port == PORT && e.listener.number == 7,
           "it was taken for port %u of rank %u", e.listener.port, e.listener.peer);
     wire_stage_free(&e.stage);
@@ -63,14 +67,13 @@ DF_TEST(greeting, both_ends_make_a_key, 30) {
   makes_keys = 1;
   for (int i = 0; i < 3; i++) {
     ends e;
-    df_greeting_state caller, listener;
+    df_connection_handshake_state caller, listener;
     make(&e, 1, secret, CALLER, LISTENER);
     go_on(&e, &caller, &listener);
-    CHECK(caller == DF_GREETING_STANDS && listener == DF_GREETING_STANDS, "%d, %d", caller,
-          listener);
+    CHECK(caller == DF_HANDSHAKE_DONE && listener == DF_HANDSHAKE_DONE, "%d, %d", caller, listener);
     if (i == 2) memset(e.listener.secret, 1, sizeof e.listener.secret); /* who recorded all */
-    OK(df_greeting_traffic_key(&e.caller, keys[i][0]));
-    OK(df_greeting_traffic_key(&e.listener, keys[i][1]));
+    OK(df_connection_handshake_traffic_key(&e.caller, keys[i][0]));
+    OK(df_connection_handshake_traffic_key(&e.listener, keys[i][1]));
     CHECK((memcmp(keys[i][0], keys[i][1], DF_KEY_BYTES) == 0) == (i < 2), "connection %d", i);
     wire_stage_free(&e.stage);
   }
@@ -80,17 +83,17 @@ DF_TEST(greeting, both_ends_make_a_key, 30) {
 
 DF_TEST(greeting, what_follows_is_not_read, 30) {
   ends e;
-  df_greeting_state caller, listener;
+  df_connection_handshake_state caller, listener;
   make(&e, 1, secret, CALLER, LISTENER);
   for (int i = 0; i < 2; i++) {
-    df_greeting_progress(&e.caller, RANKS);
-    if (i == 0) df_greeting_progress(&e.listener, RANKS);
+    df_connection_handshake_progress(&e.caller, RANKS);
+    if (i == 0) df_connection_handshake_progress(&e.listener, RANKS);
   }
   df_stream *stream = &e.stage.sides[0].stream;
   df_stream_part part = {"frame", 5};
   CHECK(stream->write(stream, &part, 1) == 5, "there is room");
   go_on(&e, &caller, &listener);
-  CHECK(listener == DF_GREETING_STANDS, "%d", listener);
+  CHECK(listener == DF_HANDSHAKE_DONE, "%d", listener);
   char rest[8];
   const df_stream_room room = {rest, sizeof rest};
   stream = &e.stage.sides[1].stream;
@@ -101,11 +104,11 @@ DF_TEST(greeting, what_follows_is_not_read, 30) {
 
 static void is_refused(const unsigned char *callers_secret, uint32_t key_of, uint32_t called) {
   ends e;
-  df_greeting_state caller, listener;
+  df_connection_handshake_state caller, listener;
   make(&e, 1, callers_secret, key_of, called);
   go_on(&e, &caller, &listener);
-  CHECK(caller != DF_GREETING_STANDS && listener != DF_GREETING_STANDS, "%d, %d", caller, listener);
-  CHECK(caller == DF_GREETING_REFUSED || listener == DF_GREETING_REFUSED, "nobody says so");
+  CHECK(caller != DF_HANDSHAKE_DONE && listener != DF_HANDSHAKE_DONE, "%d, %d", caller, listener);
+  CHECK(caller == DF_HANDSHAKE_REFUSED || listener == DF_HANDSHAKE_REFUSED, "nobody says so");
   wire_stage_free(&e.stage);
 }
 
@@ -118,33 +121,34 @@ DF_TEST(greeting, who_lacks_the_key_is_refused, 30) {
 /* A caller that knows no key, and says what another one has said. */
 DF_TEST(greeting, replays_are_refused, 30) {
   ends e;
-  df_greeting_state caller, listener;
-  uint8_t said[sizeof(df_wire_greeting) + sizeof(df_signal)];
+  df_connection_handshake_state caller, listener;
+  uint8_t said[sizeof(df_connection_greeting) + sizeof(df_signal)];
   make(&e, 1, secret, CALLER, LISTENER);
-  memcpy(said, e.caller.out, sizeof(df_wire_greeting));
+  memcpy(said, e.caller.out, sizeof(df_connection_greeting));
   go_on(&e, &caller, &listener);
-  CHECK(listener == DF_GREETING_STANDS, "%d", listener);
-  memcpy(said + sizeof(df_wire_greeting), e.caller.out, sizeof(df_signal));
-  df_greeting_listen(&e.listener, &e.stage.sides[1].stream, LISTENER, secret, makes_keys);
+  CHECK(listener == DF_HANDSHAKE_DONE, "%d", listener);
+  memcpy(said + sizeof(df_connection_greeting), e.caller.out, sizeof(df_signal));
+  df_connection_handshake_listen(&e.listener, &e.stage.sides[1].stream, LISTENER, secret,
+                                 makes_keys);
   df_stream *stream = &e.stage.sides[0].stream;
   df_stream_part part = {said, sizeof said};
   CHECK(stream->write(stream, &part, 1) == sizeof said, "there is room");
-  listener = DF_GREETING_GOES_ON;
-  for (int i = 0; i < 10 && listener == DF_GREETING_GOES_ON; i++)
-    listener = df_greeting_progress(&e.listener, RANKS);
-  CHECK(listener == DF_GREETING_REFUSED, "%d", listener);
+  listener = DF_HANDSHAKE_PENDING;
+  for (int i = 0; i < 10 && listener == DF_HANDSHAKE_PENDING; i++)
+    listener = df_connection_handshake_progress(&e.listener, RANKS);
+  CHECK(listener == DF_HANDSHAKE_REFUSED, "%d", listener);
   wire_stage_free(&e.stage);
 }
 
 DF_TEST(greeting, nonsense_is_refused, 30) {
-  for (uint32_t bent = 0; bent < sizeof(df_wire_greeting); bent++) {
+  for (uint32_t bent = 0; bent < sizeof(df_connection_greeting); bent++) {
     ends e;
-    df_greeting_state caller, listener;
-    if (bent >= offsetof(df_greeting, nonce) + 1) bent = sizeof(df_wire_greeting) - 1;
+    df_connection_handshake_state caller, listener;
+    if (bent >= offsetof(df_greeting, nonce) + 1) bent = sizeof(df_connection_greeting) - 1;
     make(&e, 1, secret, CALLER, LISTENER);
     e.caller.out[bent] ^= 0x40;
     go_on(&e, &caller, &listener);
-    CHECK(caller != DF_GREETING_STANDS && listener != DF_GREETING_STANDS, "byte %u: %d, %d", bent,
+    CHECK(caller != DF_HANDSHAKE_DONE && listener != DF_HANDSHAKE_DONE, "byte %u: %d, %d", bent,
           caller, listener);
     wire_stage_free(&e.stage);
   }
@@ -158,22 +162,22 @@ DF_TEST(greeting, a_line_has_the_key_of_the_mesh, 30) {
         [CALLER] = {.is_far = way != OF_THIS_HOST, .has_line = way != OF_THIS_HOST, .key = {4, 5}}};
     const df_far_rank theirs = {.is_far = 1, .has_line = 1, .key = {4, way == OTHER_KEY ? 6 : 5}};
     unsigned char key[DF_KEY_BYTES], keys[2][DF_KEY_BYTES];
-    df_greeting_state caller, listener;
+    df_connection_handshake_state caller, listener;
     ends e;
     make(&e, 1, secret, CALLER, LISTENER);
     if (way == OFFERED_KEY)
-      df_greeting_key(key, secret, CALLER);
+      df_connection_handshake_key(key, secret, CALLER);
     else
-      df_greeting_line_key(key, &theirs);
-    df_greeting_call(&e.caller, &e.stage.sides[0].stream, CALLER, LISTENER, DF_GREETING_LINE, 7,
-                     key, 1);
+      df_connection_handshake_line_key(key, &theirs);
+    df_connection_handshake_call(&e.caller, &e.stage.sides[0].stream, CALLER, LISTENER,
+                                 DF_HANDSHAKE_CONTROL_PORT, 7, key, 1);
     if (way != NO_LINES) e.listener.far = far;
     go_on(&e, &caller, &listener);
-    const int stands = caller == DF_GREETING_STANDS && listener == DF_GREETING_STANDS;
+    const int stands = caller == DF_HANDSHAKE_DONE && listener == DF_HANDSHAKE_DONE;
     CHECK(stands == (way == RIGHT), "way %d: %d, %d", way, caller, listener);
     if (stands) {
-      OK(df_greeting_traffic_key(&e.caller, keys[0]));
-      OK(df_greeting_traffic_key(&e.listener, keys[1]));
+      OK(df_connection_handshake_traffic_key(&e.caller, keys[0]));
+      OK(df_connection_handshake_traffic_key(&e.listener, keys[1]));
       CHECK(memcmp(keys[0], keys[1], DF_KEY_BYTES) == 0, "two keys");
     }
     wire_stage_free(&e.stage);

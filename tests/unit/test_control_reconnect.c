@@ -86,8 +86,8 @@ static void stop(uint32_t rank) {
   ends[rank].connections.lines = NULL;
 }
 
-static void want(uint32_t rank, df_line_wish wish) {
-  df_lines_want(ends[rank].connections.lines, 1 - rank, wish);
+static void want(uint32_t rank, df_reconnect_request request) {
+  df_lines_want(ends[rank].connections.lines, 1 - rank, request);
 }
 
 static int is_refused(uint32_t rank) {

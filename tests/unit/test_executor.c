@@ -28,7 +28,7 @@ static void run_alone(dfcclContext_t ctx) {
 DF_TEST(executor, first_turns_leave_room_for_others, 30) {
   enum { MOST_RUNS = 10000 };
   dfcclContext_t ctxs[RANKS];
-  df_driver wish;
+  df_progress_thread request;
   int done = 0, runs = 0, zero = 0;
   dfcclCollOptions_t of_rank_0 = DFCCL_COLL_OPTIONS_INITIALIZER;
   of_rank_0.ranks = &zero;
@@ -41,12 +41,12 @@ DF_TEST(executor, first_turns_leave_room_for_others, 30) {
   for (int r = 0; r < RANKS; r++) run_shared(ctxs, r);
   for (int r = 0; r < RANKS; r++) OK(dfcclWait(ctxs[r], SHARED));
   run_alone(ctxs[0]);
-  ctxs[0]->device.executor->drive_begin(&ctxs[0]->device, &wish);
-  while (!ctxs[0]->device.executor->drive_holds_all(&ctxs[0]->device, &wish))
-    ctxs[0]->device.executor->drive_turn(&ctxs[0]->device, &wish, 1);
-  wish.held = 0; /* let go of them, and still want them */
-  for (uint32_t b = 0; b < wish.executor->n_blocks; b++)
-    df_publish_u32(&wish.executor->blocks[b].owner, 0);
+  ctxs[0]->device.executor->progress_begin(&ctxs[0]->device, &request);
+  while (!ctxs[0]->device.executor->progress_holds_all(&ctxs[0]->device, &request))
+    ctxs[0]->device.executor->progress_turn(&ctxs[0]->device, &request, 1);
+  request.held = 0; /* let go of them, and still want them */
+  for (uint32_t b = 0; b < request.executor->n_blocks; b++)
+    df_publish_u32(&request.executor->blocks[b].owner, 0);
   run_shared(ctxs, 0);
   run_shared(ctxs, 1);
   OK(dfcclWait(ctxs[1], SHARED));
@@ -55,7 +55,7 @@ DF_TEST(executor, first_turns_leave_room_for_others, 30) {
     OK(dfcclTest(ctxs[0], SHARED, &done));
   }
   CHECK(done, "not executed beside %d short runs", runs);
-  ctxs[0]->device.executor->drive_end(&ctxs[0]->device, &wish);
+  ctxs[0]->device.executor->progress_end(&ctxs[0]->device, &request);
   two_ranks_close(ctxs);
 }
 

@@ -92,36 +92,37 @@ DF_TEST(interfaces, identities_are_of_host_and_machine, 10) {
   CHECK(df_host_identity() != df_machine_identity(), "machine");
 }
 
-DF_TEST(doors, have_one_port_of_the_range, 20) {
+DF_TEST(listeners, have_one_port_of_the_range, 20) {
   df_network network = {.interfaces = "lo", .first_port = 0};
-  df_doors *any, *first, *second, *third;
-  OK(df_doors_open(&any, &network, 0, 0, DF_ADDRESSES_MAX));
+  df_listeners *any, *first, *second, *third;
+  OK(df_listeners_open(&any, &network, 0, 0, DF_ADDRESSES_MAX));
   CHECK(any->port != 0 && any->n >= 1 && any->n_offered >= 1, "%d doors", any->n);
   for (int i = 0; i < any->n_offered; i++)
     CHECK(any->offered[i].port == any->port, "offer %d has port %u", i, any->offered[i].port);
   network.first_port = any->port;
   network.last_port = (uint16_t)(any->port + 40); /* others may have some of them */
-  OK(df_doors_open(&first, &network, 0, 0, DF_ADDRESSES_MAX));
+  OK(df_listeners_open(&first, &network, 0, 0, DF_ADDRESSES_MAX));
   CHECK(first->port > any->port && first->port <= network.last_port, "port %u", first->port);
-  RESULT(df_doors_open(&second, &network, any->port, any->port, 1), dfcclSystemError);
+  RESULT(df_listeners_open(&second, &network, any->port, any->port, 1), dfcclSystemError);
   CHECK(strstr(df_last_sentence(), "is free to listen on"), "%s", df_last_sentence());
   network.n_advertised = 1;
   network.advertised[0] = address_of("192.0.2.7");
-  OK(df_doors_open(&third, &network, 0, 0, DF_ADDRESSES_MAX));
+  OK(df_listeners_open(&third, &network, 0, 0, DF_ADDRESSES_MAX));
   CHECK(third->n_offered == 1 && third->offered[0].port == third->port &&
             third->offered[0].bytes[0] == 192,
         "advertised");
-  df_doors_close(third);
-  df_doors_close(first);
-  df_doors_close(any);
-  df_doors_close(NULL);
+  df_listeners_close(third);
+  df_listeners_close(first);
+  df_listeners_close(any);
+  df_listeners_close(NULL);
 }
 
-DF_TEST(doors, are_told_to_nobody_if_the_network_is_off, 10) {
+DF_TEST(listeners, are_told_to_nobody_if_the_network_is_off, 10) {
   df_network network = {.is_off = 1, .n_advertised = 1};
   network.advertised[0] = address_of("192.0.2.7");
-  df_doors *doors;
-  OK(df_doors_open(&doors, &network, 0, 0, DF_ADDRESSES_MAX));
-  CHECK(doors->n == 1 && doors->n_offered == 0, "%d doors, %d told", doors->n, doors->n_offered);
-  df_doors_close(doors);
+  df_listeners *listeners;
+  OK(df_listeners_open(&listeners, &network, 0, 0, DF_ADDRESSES_MAX));
+  CHECK(listeners->n == 1 && listeners->n_offered == 0, "%d doors, %d told", listeners->n,
+        listeners->n_offered);
+  df_listeners_close(listeners);
 }

@@ -296,13 +296,13 @@ DF_TEST(launcher, torchruns_ranks_meet_though_their_port_is_in_use, 60) {
     pids[rank] = fork();
     if (pids[rank] == 0) {
       char rank_is[32], port_is[32];
-      df_card card = {{0}};
+      df_peer_info info = {{0}};
       df_mesh mesh;
       snprintf(rank_is, sizeof rank_is, "RANK=%d", rank);
       snprintf(port_is, sizeof port_is, "MASTER_PORT=%d", port);
       ENVIRONMENT(rank_is, "WORLD_SIZE=4", "MASTER_ADDR=localhost", port_is, "LOCAL_WORLD_SIZE=4");
       df_launch launch = launch_of(rank, RANKS);
-      OK(df_bootstrap_join_key(NULL, NULL, launch.key, launch.n_ranks, launch.rank, &card, 40000,
+      OK(df_bootstrap_join_key(NULL, NULL, launch.key, launch.n_ranks, launch.rank, &info, 40000,
                                &mesh));
       df_mesh_close(&mesh);
       _exit(0);

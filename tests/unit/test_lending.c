@@ -44,8 +44,8 @@ static int lends(fixture *f) {
 
 STEP_TEST(lending, what_must_not_be_lent_is_copied) {
   fixture f;
-  uint64_t reach[2] = {0, 4096};
-  const uint64_t *const reaches[2] = {NULL, reach};
+  uint64_t mapping[2] = {0, 4096};
+  const uint64_t *const mappings[2] = {NULL, mapping};
   df_primitive p = primitive(DF_PRIM_SEND, DF_BUFFER_INPUT, DF_BUFFER_NONE);
   make(&f, &p, 1);
   f.desc.direct_min = ELEMENTS * 4;
@@ -69,16 +69,16 @@ STEP_TEST(lending, what_must_not_be_lent_is_copied) {
   make(&f, &p, 1);
   f.desc.direct_min = 1;
   f.links[1].same_process = 0;
-  f.desc.reaches = reaches;
-  f.words.runs[0].send_reach = 1;
+  f.desc.mappings = mappings;
+  f.words.runs[0].send_mapping = 1;
   CHECK(lends(&f), "another process that has mapped this memory");
   CHECK((uintptr_t)sent(&f, 1) == (uintptr_t)f.input + 4096, "where the peer sees it");
   make(&f, &p, 1);
   f.desc.direct_min = 1;
   f.links[1].same_process = 0;
-  f.desc.reaches = reaches;
-  f.words.runs[0].send_reach = 1;
-  reach[1] = DF_OUT_OF_REACH;
+  f.desc.mappings = mappings;
+  f.words.runs[0].send_mapping = 1;
+  mapping[1] = DF_NOT_MAPPED;
   CHECK(!lends(&f), "another process that has not mapped it yet");
   make(&f, &p, 1);
   f.desc.direct_min = 1;

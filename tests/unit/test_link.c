@@ -275,7 +275,7 @@ DF_TEST(link, flags_of_words, 30) {
       for (uint32_t period = 1; period <= 64; period += 1 + period / 4)
         follow_flags(&random, period, n_slots, ends[end] > 2000 ? ends[end] - 2000 : ends[end]);
   for (uint64_t payload = 1; payload <= 70000; payload += 1 + payload / 7) {
-    const uint32_t stride = df_link_stride(payload, DF_LINK_WORDS);
+    const uint32_t stride = df_link_stride(payload, DF_LINK_LL);
     CHECK(stride % DF_CACHE_LINE == 0 && stride >= 2 * payload, "a slot of %u bytes for %llu",
           stride, (unsigned long long)payload);
   }

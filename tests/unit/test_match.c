@@ -62,7 +62,7 @@ static dfcclResult_t status_of(const df_stage *s, uint64_t run) {
 }
 
 /* All runs have been submitted, and rank 1 does nothing for any. */
-static void hear_of_a_difference(df_stage *s, int8_t *buffer) {
+static void handle_of_a_difference(df_stage *s, int8_t *buffer) {
   stage_open_with_bell(s);
   OK(stage_register_of_two(s, COLL));
   const df_announcement announcement = stage_announcement_of(s, COLL);
@@ -79,7 +79,7 @@ static void hear_of_a_difference(df_stage *s, int8_t *buffer) {
 DF_TEST(match, runs_before_the_one_whose_counts_differ_go_on, 30) {
   df_stage s;
   int8_t buffer[COUNT] = {0};
-  hear_of_a_difference(&s, buffer);
+  handle_of_a_difference(&s, buffer);
   pthread_mutex_lock(&s.context->lock);
   df_coll *coll = df_find(s.context, COLL);
   CHECK(coll->run_limit == 1, "runs go on up to %llu", (unsigned long long)coll->run_limit);
@@ -96,7 +96,7 @@ DF_TEST(match, runs_before_the_one_whose_counts_differ_go_on, 30) {
 DF_TEST(match, an_end_before_the_difference_counts, 30) {
   df_stage s;
   int8_t buffer[COUNT] = {0};
-  hear_of_a_difference(&s, buffer);
+  handle_of_a_difference(&s, buffer);
   stage_handle(&s, &(df_message){.kind = DF_MESSAGE_DEREGISTER, .id = COLL}, -1);
   EVENTUALLY(status_of(&s, 0) == dfcclRemoteError);
   CHECK(strstr(dfcclGetLastError(s.context), "deregistered"), "\"%s\"",

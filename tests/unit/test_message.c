@@ -48,7 +48,7 @@ static size_t envelope(uint32_t source, uint32_t n, df_message_kind kind) {
 }
 
 static int has_sentence(int kind) {
-  return kind == DF_MESSAGE_FAIL || kind == DF_MESSAGE_ABORT || kind == DF_MESSAGE_CAUSE ||
+  return kind == DF_MESSAGE_FAIL || kind == DF_MESSAGE_ABORT || kind == DF_MESSAGE_FAILURE_REASON ||
          kind == DF_MESSAGE_LOST;
 }
 

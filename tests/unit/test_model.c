@@ -66,7 +66,7 @@ DF_TEST(model, hierarchies_add_what_is_near_and_what_is_far, 30) {
   for (uint32_t hosts = 2; hosts <= 8; hosts *= 2)
     for (uint32_t near = 1; near <= 8; near *= 2) {
       const double bytes = 1 << 20, share = bytes / near, inner = bytes * (near - 1) / near;
-      const double ways = (hosts - 1.0) / hosts * share;
+      const double paths = (hosts - 1.0) / hosts * share;
       const df_model_question q = {.operation = DF_OP_ALL_REDUCE,
                                    .n = hosts * near,
                                    .bytes = 1 << 20,
@@ -74,7 +74,7 @@ DF_TEST(model, hierarchies_add_what_is_near_and_what_is_far, 30) {
                                    .hosts = hosts,
                                    .ranks_on_a_core = 1,
                                    .distance = DF_FAR};
-      const double far_us = 2 * (hosts - 1.0) * 30 + 2 * ways * 1e-3 + ways * 1e-4;
+      const double far_us = 2 * (hosts - 1.0) * 30 + 2 * paths * 1e-3 + paths * 1e-4;
       const double near_us = 2 * (near - 1.0) * 0.5 + 2 * inner * 1.8e-4 + inner * 0.9e-4;
       CHECK(fabs(df_model_us(&q, DF_HIERARCHICAL) - far_us - near_us) < 1e-6,
             "%u hosts of %u: %f us, not %f", hosts, near, df_model_us(&q, DF_HIERARCHICAL),

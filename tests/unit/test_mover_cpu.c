@@ -28,8 +28,10 @@ static const char *const variants[] = {"plain", "avx2", "avx512", "neon"};
 /* ---- The reference. Operators: those of dfcclRedOp_t, and division of the first operand. */
 
 enum { DIVIDE = DF_REDUCE_OPERATORS, OPERATORS };
-static const char *const operator_names[OPERATORS] = {"sum",  "prod", "max",  "min",   "avg",
-                                                      "band", "bor",  "bxor", "divide"};
+static const char *const operator_names[OPERATORS] = {
+#define DF_REDUCTION(id, name, ...) [dfccl##id] = name,
+#include "primitives/elements/types.def"
+    [DIVIDE] = "divide"};
 
 static bool has(dfcclDataType_t type, int op) {
   return op == DIVIDE || df_type_has(type, (dfcclRedOp_t)op);

@@ -40,7 +40,7 @@ typedef struct link_of_two {
   df_plan *plans[RANKS]; /* a broadcast: rank 0 to rank 1 */
   df_link ends[RANKS];
   df_part part;
-  df_ticket *tickets[RANKS];
+  df_link_handle *tickets[RANKS];
   df_offer offer;
 } link_of_two;
 
@@ -209,7 +209,7 @@ DF_TEST(wire_endpoint, a_caller_may_need_a_connection_first, 60) {
   link_of_two link;
   df_link end;
   df_offer offer;
-  df_ticket *ticket = NULL;
+  df_link_handle *handle = NULL;
   df_patience patience = {.may_wait = 1};
   uint32_t peer;
   char why[256];
@@ -223,7 +223,7 @@ DF_TEST(wire_endpoint, a_caller_may_need_a_connection_first, 60) {
   route.ends = &end;
   route.ring.stride = 4 * route.ring.stride;
   pthread_mutex_lock(&ranks[0].lock);
-  OK(df_transport_wire.accept(ranks[0].endpoint, &route, &patience, &offer, &ticket));
+  OK(df_transport_wire.accept(ranks[0].endpoint, &route, &patience, &offer, &handle));
   pthread_mutex_unlock(&ranks[0].lock);
   drives = 1;
   for (int i = 0; i < 200; i++) {
@@ -231,8 +231,9 @@ DF_TEST(wire_endpoint, a_caller_may_need_a_connection_first, 60) {
     df_sleep_ms(1);
   }
   drives = 0;
-  CHECK(!df_transport_wire.take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s", why);
-  df_transport_wire.release(ranks[0].endpoint, ticket);
+  CHECK(!ranks[0].endpoint->network->take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s",
+        why);
+  df_transport_wire.release(ranks[0].endpoint, handle);
   release_link(ranks, &link);
   close_both(ranks);
 }
@@ -334,18 +335,20 @@ DF_TEST(wire_endpoint, a_lost_connection_is_told_once, 30) {
   OK(connect_link(ranks, &link));
   send_one(ranks, &link, 1);
   receive_one(ranks, &link, 1);
-  CHECK(!df_transport_wire.take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s", why);
+  CHECK(!ranks[0].endpoint->network->take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s",
+        why);
   df_transport_wire.release(ranks[1].endpoint, link.tickets[1]);
   df_transport_wire.close(ranks[1].endpoint, 0);
   ranks[1].endpoint = NULL;
   df_waiting_for("the loss");
-  while (!df_transport_wire.take_lost(ranks[0].endpoint, &peer, why, sizeof why))
+  while (!ranks[0].endpoint->network->take_lost(ranks[0].endpoint, &peer, why, sizeof why))
     wait_a_moment(ranks);
   CHECK(peer == 1 && strncmp(why, "the connection 127.0.0.1:", 25) == 0 &&
             strstr(why, " to 127.0.0.1:") && strstr(why, " was lost: "),
         "rank %u: %s", peer, why);
   CHECK(df_load_relaxed_u32(&ranks[0].wakes) == 1, "the service thread was not woken");
-  CHECK(!df_transport_wire.take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s", why);
+  CHECK(!ranks[0].endpoint->network->take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s",
+        why);
   df_transport_wire.release(ranks[0].endpoint, link.tickets[0]);
   for (uint32_t r = 0; r < RANKS; r++) df_plan_free(link.plans[r]);
   close_both(ranks);
@@ -364,8 +367,8 @@ DF_TEST(wire_endpoint, a_rank_that_has_left_is_not_waited_for, 30) {
   df_socket_close(&silent);
   OK(df_connections_open(&all, 0, RANKS, NULL, NULL));
   all.resume_ns = UINT64_MAX / 4;
-  OK(df_connections_meet(&all, 1, &peer));
-  const df_tcp_way way = {.to = df_address_loopback(port)};
+  OK(df_connections_connect(&all, 1, &peer));
+  const df_tcp_path way = {.to = df_address_loopback(port)};
   df_connections_call(&all, peer, &way, 1, key);
   for (int i = 0; i < 300; i++) {
     df_connections_carry(&all, 0);
@@ -396,8 +399,8 @@ DF_TEST(wire_endpoint, a_call_that_nobody_answers_is_given_up, 30) {
   CHECK(silent >= 0, "no listener");
   OK(df_connections_open(&all, 0, RANKS, NULL, NULL));
   all.silence_ms = 200;
-  OK(df_connections_meet(&all, 1, &peer));
-  const df_tcp_way way = {.to = df_address_loopback(port)};
+  OK(df_connections_connect(&all, 1, &peer));
+  const df_tcp_path way = {.to = df_address_loopback(port)};
   df_connections_call(&all, peer, &way, 1, key);
   df_waiting_for("the end of the call");
   while (!df_connections_take_lost(&all, &lost, why, sizeof why)) {

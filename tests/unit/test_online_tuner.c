@@ -35,10 +35,10 @@ typedef struct {
 static look look_at(dfcclContext_t ctx) {
   look l;
   pthread_mutex_lock(&ctx->lock);
-  const df_coll *front = df_find(ctx, COLL);
-  l.algorithm = front->plan->key.algorithm;
-  l.is_busy = df_epoch_is_busy(front);
-  CHECK(df_tuner_summarise(front, &l.tuner), "it is not tuned");
+  const df_coll *registered = df_find(ctx, COLL);
+  l.algorithm = registered->plan->key.algorithm;
+  l.is_busy = df_plan_switch_is_busy(registered);
+  CHECK(df_tuner_summarise(registered, &l.tuner), "it is not tuned");
   pthread_mutex_unlock(&ctx->lock);
   return l;
 }
@@ -57,7 +57,7 @@ static void begin(dfcclContext_t ctxs[2], const char *budget) {
 /* All have answered, and go over as runs reach the one that they have agreed on. */
 static int is_committed(dfcclContext_t ctx) {
   pthread_mutex_lock(&ctx->lock);
-  const int is = !df_find(ctx, COLL)->epoch->asks;
+  const int is = !df_find(ctx, COLL)->plan_switch->asks;
   pthread_mutex_unlock(&ctx->lock);
   return is;
 }
@@ -75,12 +75,33 @@ DF_TEST(tuner, a_search_begins_with_the_registered_algorithm, 120) {
   while (!was_tried && !is_past) {
     run(ctxs);
     const look l = look_at(ctxs[0]);
-    CHECK(l.tuner.state != DF_LEADER_STOPPED, "it has stopped");
+    CHECK(l.tuner.state != DF_SEARCH_STOPPED, "it has stopped");
     was_back |= l.algorithm == DF_RING;
     was_tried |= was_back && l.algorithm == DF_DOUBLING;
     is_past |= l.algorithm > DF_DOUBLING;
   }
   CHECK(was_tried, "another one was tried before");
+  two_ranks_close(ctxs);
+}
+
+/* Rank 1 refuses the plan that rank 0 has proposed last. */
+static void refuse(dfcclContext_t ctx) {
+  df_message message = {.kind = DF_MESSAGE_READY, .id = COLL, .b = 1};
+  pthread_mutex_lock(&ctx->lock);
+  message.variant = df_find(ctx, COLL)->plan_switch->number;
+  df_plan_switch_receive(ctx, 1, &message);
+  pthread_mutex_unlock(&ctx->lock);
+}
+
+DF_TEST(tuner, a_change_of_the_application_that_is_called_off_before_the_search_begins, 120) {
+  dfcclContext_t ctxs[2];
+  begin(ctxs, "0");
+  OK(dfcclSetAlgorithm(ctxs[0], COLL, "doubling"));
+  refuse(ctxs[0]);
+  CHECK(look_at(ctxs[0]).tuner.state == DF_SEARCH_BEGINS, "it %s",
+        df_search_state_name(look_at(ctxs[0]).tuner.state));
+  while (look_at(ctxs[0]).tuner.measured < 3) run(ctxs);
+  CHECK(look_at(ctxs[0]).tuner.begun == 1, "%u searches", look_at(ctxs[0]).tuner.begun);
   two_ranks_close(ctxs);
 }
 
@@ -92,15 +113,15 @@ static void tell_one_time(dfcclContext_t ctx) {
   } d = {.message = {.kind = DF_MESSAGE_TIMES, .payload_bytes = sizeof d.ns, .id = COLL, .a = 100},
          .ns = 1};
   pthread_mutex_lock(&ctx->lock);
-  d.message.variant = df_find(ctx, COLL)->epoch->number;
-  df_epoch_hear(ctx, 1, &d.message);
+  d.message.variant = df_find(ctx, COLL)->plan_switch->number;
+  df_plan_switch_receive(ctx, 1, &d.message);
   pthread_mutex_unlock(&ctx->lock);
 }
 
 DF_TEST(tuner, only_as_many_times_as_were_asked_for, 120) {
   dfcclContext_t ctxs[2];
   begin(ctxs, "0");
-  while (look_at(ctxs[0]).tuner.state != DF_LEADER_SEARCHES) run(ctxs);
+  while (look_at(ctxs[0]).tuner.state != DF_SEARCH_SEARCHES) run(ctxs);
   EVENTUALLY(is_committed(ctxs[0]));
   for (int i = 0; i < 2; i++) tell_one_time(ctxs[0]);
   CHECK(look_at(ctxs[0]).tuner.measured == 0, "a variant was measured by one run");
@@ -121,7 +142,7 @@ DF_TEST(tuner, while_it_waits_a_run_costs_one_compare, 120) {
   dfcclContext_t ctxs[2];
   int n = 0;
   begin(ctxs, "1");
-  while (look_at(ctxs[0]).tuner.state == DF_LEADER_BEGINS) {
+  while (look_at(ctxs[0]).tuner.state == DF_SEARCH_BEGINS) {
     const uint64_t start = df_clock_ns();
     run(ctxs);
     ns[n++ % WARM] = df_clock_ns() - start;
@@ -134,15 +155,15 @@ DF_TEST(tuner, while_it_waits_a_run_costs_one_compare, 120) {
     return;
   }
   for (int i = 0; i < 100; i++) run(ctxs);
-  CHECK(look_at(ctxs[0]).tuner.state == DF_LEADER_RESTS, "it %s",
-        df_leader_state_name(look_at(ctxs[0]).tuner.state));
+  CHECK(look_at(ctxs[0]).tuner.state == DF_SEARCH_RESTS, "it %s",
+        df_search_state_name(look_at(ctxs[0]).tuner.state));
   for (int r = 0; r < 2; r++) {
     pthread_mutex_lock(&ctxs[r]->lock);
-    const df_coll *front = df_find(ctxs[r], COLL);
+    const df_coll *registered = df_find(ctxs[r], COLL);
     CHECK(ctxs[r]->runs.timing == 0, "rank %d: %u collectives read clocks", r,
           ctxs[r]->runs.timing);
-    CHECK(front->heeded_from > front->retired + 100, "rank %d: run %llu is heeded", r,
-          (unsigned long long)front->heeded_from);
+    CHECK(registered->heeded_from > registered->retired + 100, "rank %d: run %llu is heeded", r,
+          (unsigned long long)registered->heeded_from);
     pthread_mutex_unlock(&ctxs[r]->lock);
   }
   two_ranks_close(ctxs);

@@ -23,7 +23,7 @@ static uint8_t stores_of(uint32_t cores, size_t bytes) {
   return stream;
 }
 
-DF_TEST(crowded, results_go_past_the_caches, 60) {
+DF_TEST(oversubscribed, results_go_past_the_caches, 60) {
   const size_t part = STREAM_MIN / STAGE_RANKS;
   CHECK(stores_of(1, part) == DF_STREAM_ALWAYS, "of three ranks on one core");
   CHECK(stores_of(1, part - 1) == DF_STREAM_NEVER, "less, of three ranks on one core");
@@ -40,14 +40,14 @@ static void expect_slots(uint32_t cores, const char *least, size_t bytes, uint32
   s.context->topology.n_cores = cores;
   OK(dfcclRegisterAllReduce(s.context, COLL, bytes, dfcclInt8, dfcclSum, NULL));
   pthread_mutex_lock(&s.context->lock);
-  uint32_t has = df_find(s.context, COLL)->manner.shape.n_slots;
+  uint32_t has = df_find(s.context, COLL)->configuration.shape.n_slots;
   pthread_mutex_unlock(&s.context->lock);
   CHECK(has == slots, "%u cores, %zu bytes, at least %s slots: %u instead of %u", cores, bytes,
         least, has, slots);
   stage_close(&s);
 }
 
-DF_TEST(crowded, large_messages_have_fewer_slots, 60) {
+DF_TEST(oversubscribed, large_messages_have_fewer_slots, 60) {
   expect_slots(2, "8", LARGE, 8);
   expect_slots(1, "8", SHORT, 8);
   expect_slots(1, "8", LARGE, 4);

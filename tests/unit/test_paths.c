@@ -39,21 +39,21 @@ static df_far_rank far_with(const char *found, const char *const *offered) {
 }
 
 static void expect(const df_interfaces *all, const df_far_rank *far, uint32_t most,
-                   const char *const *ways) {
-  df_tcp_way found[DF_WIRE_RAILS_MOST];
+                   const char *const *paths) {
+  df_tcp_path found[DF_NET_PATHS_MOST];
   char from[DF_ADDRESS_TEXT], to[DF_ADDRESS_TEXT], text[2 * DF_ADDRESS_TEXT + 2];
-  const uint32_t n = df_rails_among(all, far, most, found);
+  const uint32_t n = df_paths_among(all, far, most, found);
   for (uint32_t i = 0; i < n; i++) {
     df_address_text(&found[i].to, to);
     df_address_text(&found[i].from, from);
     snprintf(text, sizeof text, "%s %s", found[i].from.family ? from : "any", to);
-    CHECK(ways[i] && strcmp(text, ways[i]) == 0, "rail %u is %s in place of %s", i, text,
-          ways[i] ? ways[i] : "none");
+    CHECK(paths[i] && strcmp(text, paths[i]) == 0, "rail %u is %s in place of %s", i, text,
+          paths[i] ? paths[i] : "none");
   }
-  CHECK(ways[n] == NULL, "%u rails, and not %s", n, ways[n]);
+  CHECK(paths[n] == NULL, "%u rails, and not %s", n, paths[n]);
 }
 
-DF_TEST(rails, join_interfaces_and_addresses_of_one_network, 10) {
+DF_TEST(paths, join_interfaces_and_addresses_of_one_network, 10) {
   df_interfaces all = {.n = 0};
   add(&all, 1, "127.0.0.1", 8, 1);
   add(&all, 2, "10.77.0.1", 24, 1);
@@ -78,7 +78,7 @@ DF_TEST(rails, join_interfaces_and_addresses_of_one_network, 10) {
 
 /* The peer's bridge has the address of this host's, and all interfaces have the same link-local
  * network. */
-DF_TEST(rails, lead_to_the_peer, 10) {
+DF_TEST(paths, lead_to_the_peer, 10) {
   df_interfaces all = {.n = 0};
   add(&all, 2, "fe80::1", 64, 1);
   add(&all, 3, "fe80::2", 64, 1);
@@ -92,7 +92,7 @@ DF_TEST(rails, lead_to_the_peer, 10) {
   expect(&all, &far, 4, (const char *const[]){"any [fe80::9]:50", "10.77.1.1 10.77.1.2:50", NULL});
 }
 
-DF_TEST(rails, of_one_network_are_two_with_two_interfaces_at_each_end, 10) {
+DF_TEST(paths, of_one_network_are_two_with_two_interfaces_at_each_end, 10) {
   df_interfaces all = {.n = 0};
   add(&all, 2, "10.0.0.1", 8, 1);
   add(&all, 3, "10.0.0.2", 8, 1);
@@ -109,7 +109,7 @@ enum { RAILS = 3, FLOWS = 4, PORTS = RAILS + 1 };
 
 typedef struct rail_stage {
   wire_stage stages[PORTS]; /* the first has the wires; port i has the streams of stage i */
-  df_stream_outlook outlooks[2][RAILS];
+  df_rate_estimate outlooks[2][RAILS];
   int ends_stand[2][PORTS];
   wire_flow flows[FLOWS];
   int n_flows;
@@ -117,13 +117,13 @@ typedef struct rail_stage {
 
 static rail_stage *current;
 
-static df_stream_outlook outlook(df_stream *stream) {
+static df_rate_estimate rate_estimate(df_stream *stream) {
   for (int side = 0; side < 2; side++)
     for (int rail = 0; rail < RAILS; rail++)
       if (stream == &current->stages[1 + rail].sides[side].stream)
         return current->outlooks[side][rail];
   CHECK(0, "no such stream");
-  return (df_stream_outlook){.queued = 0};
+  return (df_rate_estimate){.queued = 0};
 }
 
 static df_wire *wire_of(rail_stage *s, int side) { return s->stages[0].sides[side].wire; }
@@ -143,7 +143,7 @@ static void make(rail_stage *s, uint64_t seed) {
   }
   for (int side = 0; side < 2; side++)
     for (uint32_t port = 0; port < PORTS; port++) {
-      s->stages[port].sides[side].stream.outlook = outlook;
+      s->stages[port].sides[side].stream.rate_estimate = rate_estimate;
       if (port) OK(df_wire_add_port(wire_of(s, side)));
       attach(s, side, port);
     }
@@ -177,7 +177,7 @@ static void turn(rail_stage *s) {
   const int who = df_random_below(random, 2 + 2 * s->n_flows);
   for (int rail = 0; rail < RAILS; rail++)
     if (df_random_chance(random, 10))
-      s->outlooks[who % 2][rail] = (df_stream_outlook){
+      s->outlooks[who % 2][rail] = (df_rate_estimate){
           .queued = (uint64_t)df_random_below(random, 1000000),
           .rate = (uint64_t)df_random_below(random, 2) * 1000000 * (1 + (uint64_t)rail)};
   if (who < 2)
@@ -225,11 +225,11 @@ static void go_through(uint64_t seed, int losses) {
   free_all(&s);
 }
 
-DF_TEST(rails, carry_each_message_once, 60) {
+DF_TEST(paths, carry_each_message_once, 60) {
   for (uint64_t seed = 1; seed <= 50; seed++) go_through(seed, 0);
 }
 
-DF_TEST(rails, may_be_lost_at_any_moment_at_one_end_earlier, 100) {
+DF_TEST(paths, may_be_lost_at_any_moment_at_one_end_earlier, 100) {
   for (uint64_t seed = 1; seed <= 80; seed++) go_through(seed, 1 + (int)(seed % 8));
 }
 
@@ -240,7 +240,7 @@ static void pump_all(rail_stage *s, int side) {
 }
 
 /* The far end answers through a connection that the leaver has given up already. */
-DF_TEST(rails, an_answer_that_was_lost_is_given_again, 30) {
+DF_TEST(paths, an_answer_that_was_lost_is_given_again, 30) {
   rail_stage s;
   make(&s, 1);
   for (uint32_t port = 0; port < PORTS; port++) s.stages[port].most = s.stages[port].refusals = 0;
@@ -262,14 +262,13 @@ DF_TEST(rails, an_answer_that_was_lost_is_given_again, 30) {
 
 /* Two rails of the same speed, and one of a tenth: as tubes that drain so fast would. */
 /* So that it is measured. */
-DF_TEST(rails, one_whose_rate_is_doubted_takes_a_frame_at_a_time, 30) {
+DF_TEST(paths, one_whose_rate_is_doubted_takes_a_frame_at_a_time, 30) {
   rail_stage s;
   make(&s, 1);
   add_flow(&s, 0, &wire_plain, 1);
   for (int is_doubted = 0; is_doubted < 2; is_doubted++) {
     for (int rail = 0; rail < RAILS; rail++)
-      s.outlooks[0][rail] =
-          (df_stream_outlook){.rate = (uint64_t)1 << 40, .is_doubted = is_doubted};
+      s.outlooks[0][rail] = (df_rate_estimate){.rate = (uint64_t)1 << 40, .is_doubted = is_doubted};
     wire_of(&s, 0)->quickest_sent = 0;
     while (wire_flow_send(&s.flows[0])) continue;
     df_wire_send(wire_of(&s, 0));
@@ -279,7 +278,7 @@ DF_TEST(rails, one_whose_rate_is_doubted_takes_a_frame_at_a_time, 30) {
   free_all(&s);
 }
 
-DF_TEST(rails, have_shares_as_their_speed, 60) {
+DF_TEST(paths, have_shares_as_their_speed, 60) {
   enum { MESSAGES = 2000, BYTES = 400 };
   static const uint64_t rates[RAILS] = {10000000, 10000000, 1000000};
   rail_stage s;
@@ -291,8 +290,7 @@ DF_TEST(rails, have_shares_as_their_speed, 60) {
     for (int rail = 0; rail < RAILS; rail++) {
       const uint64_t sent = wire_of(&s, 0)->ports[1 + rail].channel.bytes_sent;
       drained[rail] = DF_MIN(sent, drained[rail] + rates[rail] / 40000);
-      s.outlooks[0][rail] =
-          (df_stream_outlook){.queued = sent - drained[rail], .rate = rates[rail]};
+      s.outlooks[0][rail] = (df_rate_estimate){.queued = sent - drained[rail], .rate = rates[rail]};
     }
     while (wire_flow_send(&s.flows[0])) continue;
     for (int side = 0; side < 2; side++) {

@@ -11,16 +11,17 @@
 
 /* The first words of a card: the library's version and how many blocks the rank allows; then its
  * device. */
-static void set_word(df_card *card, size_t word, uint32_t value) {
-  memcpy(card->bytes + word * sizeof value, &value, sizeof value);
+static void set_word(df_peer_info *info, size_t word, uint32_t value) {
+  memcpy(info->bytes + word * sizeof value, &value, sizeof value);
 }
 
-static void other_version(df_card *cards) { set_word(&cards[2], 0, 10203); }
-static void no_blocks(df_card *cards) { set_word(&cards[1], 1, 0); }
-static void many_blocks(df_card *cards) { set_word(&cards[1], 1, DF_MAX_BLOCKS + 1); }
-static void other_device(df_card *cards) { set_word(&cards[2], 2, dfcclBackendCuda); }
+static void other_version(df_peer_info *peer_info) { set_word(&peer_info[2], 0, 10203); }
+static void no_blocks(df_peer_info *peer_info) { set_word(&peer_info[1], 1, 0); }
+static void many_blocks(df_peer_info *peer_info) { set_word(&peer_info[1], 1, DF_MAX_BLOCKS + 1); }
+static void other_device(df_peer_info *peer_info) { set_word(&peer_info[2], 2, dfcclBackendCuda); }
 
-static void is_refused(void (*change)(df_card *cards), dfcclResult_t expected, const char *words) {
+static void is_refused(void (*change)(df_peer_info *peer_info), dfcclResult_t expected,
+                       const char *words) {
   df_stage s;
   RESULT(stage_open_with(&s, change), expected);
   CHECK(strstr(dfcclGetLastError(NULL), words) != NULL, "\"%s\"", dfcclGetLastError(NULL));
@@ -31,39 +32,39 @@ static void is_refused(void (*change)(df_card *cards), dfcclResult_t expected, c
   }
 }
 
-DF_TEST(cards, another_version_is_refused, 30) {
+DF_TEST(peer_info, another_version_is_refused, 30) {
   is_refused(other_version, dfcclInvalidUsage, "rank 2 runs version 10203 of the library, rank 0");
 }
 
-DF_TEST(cards, numbers_of_blocks_must_make_sense, 30) {
+DF_TEST(peer_info, numbers_of_blocks_must_make_sense, 30) {
   is_refused(no_blocks, dfcclRemoteError, "rank 1 announces 0 blocks");
   is_refused(many_blocks, dfcclRemoteError, "rank 1 announces");
 }
 
-DF_TEST(cards, another_device_is_refused, 30) {
+DF_TEST(peer_info, another_device_is_refused, 30) {
   is_refused(other_device, dfcclInvalidUsage, "rank 2 uses the CUDA device, rank 0 the CPU device");
 }
 
-static void few_blocks(df_card *cards) {
-  set_word(&cards[1], 1, 2);
-  set_word(&cards[2], 1, DF_MAX_BLOCKS);
+static void few_blocks(df_peer_info *peer_info) {
+  set_word(&peer_info[1], 1, 2);
+  set_word(&peer_info[2], 1, DF_MAX_BLOCKS);
 }
 
 /* Behind the device's part, and the transports'. */
-static void set_cpus(df_card *card, uint64_t first) {
-  const size_t at = DF_ALIGN_UP(2 * sizeof(uint32_t) + sizeof(df_device_card), sizeof first) +
-                    sizeof(df_transport_card);
-  memset(card->bytes + at, 0, sizeof card->bytes - at);
-  memcpy(card->bytes + at, &first, sizeof first);
+static void set_cpus(df_peer_info *info, uint64_t first) {
+  const size_t at = DF_ALIGN_UP(2 * sizeof(uint32_t) + sizeof(df_device_info), sizeof first) +
+                    sizeof(df_transport_info);
+  memset(info->bytes + at, 0, sizeof info->bytes - at);
+  memcpy(info->bytes + at, &first, sizeof first);
 }
 
-static void few_processors(df_card *cards) {
-  set_cpus(&cards[0], 1);
-  set_cpus(&cards[1], 0xf0);
-  set_cpus(&cards[2], 0x31);
+static void few_processors(df_peer_info *peer_info) {
+  set_cpus(&peer_info[0], 1);
+  set_cpus(&peer_info[1], 0xf0);
+  set_cpus(&peer_info[2], 0x31);
 }
 
-DF_TEST(cards, the_least_number_of_blocks_counts, 30) {
+DF_TEST(peer_info, the_least_number_of_blocks_counts, 30) {
   df_stage s;
   setenv("DFCCL_MAX_BLOCKS", "3", 1);
   OK(stage_open_with(&s, few_blocks));
@@ -71,7 +72,7 @@ DF_TEST(cards, the_least_number_of_blocks_counts, 30) {
   stage_close(&s);
 }
 
-DF_TEST(cards, all_processors_of_all_ranks_count, 30) {
+DF_TEST(peer_info, all_processors_of_all_ranks_count, 30) {
   df_stage s;
   OK(stage_open_with(&s, few_processors));
   CHECK(s.context->topology.n_cores == 5, "%u processors", s.context->topology.n_cores);

@@ -26,11 +26,18 @@ enum {
   HEARD_MAX = 1024
 };
 
-typedef enum { SILENT, DRIP, PATIENT_MANNERS, GARBAGE = PATIENT_MANNERS, IMPOSTOR, MANNERS } manner;
+typedef enum {
+  SILENT,
+  DRIP,
+  PATIENT_MANNERS,
+  GARBAGE = PATIENT_MANNERS,
+  IMPOSTOR,
+  MANNERS
+} configuration;
 
 typedef struct {
   int fd; /* -1: to call again */
-  manner manner;
+  configuration configuration;
   int calls; /* who is turned away comes back, but not for ever: ports of the host are few */
   size_t said, heard;
   unsigned char script[HEARD_MAX]; /* what it says */
@@ -54,8 +61,8 @@ static void call_in(stranger *s, const affair *a, df_random *random) {
   if (s->fd < 0) return; /* the job stands: nobody listens any more */
   s->said = s->heard = 0;
   s->script_bytes = 0;
-  if (s->manner == SILENT) return;
-  if (s->manner == IMPOSTOR) {
+  if (s->configuration == SILENT) return;
+  if (s->configuration == IMPOSTOR) {
     unsigned char wrong[DF_KEY_BYTES] = {1};
     df_hello hello;
     df_join_request join;
@@ -72,7 +79,8 @@ static void call_in(stranger *s, const affair *a, df_random *random) {
   }
   s->script_bytes = (size_t)(1 + df_random_below(random, 600));
   for (size_t i = 0; i < s->script_bytes; i++) s->script[i] = (unsigned char)df_random_next(random);
-  if (s->manner == DRIP) { /* the beginning of something sound, which never comes to its end */
+  if (s->configuration ==
+      DRIP) { /* the beginning of something sound, which never comes to its end */
     df_hello hello;
     memset(&hello, 0, sizeof hello);
     df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
@@ -85,14 +93,14 @@ static void call_in(stranger *s, const affair *a, df_random *random) {
 static void speak(stranger *s) {
   size_t left = s->script_bytes - s->said;
   if (left == 0) return;
-  if (s->manner == IMPOSTOR) { /* HELLO; JOIN once the challenge has come */
+  if (s->configuration == IMPOSTOR) { /* HELLO; JOIN once the challenge has come */
     if (s->said < sizeof(df_hello))
       left = sizeof(df_hello) - s->said;
     else if (s->heard < sizeof(df_challenge))
       return;
   }
-  ssize_t sent =
-      send(s->fd, s->script + s->said, s->manner == DRIP ? 1 : left, MSG_NOSIGNAL | MSG_DONTWAIT);
+  ssize_t sent = send(s->fd, s->script + s->said, s->configuration == DRIP ? 1 : left,
+                      MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent > 0) s->said += (size_t)sent;
 }
 
@@ -104,9 +112,9 @@ static int listen_to(stranger *s, affair *a) {
     if (got < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOTCONN)) return 0;
     if (got <= 0) return -1;
     s->heard += (size_t)got;
-    size_t due = s->manner == IMPOSTOR ? sizeof(df_challenge) : 0;
+    size_t due = s->configuration == IMPOSTOR ? sizeof(df_challenge) : 0;
     if (s->heard > due) __atomic_add_fetch(&a->answers, (int)got, __ATOMIC_RELEASE);
-    if (s->manner == IMPOSTOR && s->heard == due)
+    if (s->configuration == IMPOSTOR && s->heard == due)
       __atomic_add_fetch(&a->challenges, 1, __ATOMIC_RELEASE);
   }
 }
@@ -115,7 +123,7 @@ static void be_strangers(affair *a) {
   static stranger all[FLOOD];
   df_random random = {11};
   for (int i = 0; i < a->n; i++) {
-    all[i] = (stranger){.manner = (manner)(i % a->manners)};
+    all[i] = (stranger){.configuration = (configuration)(i % a->manners)};
     call_in(&all[i], a, &random);
     CHECK(all[i].fd >= 0, "stranger %d: %s", i, strerror(-all[i].fd));
     CHECK(df_socket_wait(all[i].fd, POLLOUT, UINT64_MAX) == 1, "stranger %d is not connected", i);

@@ -68,7 +68,7 @@ static group_plans make(df_plan_key key) {
     df_lists lists;
     make_lists(key.operation, key.n, key.position, items, &lists);
     g.steps[key.position] = df_lists_steps(&lists, CHUNK);
-    g.plans[key.position] = df_plan_make_listed(&key, &lists, CHUNK);
+    g.plans[key.position] = df_plan_make_piece_table(&key, &lists, CHUNK);
     CHECK(g.plans[key.position] != NULL, "no plan");
   }
   return g;

@@ -23,11 +23,13 @@ static void prove_run(df_plan_key key, int varying, df_random *random) {
   key.several = df_random_chance(random, 50);
   key.agrees = varying && df_operation_needs_agreement(key.operation);
   group_plans g = make_group(key);
+  const int may_scale = df_operation_reduces(key.operation) && !key.average;
   for (int in_place = 0; in_place <= 1; in_place++)
     for (df_plan_lending lending = DF_LENDS_NOTHING; lending <= DF_LENDS_SOME; lending++) {
       df_plan_check_options o = {.slots = DF_MIN_LINK_SLOTS,
                                  .loops = key.n > 16 ? 2 : 3,
                                  .in_place = in_place,
+                                 .scales = may_scale && lending != DF_LENDS_NOTHING,
                                  .varying = varying,
                                  .ordered = df_algorithm_keeps_order(key.algorithm, key.operation),
                                  .lending = lending,
@@ -108,7 +110,7 @@ static const placing placings[] = {
     {{"abababababab", "xxyyxxyyzzzz"}},
 };
 
-static df_levels *levels_of(const placing *p, uint32_t lanes) {
+static df_levels *levels_of(const placing *p, uint32_t host_channels) {
   uint32_t depth = 0;
   while (depth < 3 && p->levels[depth]) depth++;
   df_levels *levels = df_levels_new((uint32_t)strlen(p->levels[0]), depth);
@@ -116,17 +118,18 @@ static df_levels *levels_of(const placing *p, uint32_t lanes) {
   for (uint32_t level = 0; level < depth; level++)
     for (uint32_t i = 0; i < levels->n; i++)
       df_levels_put(levels, level, i, (uint32_t)p->levels[level][i]);
-  df_levels_finish(levels, lanes);
+  df_levels_finish(levels, host_channels);
   return levels;
 }
 
-/* Uneven hosts, members that are no neighbours, up to four levels, any number of lanes. */
+/* Uneven hosts, members that are no neighbours, up to four levels, any number of host_channels. */
 DF_TEST(plan_check, hierarchies, 300) {
   df_random random = {2027};
   for (size_t i = 0; i < DF_COUNT_OF(placings); i++)
-    for (uint32_t lanes = 1; lanes <= 5; lanes++) {
-      df_levels *levels = levels_of(&placings[i], lanes);
-      for (int operation = 0; operation < DF_OP_COUNT && levels->lanes == lanes; operation++) {
+    for (uint32_t host_channels = 1; host_channels <= 5; host_channels++) {
+      df_levels *levels = levels_of(&placings[i], host_channels);
+      for (int operation = 0; operation < DF_OP_COUNT && levels->host_channels == host_channels;
+           operation++) {
         if (!df_algorithm_has(DF_HIERARCHICAL, (df_operation)operation)) continue;
         df_plan_key key = {.operation = (df_operation)operation,
                            .algorithm = DF_HIERARCHICAL,

@@ -310,6 +310,36 @@ DF_TEST(plan_mistakes, planted_mistakes_are_found, 60) {
   }
 }
 
+/* Rank 0 of a scan sends its input again after the copy to the output, which in place is the input. */
+static void send_input_again(group_plans *g) {
+  last_with(g->plans[0], DF_PRIM_SEND)->source = DF_BUFFER_INPUT;
+}
+static void copy_result_twice(group_plans *g) {
+  df_primitive *send = last_with(g->plans[0], DF_PRIM_SEND);
+  send->flags |= DF_PRIM_STORE;
+  send->source = DF_BUFFER_INPUT;
+  send->destination = DF_BUFFER_OUTPUT;
+}
+
+/* Only in place, and only if the operator multiplies inputs: then a value is scaled twice. */
+DF_TEST(plan_mistakes, contributions_that_are_scaled_twice_are_found, 60) {
+  void (*const plants[])(group_plans *) = {send_input_again, copy_result_twice};
+  for (size_t i = 0; i < DF_COUNT_OF(plants); i++) {
+    char sentence[DF_SENTENCE_BYTES] = "";
+    group_plans g =
+        make_group((df_plan_key){.operation = DF_OP_SCAN, .algorithm = DF_DOUBLING, .n = 4});
+    df_plan_check_options o = {.slots = 2, .loops = 1, .in_place = 1};
+    plants[i](&g);
+    CHECK(is_proven(&g, &o, sentence), "without scaling: %s", sentence);
+    o.scales = 1;
+    CHECK(!is_proven(&g, &o, sentence), "plant %zu is not found", i);
+    CHECK(strstr(sentence, "scales a contribution a second time") != NULL, "%s", sentence);
+    o.in_place = 0;
+    CHECK(is_proven(&g, &o, sentence), "not in place: %s", sentence);
+    drop_group(&g);
+  }
+}
+
 /* A link from rank 0 to rank 1, at both ends. */
 static void plan_messages(group_plans *g, uint32_t more) {
   for (uint32_t r = 0; r < 2; r++)

@@ -144,16 +144,16 @@ DF_TEST(epochs, a_member_that_answers_twice, 30) {
   const df_variant_spec spec = {.algorithm = DF_DOUBLING};
   df_stage s;
   run_empty(&s, 0);
-  OK(df_epoch_ask(s.context, COLL, &spec));
+  OK(df_plan_switch_ask(s.context, COLL, &spec));
   pthread_mutex_lock(&s.context->lock);
-  const df_epoch *epoch = df_find(s.context, COLL)->epoch;
-  const uint64_t number = epoch->number;
+  const df_plan_switch *plan_switch = df_find(s.context, COLL)->plan_switch;
+  const uint64_t number = plan_switch->number;
   pthread_mutex_unlock(&s.context->lock);
   for (int i = 0; i < 2; i++)
     say(&s, (df_message){.kind = DF_MESSAGE_READY, .id = COLL, .variant = number, .a = 5}, "", 0);
   pthread_mutex_lock(&s.context->lock);
-  CHECK(epoch->asks && !epoch->has_answered, "rank 0 itself has not answered");
-  CHECK(epoch->answers == 1, "%u answers", epoch->answers);
+  CHECK(plan_switch->asks && !plan_switch->has_answered, "rank 0 itself has not answered");
+  CHECK(plan_switch->answers == 1, "%u answers", plan_switch->answers);
   pthread_mutex_unlock(&s.context->lock);
   stage_close(&s);
 }
@@ -165,15 +165,15 @@ DF_TEST(epochs, the_variant_in_force_fails, 30) {
   lead_over(&s, 6, 0);
   run_on(&s, 8);
   pthread_mutex_lock(&s.context->lock);
-  const df_coll *front = df_find(s.context, COLL), *parked = front->epoch->current;
-  CHECK(parked && front->plan->key.algorithm == DF_DOUBLING, "it has not gone over");
+  const df_coll *registered = df_find(s.context, COLL), *parked = registered->plan_switch->current;
+  CHECK(parked && registered->plan->key.algorithm == DF_DOUBLING, "it has not gone over");
   pthread_mutex_unlock(&s.context->lock);
   say(&s,
       (df_message){.kind = DF_MESSAGE_FAIL, .id = COLL, .variant = VARIANT, .a = dfcclRemoteError},
       why, sizeof why);
   pthread_mutex_lock(&s.context->lock);
-  CHECK(front->failed != dfcclSuccess, "it goes on");
-  CHECK(front->device.descriptor->words->cancel != 0, "the daemon goes on");
+  CHECK(registered->failed != dfcclSuccess, "it goes on");
+  CHECK(registered->device.descriptor->words->cancel != 0, "the daemon goes on");
   CHECK(parked->device.descriptor->words->cancel == 0, "what it was registered with is cancelled");
   pthread_mutex_unlock(&s.context->lock);
   stage_close(&s);
@@ -224,23 +224,23 @@ DF_TEST(epochs, a_leader_tells_why_what_is_in_force_stays, 30) {
   df_stage s;
   run_empty(&s, 0);
   pthread_mutex_lock(&s.context->lock);
-  df_coll *front = df_find(s.context, COLL);
-  CHECK(df_epoch_of(front) != NULL, "no memory");
-  df_epoch_stays(s.context, front, DF_PURPOSE_ADOPTED);
+  df_coll *registered = df_find(s.context, COLL);
+  CHECK(df_plan_switch_of(registered) != NULL, "no memory");
+  df_plan_switch_keep(s.context, registered, DF_PURPOSE_ADOPTED);
   pthread_mutex_unlock(&s.context->lock);
   CHECK(strcmp(purpose_of(&s), "registered") == 0, "%s, without a switch", purpose_of(&s));
-  OK(df_epoch_ask(s.context, COLL, &same));
-  const uint64_t number = front->epoch->number;
+  OK(df_plan_switch_ask(s.context, COLL, &same));
+  const uint64_t number = registered->plan_switch->number;
   say(&s, (df_message){.kind = DF_MESSAGE_READY, .id = COLL, .variant = number, .a = 6}, "", 0);
   run_on(&s, 8);
   CHECK(strcmp(purpose_of(&s), "asked") == 0, "%s", purpose_of(&s));
   pthread_mutex_lock(&s.context->lock);
-  df_epoch_stays(s.context, front, DF_PURPOSE_ADOPTED); /* rank 1 has not gone over */
+  df_plan_switch_keep(s.context, registered, DF_PURPOSE_ADOPTED); /* rank 1 has not gone over */
   pthread_mutex_unlock(&s.context->lock);
   CHECK(strcmp(purpose_of(&s), "asked") == 0, "%s, while a member goes over", purpose_of(&s));
   say(&s, (df_message){.kind = DF_MESSAGE_RETIRED, .id = COLL, .variant = number}, "", 0);
   pthread_mutex_lock(&s.context->lock);
-  df_epoch_stays(s.context, front, DF_PURPOSE_ADOPTED);
+  df_plan_switch_keep(s.context, registered, DF_PURPOSE_ADOPTED);
   pthread_mutex_unlock(&s.context->lock);
   CHECK(strcmp(purpose_of(&s), "adopted") == 0, "%s", purpose_of(&s));
   CHECK(stage_hears(&s, 1, DF_MESSAGE_PURPOSE, COLL), "rank 1 is not told");

@@ -47,7 +47,7 @@ DF_TEST(wire_frames, a_muted_channel_sends_nothing_in_the_place_of_what_goes, 30
     df_channel_write(&channel);
     const uint64_t before = written;
     CHECK(before > 0 && !df_channel_is_clear(&channel), "the stream took all of it");
-    if (mutes) df_channel_mute(&channel);
+    if (mutes) df_channel_quiesce(&channel);
     df_channel_disown(&channel, &stream);
     df_channel_write(&channel);
     CHECK((written == before) == mutes, "%llu bytes more", (unsigned long long)(written - before));

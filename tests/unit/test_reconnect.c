@@ -81,7 +81,7 @@ static void hear(void *room, uint32_t from, const df_message *message, int fd) {
           (unsigned long long)message->id);
   r->heard++;
 }
-static void hear_goodbye(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_goodbye(void *room, uint32_t from, const df_message *message, int fd) {
   (void)message;
   (void)fd;
   left(room, from);
@@ -100,8 +100,8 @@ static void make_connection(void) {
 }
 
 /* Either end may notice first. The lock of a rank is held. */
-static void want(void *maker, uint32_t peer, df_line_wish wish) {
-  const int is_wanted = wish != DF_LINE_NOT_WANTED;
+static void want(void *maker, uint32_t peer, df_reconnect_request request) {
+  const int is_wanted = request != DF_LINE_NOT_WANTED;
   const uint32_t r = (uint32_t)(rank_of(maker) - job.ranks);
   (void)peer;
   pthread_mutex_lock(&job.lock);
@@ -137,14 +137,14 @@ static void open_rank(uint32_t number, int fd, int resume_ms) {
   r->sockets[1 - number] = fd;
   r->far[1 - number] = (df_far_rank){.is_far = 1, .has_line = 1, .calls = number == 1, .key = {7}};
   r->local[number] = 1;
-  r->control.world = df_world_join(r->mesh.job, RANKS, 1);
+  r->control.process_inbox = df_process_inbox_join(r->mesh.job, RANKS, 1);
   r->control.epoll_fd = r->control.event_fd = -1;
-  OK(df_post_open(&r->control, &r->lock, &r->mesh, &events));
+  OK(df_messenger_open(&r->control, &r->lock, &r->mesh, &events));
   if (resume_ms)
-    r->control.maker = (df_line_maker){
-        .maker = r, .want = want, .refused_ns = refused_ns, .resume_ms = (uint32_t)resume_ms};
-  df_post_subscribe(&r->control, DF_MESSAGE_FAIL, hear, r, 0);
-  df_post_subscribe(&r->control, DF_MESSAGE_BYE, hear_goodbye, r, 0);
+    r->control.reconnector = (df_reconnector){
+        .owner = r, .want = want, .refused_ns = refused_ns, .resume_ms = (uint32_t)resume_ms};
+  df_messenger_subscribe(&r->control, DF_MESSAGE_FAIL, hear, r, 0);
+  df_messenger_subscribe(&r->control, DF_MESSAGE_BYE, handle_goodbye, r, 0);
   OK(df_service_open(&r->control));
 }
 
@@ -165,10 +165,10 @@ static void open_job(int resume_ms) { open_job_with(resume_ms, 0); }
 static void stop_rank(uint32_t number) {
   rank *r = &job.ranks[number];
   df_service_stop(&r->control);
-  df_post_close(&r->control);
+  df_messenger_close(&r->control);
   df_service_close(&r->control);
-  df_world_detach(r->control.world, number);
-  df_world_release(r->control.world);
+  df_process_inbox_detach(r->control.process_inbox, number);
+  df_process_inbox_release(r->control.process_inbox);
   df_socket_close(&r->sockets[1 - number]);
 }
 
@@ -180,7 +180,7 @@ static void send_one(uint32_t number, uint64_t which) {
   text[bytes - 1] = '\0';
   const df_message message = {.kind = DF_MESSAGE_FAIL, .payload_bytes = bytes, .id = which};
   pthread_mutex_lock(&r->lock);
-  df_post_send(&r->control, 1 - number, &message, text, -1);
+  df_messenger_send(&r->control, 1 - number, &message, text, -1);
   pthread_mutex_unlock(&r->lock);
 }
 
@@ -242,7 +242,7 @@ static void *break_often(void *unused) {
 }
 
 static void *leave(void *number) {
-  df_post_goodbye(&job.ranks[(uintptr_t)number].control, 30000000000u);
+  df_messenger_goodbye(&job.ranks[(uintptr_t)number].control, 30000000000u);
   return NULL;
 }
 
@@ -305,7 +305,7 @@ DF_TEST(resume, who_is_cut_off_is_told, 20) {
     rank *r = &job.ranks[which % RANKS];
     open_job(20000);
     pthread_mutex_lock(&r->lock);
-    df_post_cut_off(&r->control, 1 - which % RANKS);
+    df_messenger_cut_off(&r->control, 1 - which % RANKS);
     pthread_mutex_unlock(&r->lock);
     if (which >= RANKS) break_connection(which / RANKS % RANKS, SMALL_BUFFER);
     for (uint32_t i = 0; i < RANKS; i++) EVENTUALLY(is_told(i));
@@ -323,7 +323,7 @@ DF_TEST(resume, who_is_cut_off_without_a_connection_hears_why, 20) {
     EVENTUALLY(is_lost_line(0) && is_lost_line(1));
     send_one(which, 0);
     pthread_mutex_lock(&r->lock);
-    df_post_cut_off(&r->control, 1 - which);
+    df_messenger_cut_off(&r->control, 1 - which);
     pthread_mutex_unlock(&r->lock);
     make_connection();
     for (uint32_t i = 0; i < RANKS; i++) EVENTUALLY(is_told(i));
@@ -350,7 +350,7 @@ DF_TEST(resume, who_reads_late_hears_the_end, 20) {
   open_job_with(20000, 1);
   CHECK(send_until(most) == most, "the socket took less");
   pthread_mutex_lock(&r->lock);
-  df_post_cut_off(&r->control, 0);
+  df_messenger_cut_off(&r->control, 0);
   const int waits = r->control.peers[0].line->has_ended && r->control.peers[0].line->rest;
   pthread_mutex_unlock(&r->lock);
   CHECK(waits, "the socket took the end");

@@ -22,7 +22,7 @@ static const unsigned char key[DF_KEY_BYTES] = {7, 1, 2}, other_key[DF_KEY_BYTES
 
 typedef struct ends {
   wire_stage stage;
-  df_sealed *sides[2];
+  df_encrypted *sides[2];
 } ends;
 
 static df_cipher_kind kind_of(int way) { return way / 2 ? DF_CIPHER_CHACHA : DF_CIPHER_AES; }
@@ -32,8 +32,8 @@ static void make(ends *e, uint64_t seed, int way, const unsigned char *far_key) 
   CHECK(sodium_init() >= 0, "no libsodium");
   wire_stage_make(&e->stage, seed, 64);
   for (int i = 0; i < 2; i++)
-    OK(df_sealed_open(&e->sides[i], &e->stage.sides[i].stream, kind_of(way), way % 2,
-                      i ? far_key : key, i == 0));
+    OK(df_encrypted_open(&e->sides[i], &e->stage.sides[i].stream, kind_of(way), way % 2,
+                         i ? far_key : key, i == 0));
 }
 
 static void unmake(ends *e) {
@@ -104,13 +104,13 @@ static void carry(uint64_t seed, int way) {
   unmake(&e);
 }
 
-DF_TEST(sealed, what_is_written_is_read, 60) {
+DF_TEST(encrypted, what_is_written_is_read, 60) {
   for (uint64_t seed = 1; seed <= 60; seed++)
     if (is_there((int)(seed % WAYS))) carry(seed, (int)(seed % WAYS));
 }
 
 /* As the pump: its small frames, and a large payload behind a header. */
-DF_TEST(sealed, small_parts_share_a_record, 30) {
+DF_TEST(encrypted, small_parts_share_a_record, 30) {
   ends e;
   static uint8_t bytes[40000];
   make(&e, 1, 3, key);
@@ -128,7 +128,7 @@ DF_TEST(sealed, small_parts_share_a_record, 30) {
 
 /* While the stream below takes nothing, nothing counts as taken; and what is offered later may have
  * other contents. */
-DF_TEST(sealed, what_waits_is_offered_again, 30) {
+DF_TEST(encrypted, what_waits_is_offered_again, 30) {
   ends e;
   uint8_t sent[SOME], got[SOME];
   make(&e, 1, 3, key);
@@ -187,7 +187,7 @@ static void flip(int way, int bit) {
   unmake(&e);
 }
 
-DF_TEST(sealed, every_bit_that_changes_ends_it, 60) {
+DF_TEST(encrypted, every_bit_that_changes_ends_it, 60) {
   for (int way = 0; way < WAYS; way++)
     for (int bit = 0; is_there(way) && bit < 8 * (100 + DF_RECORD_MORE); bit++) flip(way, bit);
 }
@@ -229,12 +229,12 @@ static void play(int way, trick what) {
   unmake(&e);
 }
 
-DF_TEST(sealed, records_cannot_be_rearranged, 30) {
+DF_TEST(encrypted, records_cannot_be_rearranged, 30) {
   for (int way = 0; way < WAYS; way++)
     for (int what = 0; is_there(way) && what < TRICKS; what++) play(way, (trick)what);
 }
 
-DF_TEST(sealed, lengths_that_make_no_sense_end_it, 30) {
+DF_TEST(encrypted, lengths_that_make_no_sense_end_it, 30) {
   static const uint32_t lengths[] = {0, DF_RECORD_MOST + 1, UINT32_MAX};
   for (int i = 0; i < 3; i++) {
     ends e;
@@ -246,7 +246,7 @@ DF_TEST(sealed, lengths_that_make_no_sense_end_it, 30) {
 }
 
 /* An end behind half a record is the end, and no forgery. */
-DF_TEST(sealed, an_end_is_told_behind_what_came, 30) {
+DF_TEST(encrypted, an_end_is_told_behind_what_came, 30) {
   ends e;
   uint8_t sent[300] = {1}, got[300];
   size_t at[4];
@@ -266,7 +266,7 @@ static int contains(const uint8_t *all, size_t bytes, const uint8_t *what, size_
   return 0;
 }
 
-DF_TEST(sealed, only_encryption_hides, 30) {
+DF_TEST(encrypted, only_encryption_hides, 30) {
   for (int way = 0; way < WAYS; way++) {
     ends e;
     df_random random = {9};
@@ -284,7 +284,7 @@ DF_TEST(sealed, only_encryption_hides, 30) {
   }
 }
 
-DF_TEST(sealed, both_libraries_make_the_same_records, 30) {
+DF_TEST(encrypted, both_libraries_make_the_same_records, 30) {
   enum { LONG = 5000 };
   for (int way = 0; way < WAYS; way++) {
     df_cipher with, without, opens;

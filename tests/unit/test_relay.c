@@ -78,14 +78,14 @@ static void hear(void *room, uint32_t from, const df_message *message, int fd) {
   CHECK(strcmp(text, df_message_payload(message)) == 0, "a message of rank %u", from);
   r->heard[from]++;
 }
-static void hear_goodbye(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_goodbye(void *room, uint32_t from, const df_message *message, int fd) {
   (void)message;
   (void)fd;
   left(room, from);
 }
 
 /* As the host's room does. */
-static void hear_lost(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_lost(void *room, uint32_t from, const df_message *message, int fd) {
   rank *r = room;
   (void)from;
   (void)fd;
@@ -115,12 +115,12 @@ static void open_rank(uint32_t number) {
                                     .left = left,
                                     .disconnected = disconnected,
                                     .message_lost = message_lost};
-  r->control.world = df_world_join(r->mesh.job, RANKS, 1);
+  r->control.process_inbox = df_process_inbox_join(r->mesh.job, RANKS, 1);
   r->control.epoll_fd = r->control.event_fd = -1;
-  OK(df_post_open(&r->control, &r->lock, &r->mesh, &events));
-  df_post_subscribe(&r->control, DF_MESSAGE_FAIL, hear, r, 0);
-  df_post_subscribe(&r->control, DF_MESSAGE_BYE, hear_goodbye, r, 0);
-  df_post_subscribe(&r->control, DF_MESSAGE_LOST, hear_lost, r, 0);
+  OK(df_messenger_open(&r->control, &r->lock, &r->mesh, &events));
+  df_messenger_subscribe(&r->control, DF_MESSAGE_FAIL, hear, r, 0);
+  df_messenger_subscribe(&r->control, DF_MESSAGE_BYE, handle_goodbye, r, 0);
+  df_messenger_subscribe(&r->control, DF_MESSAGE_LOST, handle_lost, r, 0);
   OK(df_service_open(&r->control));
 }
 
@@ -162,10 +162,10 @@ static void end_rank(uint32_t number) {
   if (r->is_gone) return;
   r->is_gone = 1;
   df_service_stop(&r->control);
-  df_post_close(&r->control);
+  df_messenger_close(&r->control);
   df_service_close(&r->control);
-  df_world_detach(r->control.world, number);
-  df_world_release(r->control.world);
+  df_process_inbox_detach(r->control.process_inbox, number);
+  df_process_inbox_release(r->control.process_inbox);
   for (uint32_t other = 0; other < RANKS; other++) df_socket_close(&r->sockets[other]);
   df_routes_free(r->mesh.routes);
 }
@@ -180,7 +180,7 @@ static void kill_rank(uint32_t number) {
 static void *say_goodbye(void *argument) {
   rank *r = argument;
   usleep(r->control.rank * 7919 % 20 * 1000);
-  df_post_goodbye(&r->control, (uint64_t)GOODBYE_S * 1000000000);
+  df_messenger_goodbye(&r->control, (uint64_t)GOODBYE_S * 1000000000);
   return NULL;
 }
 
@@ -199,11 +199,11 @@ static void send_to(uint32_t from, const uint32_t *to, uint32_t n, int to_all) {
       .kind = DF_MESSAGE_FAIL, .payload_bytes = (uint32_t)strlen(text) + 1, .id = id};
   pthread_mutex_lock(&r->lock);
   if (to_all)
-    df_post_send_all(&r->control, &message, text);
+    df_messenger_send_all(&r->control, &message, text);
   else if (n == 1)
-    df_post_send(&r->control, to[0], &message, text, -1);
+    df_messenger_send(&r->control, to[0], &message, text, -1);
   else
-    df_post_send_many(&r->control, to, n, &message, text);
+    df_messenger_send_many(&r->control, to, n, &message, text);
   pthread_mutex_unlock(&r->lock);
 }
 
@@ -297,7 +297,7 @@ static void send_envelope(uint32_t from, uint32_t to, uint64_t hops, uint32_t so
   const df_message message = {
       .kind = DF_MESSAGE_RELAYED, .payload_bytes = sizeof payload, .id = hops};
   pthread_mutex_lock(&ranks[from].lock);
-  df_post_send(&ranks[from].control, to, &message, &payload, -1);
+  df_messenger_send(&ranks[from].control, to, &message, &payload, -1);
   pthread_mutex_unlock(&ranks[from].lock);
 }
 

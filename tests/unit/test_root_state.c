@@ -214,7 +214,7 @@ DF_TEST(root, a_rank_without_the_secret_is_not_counted, 30) {
 
 DF_TEST(root, a_stranger_in_place_of_the_root_is_found_out, 30) {
   uint16_t port;
-  df_card card = card_of(0);
+  df_peer_info info = info_of(0);
   df_mesh mesh;
   dfcclUniqueId id;
   OK(df_handshake_ready());
@@ -234,12 +234,12 @@ DF_TEST(root, a_stranger_in_place_of_the_root_is_found_out, 30) {
     for (;;) pause();
   }
   df_watch_child(stranger);
-  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, LONG_MS, &mesh), dfcclRemoteError);
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &info, LONG_MS, &mesh), dfcclRemoteError);
   kill(stranger, SIGKILL);
   reap(stranger);
-  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, 200, &mesh), dfcclTimeout); /* a silent one */
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &info, 200, &mesh), dfcclTimeout); /* a silent one */
   close(listener);
-  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, LONG_MS, &mesh), dfcclRemoteError);
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &info, LONG_MS, &mesh), dfcclRemoteError);
   CHECK(strstr(df_last_sentence(), "nobody answers at 127.0.0.1") != NULL, "%s",
         df_last_sentence());
 }
@@ -260,8 +260,8 @@ enum { IDS = 50 };
 
 static void join_alone(const dfcclUniqueId *id) {
   df_mesh mesh;
-  df_card card = card_of(0);
-  OK(df_bootstrap_join(NULL, id, 1, 0, &card, LONG_MS, &mesh));
+  df_peer_info info = info_of(0);
+  OK(df_bootstrap_join(NULL, id, 1, 0, &info, LONG_MS, &mesh));
   df_mesh_close(&mesh);
 }
 

@@ -19,10 +19,10 @@
 #include "search_world.h"
 
 /* 10,000 runs, and more of short ones, in which the tuner would else do nothing at all. */
-static void nothing_to_gain(double home_us, double noise, int runs_ahead, uint64_t seed) {
-  leader_world w = {.random = {seed},
+static void nothing_to_gain(double baseline_us, double noise, int runs_ahead, uint64_t seed) {
+  search_world w = {.random = {seed},
                     .surface = seed,
-                    .home_ns = home_us * 1e3,
+                    .baseline_ns = baseline_us * 1e3,
                     .least_ratio = 1.02,
                     .most_ratio = 5,
                     .setup_ns = 300e3,
@@ -31,81 +31,84 @@ static void nothing_to_gain(double home_us, double noise, int runs_ahead, uint64
                     .runs_ahead = runs_ahead,
                     .ahead = 4 + (int)(seed % 3),
                     .lag = (int)(seed % 2)};
-  leader_world_open(&w, 0.01);
-  leader_run(&w, 10000);
+  search_world_open(&w, 0.01);
+  search_run(&w, 10000);
   const double lost = w.spent_ns / w.default_ns - 1;
-  CHECK(w.most_over <= 0, "%g us: at some moment %g us beyond 1 %%", home_us, w.most_over * 1e-3);
-  while (w.leader.state != DF_LEADER_WATCHES && w.run < 40000000) leader_run(&w, 1000);
+  CHECK(w.most_over <= 0, "%g us: at some moment %g us beyond 1 %%", baseline_us,
+        w.most_over * 1e-3);
+  while (w.search.state != DF_SEARCH_WATCHES && w.run < 40000000) search_run(&w, 1000);
   const double lost_at_end = w.spent_ns / w.default_ns - 1;
-  CHECK(w.most_over <= 0, "%g us: at some moment %g us beyond 1 %%", home_us, w.most_over * 1e-3);
-  CHECK(w.leader.state == DF_LEADER_WATCHES, "%g us: it %s", home_us,
-        df_leader_state_name(w.leader.state));
-  CHECK(memcmp(&w.leader.home, &w.leader.registered, sizeof w.leader.home) == 0, "it has moved");
+  CHECK(w.most_over <= 0, "%g us: at some moment %g us beyond 1 %%", baseline_us,
+        w.most_over * 1e-3);
+  CHECK(w.search.state == DF_SEARCH_WATCHES, "%g us: it %s", baseline_us,
+        df_search_state_name(w.search.state));
+  CHECK(memcmp(&w.search.baseline, &w.search.registered, sizeof w.search.baseline) == 0,
+        "it has moved");
   CHECK(w.purpose == DF_PURPOSE_BACK, "purpose %s", df_purpose_name(w.purpose));
   fprintf(stderr,
           "leader: %g us: lost %.3f %% of 10,000 runs; %u variants in %llu runs, lost %.3f %%\n",
-          home_us, 100 * lost, w.leader.descent.n_measured, (unsigned long long)w.run,
+          baseline_us, 100 * lost, w.search.descent.n_measured, (unsigned long long)w.run,
           100 * lost_at_end);
   const uint64_t switches = w.switches;
   if (noise > 0) return;
-  leader_run(&w, 20000);
+  search_run(&w, 20000);
   CHECK(w.switches == switches, "it still explores");
 }
 
-DF_TEST(leader, nothing_to_gain_costs_at_most_1_per_cent, 120) {
+DF_TEST(search, nothing_to_gain_costs_at_most_1_per_cent, 120) {
   static const double homes_us[] = {0.3, 1, 15, 100, 1000, 20000};
   for (unsigned i = 0; i < sizeof homes_us / sizeof homes_us[0]; i++)
     for (uint64_t seed = 1; seed <= 6; seed++) nothing_to_gain(homes_us[i], 0, 0, seed);
 }
 
-DF_TEST(leader, nor_with_noise, 120) {
+DF_TEST(search, nor_with_noise, 120) {
   static const double homes_us[] = {15, 100, 1000};
   for (unsigned i = 0; i < sizeof homes_us / sizeof homes_us[0]; i++)
     for (uint64_t seed = 1; seed <= 6; seed++) nothing_to_gain(homes_us[i], 0.05, 0, seed);
 }
 
 /* As in a broadcast: only the members know. */
-DF_TEST(leader, nor_if_the_leader_waits_for_nobody, 120) {
+DF_TEST(search, nor_if_the_leader_waits_for_nobody, 120) {
   static const double homes_us[] = {1, 100, 1000};
   for (unsigned i = 0; i < sizeof homes_us / sizeof homes_us[0]; i++)
     for (uint64_t seed = 1; seed <= 6; seed++) nothing_to_gain(homes_us[i], 0, 1, seed);
 }
 
 /* What no one can know before: then the excess of one variant's first runs, or of one switch. */
-DF_TEST(leader, surprises_are_paid_before_the_next_one, 120) {
+DF_TEST(search, surprises_are_paid_before_the_next_one, 120) {
   for (uint64_t seed = 1; seed <= 6; seed++) {
-    leader_world slow = {.random = {seed},
-                         .home_ns = 100e3,
+    search_world slow = {.random = {seed},
+                         .baseline_ns = 100e3,
                          .least_ratio = 50,
                          .most_ratio = 100,
                          .setup_ns = 100e3,
                          .ahead = 4,
                          .lag = 1};
-    leader_world_open(&slow, 0.01);
-    leader_run(&slow, 400000);
-    const double first_runs = (2 + 4 + 1) * 99 * slow.home_ns;
+    search_world_open(&slow, 0.01);
+    search_run(&slow, 400000);
+    const double first_runs = (2 + 4 + 1) * 99 * slow.baseline_ns;
     CHECK(slow.most_over <= first_runs, "%g us beyond 1 %%", slow.most_over * 1e-3);
-    CHECK(slow.leader.descent.n_measured > 2, "%u variants", slow.leader.descent.n_measured);
+    CHECK(slow.search.descent.n_measured > 2, "%u variants", slow.search.descent.n_measured);
 
-    leader_world dear = {.random = {seed},
-                         .home_ns = 100e3,
+    search_world dear = {.random = {seed},
+                         .baseline_ns = 100e3,
                          .least_ratio = 1.02,
                          .most_ratio = 3,
                          .setup_ns = 50e6,
                          .ahead = 4,
                          .lag = 1};
-    leader_world_open(&dear, 0.01);
-    leader_run(&dear, 400000);
-    CHECK(dear.most_over <= 1.01 * (dear.setup_ns + 15 * 2 * dear.home_ns), "%g us beyond 1 %%",
+    search_world_open(&dear, 0.01);
+    search_run(&dear, 400000);
+    CHECK(dear.most_over <= 1.01 * (dear.setup_ns + 15 * 2 * dear.baseline_ns), "%g us beyond 1 %%",
           dear.most_over * 1e-3);
   }
 }
 
-DF_TEST(leader, what_is_faster_stays, 60) {
+DF_TEST(search, what_is_faster_stays, 60) {
   for (uint64_t seed = 1; seed <= 6; seed++) {
-    leader_world w = {.random = {seed},
+    search_world w = {.random = {seed},
                       .surface = seed,
-                      .home_ns = 200e3,
+                      .baseline_ns = 200e3,
                       .least_ratio = 1.02,
                       .most_ratio = 3,
                       .setup_ns = 300e3,
@@ -113,86 +116,87 @@ DF_TEST(leader, what_is_faster_stays, 60) {
                       .best_ratio = 0.8,
                       .ahead = 4,
                       .lag = 1};
-    leader_world_open(&w, 0.01);
-    while (w.leader.state != DF_LEADER_WATCHES && w.run < 2000000) leader_run(&w, 100);
-    CHECK(w.leader.home.subspace == ALGORITHMS / 2, "subspace %u", w.leader.home.subspace);
-    CHECK(memcmp(&w.in_force, &w.leader.home, sizeof w.in_force) == 0, "another is in force");
+    search_world_open(&w, 0.01);
+    while (w.search.state != DF_SEARCH_WATCHES && w.run < 2000000) search_run(&w, 100);
+    CHECK(w.search.baseline.subspace == ALGORITHMS / 2, "subspace %u", w.search.baseline.subspace);
+    CHECK(memcmp(&w.in_force, &w.search.baseline, sizeof w.in_force) == 0, "another is in force");
     CHECK(w.purpose == DF_PURPOSE_ADOPTED, "purpose %s", df_purpose_name(w.purpose));
-    CHECK(w.leader.tuned_ns < 0.9 * w.leader.registered_ns && w.leader.has_news, "%g, %g",
-          w.leader.tuned_ns, w.leader.registered_ns);
+    CHECK(w.search.tuned_ns < 0.9 * w.search.registered_ns && w.search.has_news, "%g, %g",
+          w.search.tuned_ns, w.search.registered_ns);
     CHECK(w.most_over <= 0, "%g us beyond 1 %%", w.most_over * 1e-3);
   }
 }
 
 /* The means of variants are of 4 ms, as far as 32 to 128 runs are so long. */
-DF_TEST(leader, means_of_short_runs_are_of_more, 60) {
+DF_TEST(search, means_of_short_runs_are_of_more, 60) {
   static const struct {
-    double home_ns;
+    double baseline_ns;
     uint64_t runs;
   } cases[] = {{1e3, 128}, {30e3, 128}, {50e3, 80}, {1e6, 32}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-    leader_world w = {.random = {i + 1},
+    search_world w = {.random = {i + 1},
                       .surface = i,
-                      .home_ns = cases[i].home_ns,
+                      .baseline_ns = cases[i].baseline_ns,
                       .runs_ahead = 1,
                       .least_ratio = 1.02,
                       .most_ratio = 3,
                       .ahead = 4,
                       .lag = 1};
-    leader_world_open(&w, 0);
-    leader_run(&w, 1000);
-    CHECK(w.leader.descent.n_measured > 1, "%u variants", w.leader.descent.n_measured);
+    search_world_open(&w, 0);
+    search_run(&w, 1000);
+    CHECK(w.search.descent.n_measured > 1, "%u variants", w.search.descent.n_measured);
     CHECK(w.asked == cases[i].runs, "%llu runs of %g us", (unsigned long long)w.asked,
-          cases[i].home_ns * 1e-3);
+          cases[i].baseline_ns * 1e-3);
   }
 }
 
-DF_TEST(leader, short_in_most_runs_and_long_in_some, 60) {
+DF_TEST(search, short_in_most_runs_and_long_in_some, 60) {
   for (uint64_t seed = 1; seed <= 6; seed++) {
-    leader_world w = {.random = {seed},
+    search_world w = {.random = {seed},
                       .surface = seed,
-                      .home_ns = 200e3,
+                      .baseline_ns = 200e3,
                       .least_ratio = 1.02,
                       .most_ratio = 3,
                       .best_ratio = 0.8,
                       .spikes = 1,
                       .ahead = 4,
                       .lag = 1};
-    leader_world_open(&w, 0);
-    leader_run(&w, 4000);
-    CHECK(w.leader.state == DF_LEADER_WATCHES, "it %s", df_leader_state_name(w.leader.state));
-    CHECK(memcmp(&w.leader.home, &w.leader.registered, sizeof w.leader.home) == 0, "it has moved");
+    search_world_open(&w, 0);
+    search_run(&w, 4000);
+    CHECK(w.search.state == DF_SEARCH_WATCHES, "it %s", df_search_state_name(w.search.state));
+    CHECK(memcmp(&w.search.baseline, &w.search.registered, sizeof w.search.baseline) == 0,
+          "it has moved");
   }
 }
 
-DF_TEST(leader, a_winner_that_is_none, 60) {
+DF_TEST(search, a_winner_that_is_none, 60) {
   for (uint64_t seed = 1; seed <= 6; seed++) {
-    leader_world w = {.random = {seed},
+    search_world w = {.random = {seed},
                       .surface = seed,
-                      .home_ns = 200e3,
+                      .baseline_ns = 200e3,
                       .least_ratio = 1.02,
                       .most_ratio = 3,
                       .best_ratio = 0.8,
                       .noise = 0.005,
                       .ahead = 4,
                       .lag = 1};
-    leader_world_open(&w, 0);
-    while (w.leader.state != DF_LEADER_WATCHES && w.run < 10000) leader_run(&w, 1);
-    CHECK(w.leader.home.subspace == ALGORITHMS / 2, "subspace %u", w.leader.home.subspace);
+    search_world_open(&w, 0);
+    while (w.search.state != DF_SEARCH_WATCHES && w.run < 10000) search_run(&w, 1);
+    CHECK(w.search.baseline.subspace == ALGORITHMS / 2, "subspace %u", w.search.baseline.subspace);
     w.best_ratio = 1.05;
-    leader_run(&w, 1000);
-    CHECK(memcmp(&w.in_force, &w.leader.registered, sizeof w.in_force) == 0, "it stays");
-    CHECK(w.leader.begun == 1, "%u searches", w.leader.begun);
+    search_run(&w, 1000);
+    CHECK(memcmp(&w.in_force, &w.search.registered, sizeof w.in_force) == 0, "it stays");
+    CHECK(w.search.begun == 1, "%u searches", w.search.begun);
   }
 }
 
 /* The fastest by what was measured is slow in the comparison, as over a link that takes a burst at
  * once: the runner-up stays. */
-DF_TEST(leader, a_runner_up, 60) {
+DF_TEST(search, a_runner_up, 60) {
   for (uint64_t seed = 1; seed <= 20; seed++) {
-    leader_world w = {.random = {seed},
+    search_world w = {.random = {seed},
                       .surface = seed,
-                      .home_ns = 200e3,
+                      .baseline_ns = 200e3,
                       .least_ratio = 1.1,
                       .most_ratio = 1.4,
                       .best_ratio = 0.6,
@@ -200,97 +204,97 @@ DF_TEST(leader, a_runner_up, 60) {
                       .noise = 0.02,
                       .ahead = 4,
                       .lag = 1};
-    leader_world_open(&w, 0);
-    while (w.leader.state != DF_LEADER_WATCHES && w.run < 20000) leader_run(&w, 1);
-    CHECK(w.leader.home.subspace == ALGORITHMS / 2, "seed %llu: subspace %u",
-          (unsigned long long)seed, w.leader.home.subspace);
-    CHECK(w.leader.losses > 0, "the luckiest has not lost");
+    search_world_open(&w, 0);
+    while (w.search.state != DF_SEARCH_WATCHES && w.run < 20000) search_run(&w, 1);
+    CHECK(w.search.baseline.subspace == ALGORITHMS / 2, "seed %llu: subspace %u",
+          (unsigned long long)seed, w.search.baseline.subspace);
+    CHECK(w.search.losses > 0, "the luckiest has not lost");
   }
 }
 
 /* As another job has found: one comparison, and nothing is searched unless it is lost. */
-DF_TEST(leader, what_is_remembered_is_compared_first, 60) {
+DF_TEST(search, what_is_remembered_is_compared_first, 60) {
   for (int is_better = 0; is_better < 2; is_better++) {
-    leader_world w = {.random = {7},
-                      .home_ns = 200e3,
+    search_world w = {.random = {7},
+                      .baseline_ns = 200e3,
                       .least_ratio = 1.02,
                       .most_ratio = 3,
                       .setup_ns = 300e3,
                       .best_ratio = is_better ? 0.8 : 1.5,
                       .ahead = 4,
                       .lag = 1};
-    leader_world_open(&w, 0.01);
-    df_point point = w.leader.registered;
+    search_world_open(&w, 0.01);
+    df_point point = w.search.registered;
     point.subspace = ALGORITHMS / 2;
-    df_leader_remember(&w.leader, &point);
-    while (w.leader.state != DF_LEADER_WATCHES && w.run < 2000000) leader_run(&w, 100);
-    CHECK((w.leader.descent.n_measured == 0) == is_better, "%u variants",
-          w.leader.descent.n_measured);
-    CHECK((w.leader.home.subspace == ALGORITHMS / 2) == is_better, "subspace %u",
-          w.leader.home.subspace);
+    df_search_remember(&w.search, &point);
+    while (w.search.state != DF_SEARCH_WATCHES && w.run < 2000000) search_run(&w, 100);
+    CHECK((w.search.descent.n_measured == 0) == is_better, "%u variants",
+          w.search.descent.n_measured);
+    CHECK((w.search.baseline.subspace == ALGORITHMS / 2) == is_better, "subspace %u",
+          w.search.baseline.subspace);
     CHECK(w.most_over <= 0, "%g us beyond 1 %%", w.most_over * 1e-3);
   }
 }
 
-DF_TEST(leader, a_search_without_a_limit_ends_within_so_many_runs, 60) {
-  leader_world w = {.random = {3},
-                    .home_ns = 1e3,
+DF_TEST(search, a_search_without_a_limit_ends_within_so_many_runs, 60) {
+  search_world w = {.random = {3},
+                    .baseline_ns = 1e3,
                     .least_ratio = 0.8,
                     .most_ratio = 3,
                     .ahead = 6,
                     .lag = 2,
                     .noise = 0.3};
-  leader_world_open(&w, 0);
-  leader_run(&w, 64 * 24 + 2 * 200);
-  CHECK(w.leader.state == DF_LEADER_WATCHES, "it %s", df_leader_state_name(w.leader.state));
+  search_world_open(&w, 0);
+  search_run(&w, 64 * 24 + 2 * 200);
+  CHECK(w.search.state == DF_SEARCH_WATCHES, "it %s", df_search_state_name(w.search.state));
 }
 
-DF_TEST(leader, members_that_do_not_tell, 60) {
-  leader_world w = {.random = {3},
-                    .home_ns = 100e3,
+DF_TEST(search, members_that_do_not_tell, 60) {
+  search_world w = {.random = {3},
+                    .baseline_ns = 100e3,
                     .least_ratio = 1.02,
                     .most_ratio = 1.5,
                     .ahead = 4,
                     .is_mute = 1};
-  leader_world_open(&w, 0);
-  leader_run(&w, 1000000);
-  CHECK(w.leader.state == DF_LEADER_STOPPED, "it %s", df_leader_state_name(w.leader.state));
+  search_world_open(&w, 0);
+  search_run(&w, 1000000);
+  CHECK(w.search.state == DF_SEARCH_STOPPED, "it %s", df_search_state_name(w.search.state));
 }
 
-DF_TEST(leader, variants_that_cannot_be_had, 60) {
+DF_TEST(search, variants_that_cannot_be_had, 60) {
   for (uint64_t seed = 1; seed <= 20; seed++) {
-    leader_world w = {.random = {seed},
+    search_world w = {.random = {seed},
                       .surface = seed,
-                      .home_ns = 100e3,
+                      .baseline_ns = 100e3,
                       .least_ratio = 1.02,
                       .most_ratio = 1.5,
                       .setup_ns = 100e3,
                       .ahead = 4,
                       .lag = 1,
                       .lost_of = 3};
-    leader_world_open(&w, 0.01);
-    while (w.leader.state != DF_LEADER_WATCHES && w.leader.state != DF_LEADER_STOPPED &&
+    search_world_open(&w, 0.01);
+    while (w.search.state != DF_SEARCH_WATCHES && w.search.state != DF_SEARCH_STOPPED &&
            w.run < 4000000)
-      leader_run(&w, 100);
-    CHECK(w.run < 4000000, "it %s", df_leader_state_name(w.leader.state));
+      search_run(&w, 100);
+    CHECK(w.run < 4000000, "it %s", df_search_state_name(w.search.state));
   }
 }
 
-DF_TEST(leader, times_that_cannot_be, 60) {
+DF_TEST(search, times_that_cannot_be, 60) {
   static const double homes_ns[] = {0, 0, 4294967295.0};
   for (uint64_t seed = 1; seed <= 30; seed++) {
-    leader_world w = {.random = {seed},
+    search_world w = {.random = {seed},
                       .surface = seed,
-                      .home_ns = homes_ns[seed % 3],
+                      .baseline_ns = homes_ns[seed % 3],
                       .most_ratio = seed % 2 ? 0 : 1,
                       .setup_ns = seed % 5 ? 0 : 1e6,
                       .ahead = 1,
                       .runs_ahead = seed % 7 == 0};
-    leader_world_open(&w, seed % 4 ? 0.01 : 0);
-    leader_run(&w, 200000);
-    CHECK(w.leader.account.run_ns >= 1 && w.leader.account.run_ns < 1e10, "%g ns",
-          w.leader.account.run_ns);
-    CHECK(isfinite(w.leader.account.spent_ns) && isfinite(w.leader.account.earned_ns), "%g of %g",
-          w.leader.account.spent_ns, w.leader.account.earned_ns);
+    search_world_open(&w, seed % 4 ? 0.01 : 0);
+    search_run(&w, 200000);
+    CHECK(w.search.budget.run_ns >= 1 && w.search.budget.run_ns < 1e10, "%g ns",
+          w.search.budget.run_ns);
+    CHECK(isfinite(w.search.budget.spent_ns) && isfinite(w.search.budget.earned_ns), "%g of %g",
+          w.search.budget.spent_ns, w.search.budget.earned_ns);
   }
 }

@@ -12,17 +12,17 @@
 #include "search_world.h"
 
 /* The surface of after the change: all runs take four times as long, and another algorithm is best. */
-static void change(leader_world *w, uint8_t best) {
+static void change(search_world *w, uint8_t best) {
   w->surface ^= 0x5eed;
-  w->home_ns *= 4;
+  w->baseline_ns *= 4;
   w->best = best;
   w->best_ratio = 0.5;
 }
 
-static leader_world changing_world(uint64_t seed) {
-  return (leader_world){.random = {seed},
+static search_world changing_world(uint64_t seed) {
+  return (search_world){.random = {seed},
                         .surface = seed,
-                        .home_ns = 200e3,
+                        .baseline_ns = 200e3,
                         .least_ratio = 1.02,
                         .most_ratio = 2.5,
                         .setup_ns = 300e3,
@@ -38,11 +38,11 @@ static int by_time(const void *a, const void *b) {
 }
 
 /* The median of some runs, in ns. */
-static double median_of_runs(leader_world *w, int n) {
+static double median_of_runs(search_world *w, int n) {
   double ns[400];
   for (int i = 0; i < n; i++) {
     const double before = w->spent_ns;
-    leader_run_once(w);
+    search_run_once(w);
     ns[i] = w->spent_ns - before;
   }
   qsort(ns, (size_t)n, sizeof ns[0], by_time);
@@ -50,101 +50,103 @@ static double median_of_runs(leader_world *w, int n) {
 }
 
 /* Time of a run, from 200 runs after the change on, by that in a job that has begun then. */
-static double after_a_change(uint64_t seed, double part, df_leader_state state, uint32_t patience) {
+static double after_a_change(uint64_t seed, double part, df_search_state state, uint32_t patience) {
   enum { BEFORE = 5000, WITHIN = 200, LOOKED_AT = 200 };
   const uint8_t best = (uint8_t)(1 + seed % (ALGORITHMS - 1));
-  leader_world late = changing_world(seed), w = changing_world(seed);
+  search_world late = changing_world(seed), w = changing_world(seed);
   change(&late, best);
-  leader_world_open(&late, part);
-  while (late.leader.state != DF_LEADER_WATCHES && late.run < 4000000) leader_run(&late, 100);
-  CHECK(late.leader.home.subspace == best, "from the beginning: %u", late.leader.home.subspace);
-  leader_world_open(&w, part);
-  leader_run(&w, BEFORE);
-  while (w.leader.state != state && w.run < 4000000) leader_run_once(&w);
-  leader_run(&w,
+  search_world_open(&late, part);
+  while (late.search.state != DF_SEARCH_WATCHES && late.run < 4000000) search_run(&late, 100);
+  CHECK(late.search.baseline.subspace == best, "from the beginning: %u",
+        late.search.baseline.subspace);
+  search_world_open(&w, part);
+  search_run(&w, BEFORE);
+  while (w.search.state != state && w.run < 4000000) search_run_once(&w);
+  search_run(&w,
              70 + seed % 32); /* a window at least, which says what runs take, and a part of one */
-  CHECK(w.leader.state == state, "it %s", df_leader_state_name(w.leader.state));
-  const uint8_t before = w.leader.home.subspace;
+  CHECK(w.search.state == state, "it %s", df_search_state_name(w.search.state));
+  const uint8_t before = w.search.baseline.subspace;
   const uint64_t changed_at = w.run;
-  w.leader.patience = patience;
+  w.search.patience = patience;
   change(&w, best);
-  leader_run(&w, WITHIN);
-  CHECK(w.leader.begun > 1, "it has not begun anew");
+  search_run(&w, WITHIN);
+  CHECK(w.search.begun > 1, "it has not begun anew");
   const double after = median_of_runs(&w, LOOKED_AT) / median_of_runs(&late, LOOKED_AT);
   fprintf(stderr, "leader: change at run %llu while it %s: from %u to %u, best %u, %.3f\n",
-          (unsigned long long)changed_at, df_leader_state_name(state), before,
-          w.leader.home.subspace, best, after);
+          (unsigned long long)changed_at, df_search_state_name(state), before,
+          w.search.baseline.subspace, best, after);
   return after;
 }
 
-DF_TEST(leader_change, a_change_in_mid_run, 120) {
+DF_TEST(search_change, a_change_in_mid_run, 120) {
   for (uint64_t seed = 1; seed <= 40; seed++) {
     const int rests = seed % 2 == 0;
     const double after =
-        after_a_change(seed, rests ? 0.01 : 0.05, rests ? DF_LEADER_RESTS : DF_LEADER_WATCHES, 0);
+        after_a_change(seed, rests ? 0.01 : 0.05, rests ? DF_SEARCH_RESTS : DF_SEARCH_WATCHES, 0);
     CHECK(after <= 1.1, "seed %llu: %.3f of what it takes from the beginning",
           (unsigned long long)seed, after);
   }
 }
 
 /* The second one comes when the search anew has just begun, before a run at home is looked at. */
-DF_TEST(leader_change, two_changes, 120) {
+DF_TEST(search_change, two_changes, 120) {
   for (uint64_t seed = 1; seed <= 20; seed++) {
     const uint8_t best = (uint8_t)(1 + seed % (ALGORITHMS - 1));
-    leader_world w = changing_world(seed);
-    leader_world_open(&w, 0.01);
-    leader_run(&w, 5000);
-    w.home_ns *= 1.3;
-    while (w.leader.begun == 1) leader_run_once(&w);
+    search_world w = changing_world(seed);
+    search_world_open(&w, 0.01);
+    search_run(&w, 5000);
+    w.baseline_ns *= 1.3;
+    while (w.search.begun == 1) search_run_once(&w);
     change(&w, best);
-    leader_run(&w, 600);
-    CHECK(w.leader.begun == 3, "seed %llu: the second change was not seen",
+    search_run(&w, 600);
+    CHECK(w.search.begun == 3, "seed %llu: the second change was not seen",
           (unsigned long long)seed);
   }
 }
 
-static int is_at(const leader_world *w, uint32_t subspace) {
-  return w->leader.home.subspace == subspace &&
-         memcmp(&w->in_force, &w->leader.registered, sizeof w->in_force) != 0;
+static int is_at(const search_world *w, uint32_t subspace) {
+  return w->search.baseline.subspace == subspace &&
+         memcmp(&w->in_force, &w->search.registered, sizeof w->in_force) != 0;
 }
 
-static void run_until_it_watches(leader_world *w) {
-  while (w->leader.state != DF_LEADER_WATCHES && w->run < 4000000) leader_run(w, 10);
-  leader_run(w, 100);
+static void run_until_it_watches(search_world *w) {
+  while (w->search.state != DF_SEARCH_WATCHES && w->run < 4000000) search_run(w, 10);
+  search_run(w, 100);
 }
 
 /* What another job has found is in force, and becomes worse than another algorithm. */
-DF_TEST(leader_change, what_was_remembered_is_left, 60) {
-  leader_world w = changing_world(3);
+DF_TEST(search_change, what_was_remembered_is_left, 60) {
+  search_world w = changing_world(3);
   df_point point;
   w.best_ratio = 0;
   w.ratios[5] = 0.8;
-  leader_world_open(&w, 0.01);
-  point = w.leader.registered;
+  search_world_open(&w, 0.01);
+  point = w.search.registered;
   point.subspace = 5;
-  df_leader_remember(&w.leader, &point);
+  df_search_remember(&w.search, &point);
   run_until_it_watches(&w);
   CHECK(is_at(&w, 5), "it is not what was remembered");
-  w.home_ns *= 4;
+  w.baseline_ns *= 4;
   w.ratios[5] = 0.9;
   w.ratios[2] = 0.4;
-  leader_run(&w, 400);
-  CHECK(is_at(&w, 2), "subspace %u", w.leader.home.subspace);
+  search_run(&w, 400);
+  CHECK(is_at(&w, 2), "subspace %u", w.search.baseline.subspace);
 }
 
 /* The winner has the registered algorithm with other slots, and is as much better after the change. */
-DF_TEST(leader_change, a_winner_with_the_registered_algorithm, 120) {
+DF_TEST(search_change, a_winner_with_the_registered_algorithm, 120) {
   for (uint64_t seed = 1; seed <= 12; seed++) {
     const double factors[] = {1 / 1.5, 4, 2};
-    leader_world w = changing_world(seed);
+    search_world w = changing_world(seed);
     w.best_ratio = 0;
     w.ratios[0] = 0.35;
-    leader_world_open(&w, seed % 2 ? 0.01 : 0.05);
+    search_world_open(&w, seed % 2 ? 0.01 : 0.05);
     run_until_it_watches(&w);
-    CHECK(is_at(&w, 0), "seed %llu: subspace %u", (unsigned long long)seed, w.leader.home.subspace);
-    w.home_ns *= factors[seed % 3];
+    CHECK(is_at(&w, 0), "seed %llu: subspace %u", (unsigned long long)seed,
+          w.search.baseline.subspace);
+    w.baseline_ns *= factors[seed % 3];
     const double spent = w.spent_ns, whole = w.default_ns;
-    leader_run(&w, 100000);
+    search_run(&w, 100000);
     const double part = (w.spent_ns - spent) / (w.default_ns - whole);
     CHECK(is_at(&w, 0) && part < 0.37, "seed %llu: it is left; %.3f of the registered one's time",
           (unsigned long long)seed, part);
@@ -152,20 +154,20 @@ DF_TEST(leader_change, a_winner_with_the_registered_algorithm, 120) {
 }
 
 /* Nothing is to be gained, and for some runs all take longer. */
-DF_TEST(leader_change, a_moment, 120) {
+DF_TEST(search_change, a_moment, 120) {
   for (uint64_t seed = 1; seed <= 60; seed++) {
     const double factors[] = {1.5, 2, 3};
-    leader_world w = changing_world(seed);
+    search_world w = changing_world(seed);
     w.best_ratio = 0;
     w.least_ratio = 1.2;
-    leader_world_open(&w, 0.01);
-    leader_run(&w, 3000);
-    while (w.leader.state != DF_LEADER_RESTS && w.run < 4000000) leader_run_once(&w);
-    w.home_ns *= factors[seed % 3];
-    leader_run(&w, 64 + seed * 2);
-    w.home_ns /= factors[seed % 3];
+    search_world_open(&w, 0.01);
+    search_run(&w, 3000);
+    while (w.search.state != DF_SEARCH_RESTS && w.run < 4000000) search_run_once(&w);
+    w.baseline_ns *= factors[seed % 3];
+    search_run(&w, 64 + seed * 2);
+    w.baseline_ns /= factors[seed % 3];
     const double spent = w.spent_ns, whole = w.default_ns;
-    leader_run(&w, 100000);
+    search_run(&w, 100000);
     const double lost = (w.spent_ns - spent) / (w.default_ns - whole) - 1;
     CHECK(lost < 0.03, "seed %llu: %.1f %% are lost", (unsigned long long)seed, 100 * lost);
   }
@@ -174,49 +176,48 @@ DF_TEST(leader_change, a_moment, 120) {
 enum { MUCH_PATIENCE = 10 };
 
 /* Times that vary have let it begin anew in vain before. */
-DF_TEST(leader_change, a_change_after_false_alarms, 120) {
+DF_TEST(search_change, a_change_after_false_alarms, 120) {
   for (uint64_t seed = 1; seed <= 10; seed++) {
-    const double after = after_a_change(seed, 0.05, DF_LEADER_WATCHES, MUCH_PATIENCE);
+    const double after = after_a_change(seed, 0.05, DF_SEARCH_WATCHES, MUCH_PATIENCE);
     CHECK(after <= 1.1, "seed %llu: %.3f of what it takes from the beginning",
           (unsigned long long)seed, after);
   }
 }
 
 /* What was measured before and after is mixed. */
-DF_TEST(leader_change, a_change_during_a_search, 120) {
+DF_TEST(search_change, a_change_during_a_search, 120) {
   for (uint64_t seed = 1; seed <= 40; seed++) {
     const uint8_t best = (uint8_t)(1 + seed % (ALGORITHMS - 1));
-    leader_world w = changing_world(seed);
-    leader_world_open(&w, 0.05);
-    while (w.leader.descent.n_measured < 8 + seed) leader_run_once(&w);
+    search_world w = changing_world(seed);
+    search_world_open(&w, 0.05);
+    while (w.search.descent.n_measured < 8 + seed) search_run_once(&w);
     change(&w, best);
-    leader_run(&w, 30000);
-    CHECK(w.leader.home.subspace == best, "seed %llu: %u, not %u", (unsigned long long)seed,
-          w.leader.home.subspace, best);
+    search_run(&w, 30000);
+    CHECK(w.search.baseline.subspace == best, "seed %llu: %u, not %u", (unsigned long long)seed,
+          w.search.baseline.subspace, best);
   }
 }
 
 /* Twice the part, of the runs since the last grant; what was not spent of it goes back. */
-DF_TEST(leader_change, a_grant_is_bounded, 30) {
-  df_account account;
-  df_account_open(&account, 0.01, 32);
-  account.run_ns = 1000;
-  df_account_earn(&account, 10000);
+DF_TEST(search_change, a_grant_is_bounded, 30) {
+  df_budget budget;
+  df_budget_open(&budget, 0.01, 32);
+  budget.run_ns = 1000;
+  df_budget_earn(&budget, 10000);
   const double earned = 0.01 * 10000 * 1000, grant = 2 * earned;
-  CHECK(fabs(df_account_left(&account) - earned) < 1, "%g", df_account_left(&account));
-  df_account_grant(&account);
-  CHECK(fabs(df_account_left(&account) - earned - grant) < 1, "%g", df_account_left(&account));
-  df_account_charge(&account, 1000 + grant / 2);
-  df_account_take_back(&account);
-  CHECK(fabs(df_account_left(&account) - earned) < 1, "%g, half of it spent",
-        df_account_left(&account));
-  df_account_grant(&account);
-  CHECK(fabs(df_account_left(&account) - earned) < 1, "%g, granted twice",
-        df_account_left(&account));
-  df_account_earn(&account, 20000);
-  df_account_grant(&account);
-  df_account_charge(&account, 1000 + 2 * grant);
-  df_account_take_back(&account);
-  CHECK(fabs(df_account_left(&account) - (2 * earned - grant)) < 1, "%g, overdrawn",
-        df_account_left(&account));
+  CHECK(fabs(df_budget_left(&budget) - earned) < 1, "%g", df_budget_left(&budget));
+  df_budget_add_bonus(&budget);
+  CHECK(fabs(df_budget_left(&budget) - earned - grant) < 1, "%g", df_budget_left(&budget));
+  df_budget_charge(&budget, 1000 + grant / 2);
+  df_budget_take_back(&budget);
+  CHECK(fabs(df_budget_left(&budget) - earned) < 1, "%g, half of it spent",
+        df_budget_left(&budget));
+  df_budget_add_bonus(&budget);
+  CHECK(fabs(df_budget_left(&budget) - earned) < 1, "%g, granted twice", df_budget_left(&budget));
+  df_budget_earn(&budget, 20000);
+  df_budget_add_bonus(&budget);
+  df_budget_charge(&budget, 1000 + 2 * grant);
+  df_budget_take_back(&budget);
+  CHECK(fabs(df_budget_left(&budget) - (2 * earned - grant)) < 1, "%g, overdrawn",
+        df_budget_left(&budget));
 }

@@ -73,10 +73,10 @@ DF_TEST(settings, defaults, 30) {
   CHECK(s.max_blocks == 1 && s.queue_depth == 1024, "%lld blocks, depth %lld", s.max_blocks,
         s.queue_depth);
   CHECK(s.backend == dfcclBackendCpu && s.isa[0] == '\0' && s.record[0] == '\0', "words");
-  df_settings few = s, many = s, cuda = s, crowded_cuda, turns;
+  df_settings few = s, many = s, cuda = s, oversubscribed_cuda, turns;
   cuda.backend = dfcclBackendCuda;
-  crowded_cuda = turns = cuda;
-  df_settings_complete(&crowded_cuda, 5, 4, 0);
+  oversubscribed_cuda = turns = cuda;
+  df_settings_complete(&oversubscribed_cuda, 5, 4, 0);
   df_settings_complete(&few, 4, 4, 0);
   df_settings_complete(&many, 5, 4, 0);
   df_settings_complete(&cuda, 4, 4, 0);
@@ -89,7 +89,7 @@ DF_TEST(settings, defaults, 30) {
   CHECK(cuda.spin_front > few.spin_front && cuda.spin_min > few.spin_min, "two kinds of devices");
   CHECK(cuda.spin_boost > few.spin_boost && cuda.fetch_polls > few.fetch_polls,
         "two kinds of devices");
-  CHECK(crowded_cuda.quit_polls == cuda.quit_polls, "a GPU does not share the host's cores");
+  CHECK(oversubscribed_cuda.quit_polls == cuda.quit_polls, "a GPU does not share the host's cores");
   CHECK(turns.quit_polls < cuda.quit_polls && turns.spin_boost == 1,
         "who takes turns on a GPU leaves it sooner");
   const df_tunables on_cuda = df_settings_tunables(&cuda), on_cpu = df_settings_tunables(&few);

@@ -44,10 +44,10 @@ DF_TEST(shape, every_element_is_in_one_message, 30) {
       uint64_t most = DF_MIN((uint64_t)part->chunk, count) * element * plan.longest;
       if (i % 2) most = DF_MIN(most, count * element);
       lent += limits.lent_bytes && most + s.payload_offset > s.stride;
-      if (limits.lent_bytes && s.payload_offset != DF_LINK_WORDS)
+      if (limits.lent_bytes && s.payload_offset != DF_LINK_LL)
         most = DF_MIN(most, limits.lent_min); /* longer ones are lent */
-      if (s.payload_offset == DF_LINK_WORDS) {
-        CHECK(most <= limits.words_max && part->loops <= DF_LINK_WORDS_LOOPS,
+      if (s.payload_offset == DF_LINK_LL) {
+        CHECK(most <= limits.words_max && part->loops <= DF_LINK_LL_LOOPS,
               "%llu bytes in each of %u loops travel in words", (unsigned long long)most,
               part->loops);
         CHECK(DF_ALIGN_UP(most, (uint64_t)8) * 2 <= s.stride, "words that do not fit their slot");
@@ -58,7 +58,7 @@ DF_TEST(shape, every_element_is_in_one_message, 30) {
             "%u slots of %u bytes: words that are not whole, or a credit in a slot's line",
             s.n_slots, s.stride);
       packed += s.stride % DF_CACHE_LINE != 0;
-      in_words += s.payload_offset == DF_LINK_WORDS;
+      in_words += s.payload_offset == DF_LINK_LL;
       CHECK((uint64_t)part->chunk * element <= s.scratch_bytes || part->elements == 0,
             "block %u: a chunk of %u elements in %llu bytes of scratch memory", b, part->chunk,
             (unsigned long long)s.scratch_bytes);

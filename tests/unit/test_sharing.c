@@ -15,11 +15,12 @@ DF_TEST(sharing, a_peers_memory_is_followed_until_it_is_unmapped, 30) {
   stage_offer_segment(&s, USER_SEGMENT, PAGES * DF_PAGE, DF_SEGMENT_USER);
   CHECK(peer->segments != NULL && peer->segments->id == USER_SEGMENT, "it is not mapped");
   const uint64_t base = (uint64_t)(uintptr_t)peer->segments->base;
-  CHECK(df_windows_cover(peer->windows, base, PAGES * DF_PAGE), "what is mapped may be lent");
+  CHECK(df_mapped_ranges_cover(peer->mapped_ranges, base, PAGES * DF_PAGE),
+        "what is mapped may be lent");
   df_message message = {.kind = DF_MESSAGE_UNMAP, .id = USER_SEGMENT};
   stage_handle(&s, &message, -1);
   CHECK(peer->segments == NULL || peer->segments->id != USER_SEGMENT, "it is still mapped");
-  CHECK(!df_windows_cover(peer->windows, base, 1), "what is unmapped would be read");
+  CHECK(!df_mapped_ranges_cover(peer->mapped_ranges, base, 1), "what is unmapped would be read");
   stage_close(&s);
 }
 
@@ -28,14 +29,15 @@ DF_TEST(sharing, a_peer_that_has_lent_nothing_is_followed_nowhere, 30) {
   df_stage s;
   stage_open(&s);
   const df_shm_peer *peers = s.context->transports.shm->peers;
-  CHECK(peers[1].windows == NULL && peers[2].windows == NULL, "windows without a link");
+  CHECK(peers[1].mapped_ranges == NULL && peers[2].mapped_ranges == NULL, "windows without a link");
   stage_begin_broadcast(&s, COLL, STAGE_COUNT, NULL, received);
   pthread_mutex_lock(&s.context->lock);
   const df_link *link = &df_find(s.context, COLL)->device.links[0];
   CHECK(link->peer == 1 && !link->sends, "not the link that receives");
-  CHECK(link->windows != NULL, "any address is followed");
-  CHECK(!df_windows_cover(link->windows, (uint64_t)(uintptr_t)received, 1), "nothing was lent");
-  CHECK(peers[2].windows == NULL, "windows of a peer without a link");
+  CHECK(link->mapped_ranges != NULL, "any address is followed");
+  CHECK(!df_mapped_ranges_cover(link->mapped_ranges, (uint64_t)(uintptr_t)received, 1),
+        "nothing was lent");
+  CHECK(peers[2].mapped_ranges == NULL, "windows of a peer without a link");
   pthread_mutex_unlock(&s.context->lock);
   stage_die(&s, 1); /* which ends the run */
   stage_close(&s);

@@ -16,7 +16,7 @@
 
 typedef struct {
   df_tuning tuning;
-  df_manner manner;
+  df_configuration configuration;
   df_descent descent;
   df_space space;
 } some;
@@ -28,9 +28,9 @@ static uint32_t most_blocks = 4, own_blocks = 1;
 static void make(some *s, df_operation operation, uint32_t n, uint64_t bytes, int algorithm) {
   memset(s, 0, sizeof *s);
   df_tuning_default(&s->tuning);
-  s->manner.choice.algorithm = algorithm;
-  s->manner.shape.n_blocks = own_blocks;
-  const df_space_question question = {.registered = &s->manner,
+  s->configuration.choice.algorithm = algorithm;
+  s->configuration.shape.n_blocks = own_blocks;
+  const df_space_question question = {.registered = &s->configuration,
                                       .policy = &s->tuning.policy,
                                       .operation = operation,
                                       .n = n,

@@ -29,13 +29,13 @@ typedef struct queue {
 } queue;
 
 /* As if `ticket` entries had gone through it. */
-static void make(queue *q, uint32_t depth, uint32_t readers, uint64_t ticket) {
+static void make(queue *q, uint32_t depth, uint32_t readers, uint64_t sequence) {
   *q = (queue){0};
   df_sq_init(&q->sq, q->slots, depth, readers);
-  q->sq.ticket = ticket;
-  for (uint64_t t = ticket >= depth ? ticket - depth : 0; t < ticket; t++)
+  q->sq.sequence = sequence;
+  for (uint64_t t = sequence >= depth ? sequence - depth : 0; t < sequence; t++)
     q->slots[t & (depth - 1)].commit = (uint64_t)(uint32_t)(t + 1) << 32 | 99;
-  for (uint32_t r = 0; r < readers; r++) q->read_index[r] = ticket;
+  for (uint32_t r = 0; r < readers; r++) q->read_index[r] = sequence;
 }
 
 static df_sqe entry(uint64_t i) {
@@ -62,9 +62,9 @@ static void expect_nothing(queue *q, uint32_t reader) {
   CHECK(q->read_index[reader] == before, "the index moved");
 }
 
-static void go_through(uint32_t depth, uint32_t readers, uint64_t ticket, uint64_t entries) {
+static void go_through(uint32_t depth, uint32_t readers, uint64_t sequence, uint64_t entries) {
   queue q;
-  make(&q, depth, readers, ticket);
+  make(&q, depth, readers, sequence);
   df_random random = {depth * 100 + readers};
   uint64_t pushed = 0, fetched[DF_MAX_BLOCKS] = {0}, slowest = 0;
   while (slowest < entries) {
@@ -120,20 +120,20 @@ static df_run_arguments random_arguments(df_random *random, unsigned address_bit
   return (df_run_arguments){
       .send = (const void *)(uintptr_t)(df_random_next(random) & mask),
       .recv = (void *)(uintptr_t)(df_random_next(random) & mask),
-      .send_reach = (uint16_t)(df_random_next(random) % DF_MAX_REACHES),
-      .recv_reach = (uint16_t)(df_random_next(random) % DF_MAX_REACHES),
-      .ticket = df_ticket_make((uint32_t)(df_random_next(random) & DF_TICKET_INDEX_MASK),
-                               df_random_next(random))};
+      .send_mapping = (uint16_t)(df_random_next(random) % DF_MAX_REACHES),
+      .recv_mapping = (uint16_t)(df_random_next(random) % DF_MAX_REACHES),
+      .stream_event = df_stream_event_make(
+          (uint32_t)(df_random_next(random) & DF_STREAM_EVENT_INDEX_MASK), df_random_next(random))};
 }
 
 static int are_equal(const df_run_arguments *a, const df_run_arguments *b) {
-  return a->send == b->send && a->recv == b->recv && a->send_reach == b->send_reach &&
-         a->recv_reach == b->recv_reach && a->ticket == b->ticket;
+  return a->send == b->send && a->recv == b->recv && a->send_mapping == b->send_mapping &&
+         a->recv_mapping == b->recv_mapping && a->stream_event == b->stream_event;
 }
 
 static int finds_entry(const queue *host, const queue *near, df_sq_carried *found) {
   df_sqe sqe;
-  const df_sq_seen seen = df_sq_look_spsc(&host->sq, near->sq.ticket);
+  const df_sq_seen seen = df_sq_look_spsc(&host->sq, near->sq.sequence);
   return df_sq_has_seen_spsc(&host->sq, &near->sq, &seen, &sqe, found);
 }
 
@@ -163,10 +163,10 @@ static void pass_through(uint32_t depth, uint64_t first) {
     CHECK(finds_entry(&host, &near, &found), "no entry");
     CHECK(are_equal(&found.arguments, &given.arguments) && found.run == given.run && found.near,
           "entry %llu has other arguments", (unsigned long long)i);
-    const df_sq_seen seen = df_sq_look_spsc(&host.sq, near.sq.ticket);
-    CHECK(!df_sq_another_follows(&seen, near.sq.ticket), "only one was pushed");
+    const df_sq_seen seen = df_sq_look_spsc(&host.sq, near.sq.sequence);
+    CHECK(!df_sq_another_follows(&seen, near.sq.sequence), "only one was pushed");
     df_sq_pass_spsc(&near.sq, seen.words[3]);
-    df_sq_free_spsc(&host.sq, near.sq.ticket - 1, near.sq.ticket);
+    df_sq_free_spsc(&host.sq, near.sq.sequence - 1, near.sq.sequence);
     for (uint32_t r = 0; r < 3; r++) near.read_index[r] = first + i;
     for (uint32_t r = 0; r < 3; r++) expect_fetch(&near, r, i);
   }
@@ -187,13 +187,14 @@ static void pass_all_then_free(uint32_t depth, uint64_t first) {
     for (uint32_t i = 0; i < depth; i++) {
       df_sqe sqe;
       df_sq_carried found;
-      const df_sq_seen seen = df_sq_look_spsc(&host.sq, near.sq.ticket);
+      const df_sq_seen seen = df_sq_look_spsc(&host.sq, near.sq.sequence);
       CHECK(df_sq_has_seen_spsc(&host.sq, &near.sq, &seen, &sqe, &found), "entry %u", i);
-      CHECK(df_sq_another_follows(&seen, near.sq.ticket) == (i + 1 < depth), "behind entry %u", i);
+      CHECK(df_sq_another_follows(&seen, near.sq.sequence) == (i + 1 < depth), "behind entry %u",
+            i);
       df_sq_pass_spsc(&near.sq, seen.words[3]);
       CHECK(!df_sq_push_spsc(&host.sq, entry(0), &nothing), "a slot that was not freed");
     }
-    df_sq_free_spsc(&host.sq, near.sq.ticket - depth, near.sq.ticket);
+    df_sq_free_spsc(&host.sq, near.sq.sequence - depth, near.sq.sequence);
   }
 }
 
@@ -227,12 +228,13 @@ DF_TEST(sq, a_long_address_is_elsewhere, 30) {
 }
 
 DF_TEST(sq, a_ticket_has_come_with_its_number, 30) {
-  for (uint64_t number = 1; number < 3u << DF_TICKET_NUMBER_BITS; number++) {
-    const uint32_t ticket = df_ticket_make(5, number);
-    CHECK(df_ticket_index(ticket) == 5, "index %u", df_ticket_index(ticket));
-    CHECK(!df_ticket_has_come(ticket, number - 1), "before number %llu",
+  for (uint64_t number = 1; number < 3u << DF_STREAM_EVENT_NUMBER_BITS; number++) {
+    const uint32_t sequence = df_stream_event_make(5, number);
+    CHECK(df_stream_event_index(sequence) == 5, "index %u", df_stream_event_index(sequence));
+    CHECK(!df_stream_event_has_come(sequence, number - 1), "before number %llu",
           (unsigned long long)number);
-    CHECK(df_ticket_has_come(ticket, number) && df_ticket_has_come(ticket, number + 1),
+    CHECK(df_stream_event_has_come(sequence, number) &&
+              df_stream_event_has_come(sequence, number + 1),
           "number %llu", (unsigned long long)number);
   }
 }

@@ -27,7 +27,7 @@ static int is_readable(const df_tcp *tcp, int ms) {
 
 static void make(pair *p) {
   for (int i = 0; i < 2; i++) OK(df_tcp_open(&p->tcp[i], NULL));
-  const df_tcp_way there = {.to = df_address_loopback(p->tcp[1].port)};
+  const df_tcp_path there = {.to = df_address_loopback(p->tcp[1].port)};
   OK(df_tcp_connect(&p->tcp[0], &there, &p->streams[0]));
   CHECK(is_readable(&p->tcp[1], 10000), "nobody calls");
   df_tcp_look(&p->tcp[1]);
@@ -124,16 +124,16 @@ DF_TEST(tcp, a_silence_is_not_forgotten, 30) {
   unmake(&p);
 }
 
-static df_stream_outlook look_for_ms(pair *p, int ms, int writes) {
+static df_rate_estimate look_for_ms(pair *p, int ms, int writes) {
   df_stream *stream = &p->streams[0]->stream;
-  df_stream_outlook outlook = {.queued = 0};
+  df_rate_estimate rate_estimate = {.queued = 0};
   for (int i = 0; i < ms / 20; i++) {
     const df_stream_part part = {.bytes = "of a frame", .length = 10};
     if (writes) CHECK(stream->write(stream, &part, 1) == 10, "it takes nothing");
-    outlook = stream->outlook(stream);
+    rate_estimate = stream->rate_estimate(stream);
     df_sleep_ms(20);
   }
-  return outlook;
+  return rate_estimate;
 }
 
 /* Were one that is used doubted, it would count as faster and faster, and no other would be used. */
@@ -143,10 +143,12 @@ DF_TEST(tcp, the_rate_of_a_stream_that_is_not_used_is_doubted, 30) {
   make(&p);
   p.streams[0]->rate = RATE;
   p.streams[0]->rate_ns = df_clock_ns();
-  df_stream_outlook outlook = look_for_ms(&p, 1000, 1);
-  CHECK(!outlook.is_doubted && outlook.rate == RATE, "%llu", (unsigned long long)outlook.rate);
-  outlook = look_for_ms(&p, 2000, 0);
-  CHECK(outlook.is_doubted && outlook.rate > RATE, "%llu", (unsigned long long)outlook.rate);
+  df_rate_estimate rate_estimate = look_for_ms(&p, 1000, 1);
+  CHECK(!rate_estimate.is_doubted && rate_estimate.rate == RATE, "%llu",
+        (unsigned long long)rate_estimate.rate);
+  rate_estimate = look_for_ms(&p, 2000, 0);
+  CHECK(rate_estimate.is_doubted && rate_estimate.rate > RATE, "%llu",
+        (unsigned long long)rate_estimate.rate);
   unmake(&p);
 }
 
@@ -155,7 +157,7 @@ DF_TEST(tcp, says_when_nobody_answers, 30) {
   df_tcp_stream *stream;
   OK(df_tcp_open(&mine, NULL));
   OK(df_tcp_open(&gone, NULL));
-  const df_tcp_way there = {.to = df_address_loopback(gone.port)};
+  const df_tcp_path there = {.to = df_address_loopback(gone.port)};
   df_tcp_close(&gone);
   OK(df_tcp_connect(&mine, &there, &stream));
   const char *reason = reason_of_end(&mine, stream);

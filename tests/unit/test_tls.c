@@ -72,7 +72,7 @@ static void meet(ends *e, int states[2]) {
   states[0] = states[1] = 0;
   for (int i = 0; i < 100000; i++)
     for (int side = 0; side < 2; side++)
-      if (states[side] == 0) states[side] = e->sides[side]->meet(e->sides[side]);
+      if (states[side] == 0) states[side] = e->sides[side]->connect(e->sides[side]);
 }
 
 static void stand(ends *e) {

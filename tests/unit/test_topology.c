@@ -31,7 +31,8 @@ DF_TEST(topology, cores_are_those_of_all_hosts, 10) {
   df_topology one = topology_of("aaaa"), three = topology_of("abcabc");
   CHECK(one.n_hosts == 1 && one.n_cores == 2, "%u cores", one.n_cores);
   CHECK(three.n_hosts == 3 && three.n_cores == 6, "%u cores", three.n_cores);
-  CHECK(df_topology_is_crowded(&one, 4) && !df_topology_is_crowded(&three, 6), "crowded");
+  CHECK(df_topology_is_oversubscribed(&one, 4) && !df_topology_is_oversubscribed(&three, 6),
+        "crowded");
   df_topology_free(&one);
   df_topology_free(&three);
 }
@@ -56,28 +57,28 @@ DF_TEST(topology, neighbours_are_the_ranks_of_a_host, 10) {
 }
 
 DF_TEST(topology, levels_are_hosts_and_what_divides_them, 10) {
-  df_topology uneven = topology_of("abacab");
-  const df_topology_spread spread = df_topology_spread_of(&uneven, NULL, 6);
+  df_topology vector = topology_of("abacab");
+  const df_topology_spread spread = df_topology_spread_of(&vector, NULL, 6);
   CHECK(spread.hosts == 3 && spread.smallest == 1 && spread.largest == 3, "%u hosts, %u to %u",
         spread.hosts, spread.smallest, spread.largest);
-  df_levels *levels = df_topology_levels(&uneven, NULL, 6, 2, 5);
+  df_levels *levels = df_topology_levels(&vector, NULL, 6, 2, 5);
   static const uint16_t hosts[] = {0, 1, 0, 2, 0, 1}, halves[] = {0, 1, 0, 2, 3, 1};
-  CHECK(levels && levels->depth == 2 && levels->lanes == 1, "levels");
+  CHECK(levels && levels->depth == 2 && levels->host_channels == 1, "levels");
   for (uint32_t i = 0; i < 6; i++)
     CHECK(levels->group[i] == hosts[i] && levels->group[6 + i] == halves[i], "member %u: %u, %u", i,
           levels->group[i], levels->group[6 + i]);
   free(levels);
   const int part[] = {4, 1, 5, 2, 0}; /* in the group's order */
-  levels = df_topology_levels(&uneven, part, 5, 0, 5);
+  levels = df_topology_levels(&vector, part, 5, 0, 5);
   static const uint16_t of_part[] = {0, 1, 1, 0, 0};
-  CHECK(levels && levels->depth == 1 && levels->lanes == 2, "levels of a part");
+  CHECK(levels && levels->depth == 1 && levels->host_channels == 2, "levels of a part");
   CHECK(memcmp(levels->group, of_part, sizeof of_part) == 0, "hosts of a part");
   free(levels);
   const int one[] = {0, 2, 4};
-  levels = df_topology_levels(&uneven, one, 3, 2, 1);
+  levels = df_topology_levels(&vector, one, 3, 2, 1);
   CHECK(levels && levels->group[1] == 0 && levels->group[2] == 1, "one host, in neighbours");
   free(levels);
-  df_topology_free(&uneven);
+  df_topology_free(&vector);
 }
 
 /* Where a group has no order that two levels could use. */
@@ -154,17 +155,17 @@ DF_TEST(topology, scans_over_few_hosts_go_along_a_chain, 10) {
   CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_DOUBLING, "named");
 }
 
-static df_manner_question uneven_of(const df_topology *topology, const df_tuning *tuning,
-                                    uint32_t n) {
-  return (df_manner_question){.tuning = tuning,
-                              .topology = topology,
-                              .choice = {.operation = DF_OP_ALL_TO_ALL_V,
-                                         .n = n,
-                                         .memory = DF_MEMORY_HOST,
-                                         .hosts = topology->n_hosts},
-                              .element_bytes = 4,
-                              .max_blocks = 1,
-                              .host_sees_links = 1};
+static df_configuration_question uneven_of(const df_topology *topology, const df_tuning *tuning,
+                                           uint32_t n) {
+  return (df_configuration_question){.tuning = tuning,
+                                     .topology = topology,
+                                     .choice = {.operation = DF_OP_ALL_TO_ALL_V,
+                                                .n = n,
+                                                .memory = DF_MEMORY_HOST,
+                                                .hosts = topology->n_hosts},
+                                     .element_bytes = 4,
+                                     .max_blocks = 1,
+                                     .host_sees_links = 1};
 }
 
 DF_TEST(topology, uneven_pieces_have_longer_slots_between_hosts, 10) {
@@ -184,11 +185,12 @@ DF_TEST(topology, uneven_pieces_have_longer_slots_between_hosts, 10) {
   df_tuning_default(&tuning);
   for (size_t i = 0; i < DF_COUNT_OF(cases); i++) {
     df_topology topology = topology_of(cases[i].hosts);
-    const df_manner_question question =
+    const df_configuration_question question =
         uneven_of(&topology, &tuning, (uint32_t)strlen(cases[i].hosts));
-    df_manner manner;
-    CHECK(df_manner_choose(&manner, &question) && manner.choice.slot_bytes == cases[i].slot_bytes,
-          "%s: %u", cases[i].hosts, manner.choice.slot_bytes);
+    df_configuration configuration;
+    CHECK(df_configuration_choose(&configuration, &question) &&
+              configuration.choice.slot_bytes == cases[i].slot_bytes,
+          "%s: %u", cases[i].hosts, configuration.choice.slot_bytes);
     df_topology_free(&topology);
   }
 }
@@ -208,19 +210,19 @@ DF_TEST(topology, slots_hold_whole_packets_between_hosts, 10) {
     df_tuning_default(&tuning);
     tuning.policy.slot_bytes = cases[i].configured;
     df_topology topology = topology_of(cases[i].hosts);
-    df_manner_question question = uneven_of(&topology, &tuning, 2);
+    df_configuration_question question = uneven_of(&topology, &tuning, 2);
     question.choice.operation = DF_OP_SEND_RECV;
     question.count = 16 << 20;
     question.choice.bytes = 64 << 20;
-    df_manner manner;
-    CHECK(df_manner_choose(&manner, &question), "no algorithm");
+    df_configuration configuration;
+    CHECK(df_configuration_choose(&configuration, &question), "no algorithm");
     const df_plan_key key = {
-        .operation = DF_OP_SEND_RECV, .algorithm = manner.choice.algorithm, .n = 2};
+        .operation = DF_OP_SEND_RECV, .algorithm = configuration.choice.algorithm, .n = 2};
     df_plan *plan = df_plan_make(&key);
     CHECK(plan != NULL, "no memory");
-    df_manner_decide(&manner, &question, plan);
-    const uint32_t most = manner.shape.stride - manner.shape.payload_offset;
-    const uint32_t chunk = 4 * manner.shape.parts[0].chunk;
+    df_configuration_decide(&configuration, &question, plan);
+    const uint32_t most = configuration.shape.stride - configuration.shape.payload_offset;
+    const uint32_t chunk = 4 * configuration.shape.parts[0].chunk;
     CHECK(chunk <= cases[i].slot_bytes && chunk > cases[i].slot_bytes / 16 * 15 && most >= chunk,
           "%s, %u bytes: messages of %u", cases[i].hosts, cases[i].configured, chunk);
     df_plan_free(plan);
@@ -251,13 +253,13 @@ static df_ring ring_of_uneven(const char *hosts) {
   df_tuning tuning;
   df_tuning_default(&tuning);
   tuning.policy.ring_bytes = 0; /* the least */
-  const df_manner_question question = uneven_of(&topology, &tuning, 4);
-  df_manner manner;
-  CHECK(df_manner_choose(&manner, &question), "no algorithm");
-  df_plan *plan = df_plan_make_listed(&key, &lists, manner.choice.slot_bytes / 4);
+  const df_configuration_question question = uneven_of(&topology, &tuning, 4);
+  df_configuration configuration;
+  CHECK(df_configuration_choose(&configuration, &question), "no algorithm");
+  df_plan *plan = df_plan_make_piece_table(&key, &lists, configuration.choice.slot_bytes / 4);
   CHECK(plan != NULL, "no memory");
-  df_manner_decide(&manner, &question, plan);
-  const df_ring ring = df_manner_ring(&manner, &question, plan, 0);
+  df_configuration_decide(&configuration, &question, plan);
+  const df_ring ring = df_configuration_ring(&configuration, &question, plan, 0);
   df_plan_free(plan);
   df_topology_free(&topology);
   return ring;

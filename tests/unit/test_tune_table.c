@@ -27,11 +27,11 @@ enum { SMALL = 1024, LARGE = 16384 };
 
 /* Of ring, direct and flat, at both sizes. */
 static df_tune_series series_of(const double us[2][3]) {
-  static const int ways[] = {DF_RING, DF_DIRECT, DF_FLAT};
+  static const int paths[] = {DF_RING, DF_DIRECT, DF_FLAT};
   df_tune_series series = {.operation = DF_OP_ALL_REDUCE, .n_ranks = 4, .n_sizes = 2};
   for (int size = 0; size < 2; size++) {
     series.sizes[size].bytes = size ? LARGE : SMALL;
-    for (int i = 0; i < 3; i++) series.sizes[size].us[ways[i]] = us[size][i];
+    for (int i = 0; i < 3; i++) series.sizes[size].us[paths[i]] = us[size][i];
   }
   return series;
 }

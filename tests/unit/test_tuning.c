@@ -176,7 +176,7 @@ DF_TEST(tuning, there_is_always_an_answer, 30) {
                            .n = n,
                            .bytes = bytes,
                            .memory = kind == 0 ? DF_MEMORY_PROCESS : DF_MEMORY_HOST,
-                           .crowded = kind == 2};
+                           .oversubscribed = kind == 2};
           df_choice unnamed = choose(&none, &q);
           q.name = "auto";
           df_choice automatic = choose(NULL, &q);
@@ -284,12 +284,12 @@ DF_TEST(tuning, cuda_is_any_group_of_gpus, 30) {
   }
 }
 
-DF_TEST(tuning, crowded_is_processes_that_share_cores, 30) {
+DF_TEST(tuning, oversubscribed_is_processes_that_share_cores, 30) {
   df_tuning t = accepted(HEAD "allreduce 4 100 crowded flat\n"
                               "allreduce 4 100 any     doubling\n");
   df_question q = {.operation = DF_OP_ALL_REDUCE, .n = 4, .bytes = 100, .memory = DF_MEMORY_HOST};
   CHECK(choose(&t, &q).algorithm == DF_DOUBLING, "a core for every rank");
-  q.crowded = 1;
+  q.oversubscribed = 1;
   CHECK(choose(&t, &q).algorithm == DF_FLAT, "crowded");
   q.memory = DF_MEMORY_PROCESS;
   CHECK(choose(&t, &q).algorithm == DF_DOUBLING, "one process");

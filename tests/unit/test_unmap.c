@@ -145,7 +145,7 @@ DF_TEST(unmap, who_died_while_it_was_spoken_to_has_nothing_mapped, 30) {
   say_unmapped(&s, 2, free_what_is_mapped(&s));
   pthread_mutex_lock(&s.context->lock);
   stage_die(&s, 1);
-  df_post_send(&s.context->control, 1, &message, NULL, -1);
+  df_messenger_send(&s.context->control, 1, &message, NULL, -1);
   pthread_mutex_unlock(&s.context->lock);
   EVENTUALLY(given_back() == 1);
   say_unmapped(&s, 2, 0);

@@ -23,46 +23,46 @@
 
 typedef struct pair {
   wire_stage line;
-  df_fabric *fabrics[2];
-  df_fabric_stream *streams[2];
-  df_meeting_state met[2];
+  df_net_backend *fabrics[2];
+  df_net_backend_stream *streams[2];
+  df_connect_state met[2];
 } pair;
 
-static const df_fabric_ops *const ops = &df_fabric_verbs;
+static const df_net_backend_ops *const ops = &df_net_backend_verbs;
 
-static int is_readable(const df_fabric *fabric, int ms) {
-  struct pollfd entry = {.fd = fabric->fd, .events = POLLIN};
+static int is_readable(const df_net_backend *net_backend, int ms) {
+  struct pollfd entry = {.fd = net_backend->fd, .events = POLLIN};
   return poll(&entry, 1, ms) == 1;
 }
 
 static void begin(pair *p) {
-  const df_fabric_owner owner = {.rank = 0};
+  const df_net_backend_owner owner = {.rank = 0};
   wire_stage_make(&p->line, 3, DF_WIRE_FRAME_BYTES);
   p->line.most = 7;
   p->line.refusals = 30;
   for (int i = 0; i < 2; i++) {
     OK(ops->open(&p->fabrics[i], &owner, ""));
-    const df_fabric_line line = {.stream = &p->line.sides[i].stream,
-                                 .here = {.family = 4, .bytes = {10, 9, 0, (uint8_t)(i + 1)}},
-                                 .silence_ms = 2000,
-                                 .calls = i == 0};
+    const df_net_backend_channel line = {
+        .stream = &p->line.sides[i].stream,
+        .here = {.family = 4, .bytes = {10, 9, 0, (uint8_t)(i + 1)}},
+        .silence_ms = 2000,
+        .calls = i == 0};
     OK(ops->begin(p->fabrics[i], &line, &p->streams[i]));
-    p->met[i] = DF_MEETING_GOES_ON;
+    p->met[i] = DF_CONNECT_PENDING;
   }
 }
 
 static void meet(pair *p) {
-  while (p->met[0] == DF_MEETING_GOES_ON || p->met[1] == DF_MEETING_GOES_ON)
+  while (p->met[0] == DF_CONNECT_PENDING || p->met[1] == DF_CONNECT_PENDING)
     for (int i = 0; i < 2; i++)
-      if (p->met[i] == DF_MEETING_GOES_ON) p->met[i] = ops->meet(p->streams[i]);
+      if (p->met[i] == DF_CONNECT_PENDING) p->met[i] = ops->connect(p->streams[i]);
 }
 
 static void make(pair *p) {
   begin(p);
   meet(p);
   for (int i = 0; i < 2; i++)
-    CHECK(p->met[i] == DF_MEETING_STANDS, "%s",
-          p->streams[i]->stream.reason(&p->streams[i]->stream));
+    CHECK(p->met[i] == DF_CONNECT_DONE, "%s", p->streams[i]->stream.reason(&p->streams[i]->stream));
 }
 
 static void unmake(pair *p) {
@@ -174,28 +174,28 @@ static void read_some(const pair *p, int to, direction *way, size_t length) {
 DF_TEST(verbs, writes_with_credit_only, 60) {
   pair p;
   df_random random = {5};
-  direction ways[2] = {{0, 0}, {0, 0}};
+  direction paths[2] = {{0, 0}, {0, 0}};
   fake_reset();
   make(&p);
   for (int stall = 0; stall < 3; stall++) {
-    const uint64_t before = ways[0].written;
-    for (int i = 0; i < 1000; i++) write_some(&p, 0, &ways[0], stall == 1 ? 1 : 5000);
-    CHECK(ways[0].written - before <= 256 << 10, "more than the far ring was taken");
+    const uint64_t before = paths[0].written;
+    for (int i = 0; i < 1000; i++) write_some(&p, 0, &paths[0], stall == 1 ? 1 : 5000);
+    CHECK(paths[0].written - before <= 256 << 10, "more than the far ring was taken");
     for (int i = 0; i < 1000; i++) {
       look(&p);
-      read_some(&p, 1, &ways[0], 3000);
+      read_some(&p, 1, &paths[0], 3000);
     }
     look(&p);
-    CHECK(ways[0].read == ways[0].written, "bytes are missing");
+    CHECK(paths[0].read == paths[0].written, "bytes are missing");
   }
-  for (int i = 0; i < 200000 || ways[0].read < ways[0].written || ways[1].read < ways[1].written;
-       i++) {
+  for (int i = 0;
+       i < 200000 || paths[0].read < paths[0].written || paths[1].read < paths[1].written; i++) {
     const int from = df_random_below(&random, 2);
     const size_t most = df_random_chance(&random, 20) ? 100000 : 300;
     if (i < 200000 && df_random_chance(&random, 50))
-      write_some(&p, from, &ways[from], 1 + (size_t)df_random_below(&random, (int)most));
+      write_some(&p, from, &paths[from], 1 + (size_t)df_random_below(&random, (int)most));
     else
-      read_some(&p, 1 - from, &ways[from], 1 + (size_t)df_random_below(&random, (int)most));
+      read_some(&p, 1 - from, &paths[from], 1 + (size_t)df_random_below(&random, (int)most));
     if (df_random_chance(&random, 30)) ops->look(p.fabrics[from], df_random_below(&random, 2));
   }
   unmake(&p);
@@ -251,7 +251,7 @@ DF_TEST(verbs, says_how_work_failed, 30) {
                {IBV_WC_REM_ACCESS_ERR, "another status"}};
   for (size_t i = 0; i < DF_COUNT_OF(cases); i++) {
     pair p;
-    char bytes[8], ends[DF_FABRIC_ENDS_BYTES];
+    char bytes[8], ends[DF_NET_BACKEND_ENDS_BYTES];
     fake_reset();
     make(&p);
     ops->describe(p.streams[0], ends);
@@ -266,7 +266,7 @@ DF_TEST(verbs, says_how_work_failed, 30) {
     check_reason(&p, 0, cases[i].text);
     p.line.sides[1].has_left = 1; /* the line ends with the stream */
     while (p.streams[1]->stream.write(&p.streams[1]->stream, NULL, 0) != DF_STREAM_ENDED)
-      ops->hear(p.streams[1]);
+      ops->on_readable(p.streams[1]);
     check_ended(&p, 1);
     CHECK(strcmp(reason_of(&p, 1), "memory does not end") == 0, "%s", reason_of(&p, 1));
     unmake(&p);
@@ -295,7 +295,7 @@ DF_TEST(verbs, gives_up_a_link_that_is_cut, 30) {
 
 DF_TEST(verbs, says_that_the_device_is_gone, 30) {
   pair p;
-  df_fabric_stream *stream;
+  df_net_backend_stream *stream;
   fake_reset();
   make(&p);
   ops->look(p.fabrics[1], 0);
@@ -304,8 +304,8 @@ DF_TEST(verbs, says_that_the_device_is_gone, 30) {
   ops->look(p.fabrics[1], 0);
   check_ended(&p, 1);
   check_reason(&p, 1, "the device is gone");
-  const df_fabric_line line = {.stream = &p.line.sides[1].stream,
-                               .here = {.family = 4, .bytes = {10, 9, 0, 2}}};
+  const df_net_backend_channel line = {.stream = &p.line.sides[1].stream,
+                                       .here = {.family = 4, .bytes = {10, 9, 0, 2}}};
   RESULT(ops->begin(p.fabrics[1], &line, &stream), dfcclSystemError);
   CHECK(strstr(df_last_sentence(), "device fake1 is gone"), "%s", df_last_sentence());
   unmake(&p);
@@ -374,9 +374,9 @@ DF_TEST(verbs, checks_credit_and_lengths, 30) {
 }
 
 static void check_meeting_refused(pair *p, const char *reason) {
-  df_meeting_state state = DF_MEETING_GOES_ON;
-  for (int i = 0; i < 1000 && state == DF_MEETING_GOES_ON; i++) state = ops->meet(p->streams[0]);
-  CHECK(state == DF_MEETING_REFUSED, "state %d", state);
+  df_connect_state state = DF_CONNECT_PENDING;
+  for (int i = 0; i < 1000 && state == DF_CONNECT_PENDING; i++) state = ops->connect(p->streams[0]);
+  CHECK(state == DF_CONNECT_REFUSED, "state %d", state);
   CHECK(strstr(reason_of(p, 0), reason), "%s", reason_of(p, 0));
 }
 
@@ -398,9 +398,9 @@ DF_TEST(verbs, ends_meetings_that_fail, 30) {
 }
 
 static void check_open(dfcclResult_t expected, const char *part) {
-  df_fabric *fabric;
-  const df_fabric_owner owner = {.rank = 0};
-  RESULT(ops->open(&fabric, &owner, ""), expected);
+  df_net_backend *net_backend;
+  const df_net_backend_owner owner = {.rank = 0};
+  RESULT(ops->open(&net_backend, &owner, ""), expected);
   CHECK(strstr(df_last_sentence(), part), "%s", df_last_sentence());
   CHECK(fake.objects == 0, "%u objects of verbs live", fake.objects);
 }
@@ -418,18 +418,18 @@ DF_TEST(verbs, says_what_is_missing, 30) {
   CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0, "no limit");
   check_open(dfcclOutOfMemory, "the limit of locked memory is 64 KB; raise it (ulimit -l");
   fake_reset();
-  df_fabric *fabric;
-  df_fabric_stream *stream;
-  const df_fabric_owner owner = {.rank = 0};
-  RESULT(ops->open(&fabric, &owner, "fake0"), dfcclInvalidUsage);
-  OK(ops->open(&fabric, &owner, ""));
+  df_net_backend *net_backend;
+  df_net_backend_stream *stream;
+  const df_net_backend_owner owner = {.rank = 0};
+  RESULT(ops->open(&net_backend, &owner, "fake0"), dfcclInvalidUsage);
+  OK(ops->open(&net_backend, &owner, ""));
   for (int left = 0; left < 2; left++) {
     fake.refuses_memory = ENOMEM;
     fake.registrations_left = left;
-    const df_fabric_line line = {.here = {.family = 4, .bytes = {127, 0, 0, 1}}};
-    RESULT(ops->begin(fabric, &line, &stream), dfcclOutOfMemory);
+    const df_net_backend_channel line = {.here = {.family = 4, .bytes = {127, 0, 0, 1}}};
+    RESULT(ops->begin(net_backend, &line, &stream), dfcclOutOfMemory);
     CHECK(strstr(df_last_sentence(), "ulimit -l"), "%s", df_last_sentence());
   }
-  ops->close(fabric);
+  ops->close(net_backend);
   CHECK(fake.objects == 0, "%u objects of verbs live", fake.objects);
 }

@@ -29,27 +29,27 @@ static void run(job *j, int rank, dfcclCallback_t callback, void *argument) {
   OK(dfcclRunAllReduce(j->ctxs[rank], 1, j->send, j->recv[rank], callback, argument));
 }
 
-static uint32_t visitors(job *j) { return df_observe_u32(&j->ctxs[0]->runs.visitors); }
+static uint32_t waiters(job *j) { return df_observe_u32(&j->ctxs[0]->runs.waiters); }
 
 static void *wait_for_one(void *ctx) {
   OK(dfcclWait(ctx, 1));
   return NULL;
 }
 
-DF_TEST(visitors, who_sleeps_inside_is_counted, 30) {
+DF_TEST(waiters, who_sleeps_inside_is_counted, 30) {
   job j;
   pthread_t waiter;
   make(&j);
   run(&j, 0, NULL, NULL);
   pthread_create(&waiter, NULL, wait_for_one, j.ctxs[0]);
-  EVENTUALLY(visitors(&j) == 1);
+  EVENTUALLY(waiters(&j) == 1);
   run(&j, 1, NULL, NULL);
   pthread_join(waiter, NULL);
-  CHECK(visitors(&j) == 0, "%u are still counted", visitors(&j));
+  CHECK(waiters(&j) == 0, "%u are still counted", waiters(&j));
   OK(dfcclWaitAll(j.ctxs[0]));
   OK(dfcclDeviceSynchronize(j.ctxs[0]));
   RESULT(dfcclWait(j.ctxs[0], 99), dfcclInvalidArgument);
-  CHECK(visitors(&j) == 0, "%u are counted after calls that have returned", visitors(&j));
+  CHECK(waiters(&j) == 0, "%u are counted after calls that have returned", waiters(&j));
   two_ranks_close(j.ctxs);
 }
 
@@ -62,10 +62,10 @@ static void look(dfcclCollId_t coll, dfcclResult_t status, void *argument) {
   OK(status);
   if (!pthread_equal(pthread_self(), waiting_thread)) return; /* the poller came first */
   seen_inside++;
-  seen_uncounted += visitors(seen_job) != 1;
+  seen_uncounted += waiters(seen_job) != 1;
 }
 
-DF_TEST(visitors, who_runs_a_callback_inside_is_counted, 60) {
+DF_TEST(waiters, who_runs_a_callback_inside_is_counted, 60) {
   job j;
   make(&j);
   seen_job = &j;
@@ -77,7 +77,7 @@ DF_TEST(visitors, who_runs_a_callback_inside_is_counted, 60) {
   }
   CHECK(seen_uncounted == 0, "%d of %d callbacks inside dfcclWait ran uncounted", seen_uncounted,
         seen_inside);
-  CHECK(visitors(&j) == 0, "%u are still counted", visitors(&j));
+  CHECK(waiters(&j) == 0, "%u are still counted", waiters(&j));
   two_ranks_close(j.ctxs);
 }
 
@@ -91,15 +91,15 @@ static void *destroy_and_look(void *ctx) {
   return NULL;
 }
 
-DF_TEST(visitors, destroy_lets_them_leave, 30) {
+DF_TEST(waiters, destroy_lets_them_leave, 30) {
   job j;
   pthread_t destroyer;
   make(&j);
-  df_system_add_u32(&j.ctxs[0]->runs.visitors, 1);
+  df_system_add_u32(&j.ctxs[0]->runs.waiters, 1);
   pthread_create(&destroyer, NULL, destroy_and_look, j.ctxs[0]);
   usleep(50 * 1000);
   df_publish_u32(&has_left, 1);
-  df_system_sub_u32(&j.ctxs[0]->runs.visitors, 1);
+  df_system_sub_u32(&j.ctxs[0]->runs.waiters, 1);
   pthread_join(destroyer, NULL);
   two_ranks_destroy(j.ctxs[1]);
 }
@@ -110,14 +110,14 @@ static void *wait_in_vain(void *ctx) {
 }
 
 /* What a watchdog does: nobody joins the thread that it frees. */
-DF_TEST(visitors, abort_and_destroy_while_somebody_waits, 60) {
+DF_TEST(waiters, abort_and_destroy_while_somebody_waits, 60) {
   for (int i = 0; i < 20; i++) {
     job j;
     pthread_t waiter;
     make(&j);
     run(&j, 0, NULL, NULL);
     pthread_create(&waiter, NULL, wait_in_vain, j.ctxs[0]);
-    EVENTUALLY(visitors(&j) == 1);
+    EVENTUALLY(waiters(&j) == 1);
     OK(dfcclAbort(j.ctxs[0]));
     two_ranks_destroy(j.ctxs[0]);
     pthread_join(waiter, NULL);

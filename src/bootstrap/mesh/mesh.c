@@ -84,7 +84,7 @@ static bool send_packet(int fd, const void *message, size_t bytes) {
   return sent == (ssize_t)bytes;
 }
 
-static bool send_sealed_signal(int fd, df_message_type type, const unsigned char *key) {
+static bool send_encrypted_signal(int fd, df_message_type type, const unsigned char *key) {
   df_signal signal;
   df_message_start(&signal, type, sizeof signal);
   df_message_seal(&signal, sizeof signal, key);
@@ -152,7 +152,7 @@ static dfcclResult_t on_answer(mesh_work *work, link_attempt *attempt) {
   if (!df_message_verify(&answer, sizeof answer, attempt->key))
     return df_fail(dfcclRemoteError, "what answers rank %d as rank %d is not of this job",
                    work->r->rank, attempt->rank);
-  if (send_sealed_signal(attempt->fd, DF_MESSAGE_PROOF, attempt->key))
+  if (send_encrypted_signal(attempt->fd, DF_MESSAGE_PROOF, attempt->key))
     stand(work, attempt);
   else
     df_socket_close(&attempt->fd);

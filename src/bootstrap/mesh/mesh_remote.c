@@ -197,7 +197,7 @@ static void greet(const df_far_mesh *mesh, contact *c) {
 }
 
 /* 1: it stands. */
-static int hear_answer(df_far_mesh *mesh, contact *c) {
+static int handle_answer(df_far_mesh *mesh, contact *c) {
   int got = hear(c, DF_MESSAGE_ANSWER, sizeof(df_answer));
   if (got == 0) return 0;
   if (got < 0 || !derive(mesh, c, true, c->in.answer.nonce) ||
@@ -214,7 +214,7 @@ static int hear_answer(df_far_mesh *mesh, contact *c) {
   return 1;
 }
 
-static int hear_decision(df_far_mesh *mesh, contact *c) {
+static int handle_decision(df_far_mesh *mesh, contact *c) {
   int got = hear(c, DF_MESSAGE_GO, sizeof(df_signal));
   if (got == 0) return 0;
   if (got < 0 || !df_message_verify(&c->in.signal, sizeof c->in.signal, c->key)) {
@@ -249,7 +249,7 @@ static void admit(df_far_mesh *mesh, int door) {
   }
 }
 
-static bool hear_greeting(const df_far_mesh *mesh, contact *c) {
+static bool handle_greeting(const df_far_mesh *mesh, contact *c) {
   int got = hear(c, DF_MESSAGE_GREETING, sizeof(df_greeting));
   if (got <= 0) return got == 0;
   const df_greeting *greeting = &c->in.greeting;
@@ -269,7 +269,7 @@ static bool hear_greeting(const df_far_mesh *mesh, contact *c) {
 }
 
 /* False: of no more use. */
-static bool hear_proof(df_far_mesh *mesh, contact *c, int *stood) {
+static bool handle_proof(df_far_mesh *mesh, contact *c, int *stood) {
   int got = hear(c, DF_MESSAGE_PROOF, sizeof(df_signal));
   if (got <= 0) return got == 0;
   if (!df_message_verify(&c->in.signal, sizeof c->in.signal, c->key)) return false;
@@ -401,7 +401,7 @@ void df_far_mesh_close(df_far_mesh *mesh) {
 }
 
 int df_far_mesh_polled_max(const df_far_mesh *mesh) {
-  return mesh ? DF_DOORS_MAX + mesh->n_calls + mesh->guests_max : 0;
+  return mesh ? DF_LISTENERS_MAX + mesh->n_calls + mesh->guests_max : 0;
 }
 
 /* Doors, calls, guests. */
@@ -410,9 +410,9 @@ dfcclResult_t df_far_mesh_fill(df_far_mesh *mesh, struct pollfd *polled, int *n,
   *n = 0;
   if (mesh == NULL) return dfcclSuccess;
   const uint64_t now = df_clock_ns();
-  const df_doors *doors = mesh->r->doors;
-  for (int i = 0; i < doors->n; i++)
-    polled[(*n)++] = (struct pollfd){.fd = doors->doors[i].fd, .events = POLLIN};
+  const df_listeners *listeners = mesh->r->listeners;
+  for (int i = 0; i < listeners->n; i++)
+    polled[(*n)++] = (struct pollfd){.fd = listeners->listeners[i].fd, .events = POLLIN};
   for (int i = 0; i < mesh->n_calls; i++) {
     contact *c = &mesh->calls[i];
     if (c->stage == RESTING && now >= c->since_ns) {
@@ -429,13 +429,13 @@ dfcclResult_t df_far_mesh_fill(df_far_mesh *mesh, struct pollfd *polled, int *n,
   return dfcclSuccess;
 }
 
-static void hear_guests(df_far_mesh *mesh, const struct pollfd *polled, int *stood) {
+static void handle_guests(df_far_mesh *mesh, const struct pollfd *polled, int *stood) {
   const uint64_t now = df_clock_ns();
   for (int i = mesh->n_polled_guests - 1; i >= 0; i--) { /* forgetting moves later ones */
     contact *c = &mesh->guests[i];
     bool welcome = now - c->since_ns < GUEST_MS * (uint64_t)1000000;
     if (welcome && polled[i].revents != 0)
-      welcome = c->stage == GREETED ? hear_greeting(mesh, c) : hear_proof(mesh, c, stood);
+      welcome = c->stage == GREETED ? handle_greeting(mesh, c) : handle_proof(mesh, c, stood);
     if (!welcome) forget(mesh, i);
   }
 }
@@ -443,21 +443,21 @@ static void hear_guests(df_far_mesh *mesh, const struct pollfd *polled, int *sto
 dfcclResult_t df_far_mesh_serve(df_far_mesh *mesh, const struct pollfd *polled, int *stood) {
   *stood = 0;
   if (mesh == NULL) return dfcclSuccess;
-  const df_doors *doors = mesh->r->doors;
-  const struct pollfd *calls = polled + doors->n;
+  const df_listeners *listeners = mesh->r->listeners;
+  const struct pollfd *calls = polled + listeners->n;
   for (int i = 0; i < mesh->n_calls; i++) {
     contact *c = &mesh->calls[i];
     if (c->fd < 0 || calls[i].revents == 0) continue;
     if (c->stage == CONNECTING)
       greet(mesh, c);
     else if (c->stage == GREETED)
-      *stood += hear_answer(mesh, c);
+      *stood += handle_answer(mesh, c);
     else if (c->stage == PROVING)
-      *stood += hear_decision(mesh, c);
+      *stood += handle_decision(mesh, c);
   }
-  hear_guests(mesh, calls + mesh->n_calls, stood);
-  for (int i = 0; i < doors->n; i++)
-    if (polled[i].revents != 0) admit(mesh, doors->doors[i].fd);
+  handle_guests(mesh, calls + mesh->n_calls, stood);
+  for (int i = 0; i < listeners->n; i++)
+    if (polled[i].revents != 0) admit(mesh, listeners->listeners[i].fd);
   return dfcclSuccess;
 }
 

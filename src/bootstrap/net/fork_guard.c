@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "base/assert.h"
 #include "base/atomic.h"
 
@@ -188,16 +189,11 @@ void df_listener_close(df_listener *listener) {
 }
 
 int df_thread_start(pthread_t *thread, bool detached, void *(*run)(void *), void *argument) {
-  pthread_attr_t attributes;
   sigset_t all, before;
   sigfillset(&all);
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  if (detached) pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   /* The application's signals are for its own threads. */
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = pthread_create(thread, &attributes, run, argument);
+  int error = df_thread_create(thread, STACK_BYTES, detached, run, argument);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  pthread_attr_destroy(&attributes);
   return error;
 }

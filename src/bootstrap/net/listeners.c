@@ -13,7 +13,7 @@
 enum { ANY_PORT_TRIES = 64 };
 
 /* 0, or the error. *port 0: any, and is set. */
-static int add_door(df_doors *doors, const df_address *at, uint32_t scope, uint16_t *port) {
+static int add_door(df_listeners *listeners, const df_address *at, uint32_t scope, uint16_t *port) {
   struct sockaddr_storage address;
   df_address with_port = *at;
   with_port.port = *port;
@@ -28,30 +28,30 @@ static int add_door(df_doors *doors, const df_address *at, uint32_t scope, uint1
   }
   df_address_from_socket(&with_port, &address);
   *port = with_port.port;
-  df_listener_open(&doors->doors[doors->n++], fd);
+  df_listener_open(&listeners->listeners[listeners->n++], fd);
   return 0;
 }
 
-static void shut(df_doors *doors) {
-  for (int i = 0; i < doors->n; i++) df_listener_close(&doors->doors[i]);
-  doors->n = 0;
+static void shut(df_listeners *listeners) {
+  for (int i = 0; i < listeners->n; i++) df_listener_close(&listeners->listeners[i]);
+  listeners->n = 0;
 }
 
 /* All doors at one port. 0, or the error. */
-static int open_at(df_doors *doors, const df_interfaces *all, const df_address *chosen, int n,
-                   uint16_t port) {
+static int open_at(df_listeners *listeners, const df_interfaces *all, const df_address *chosen,
+                   int n, uint16_t port) {
   const df_address loopback = df_address_loopback(port);
-  int error = add_door(doors, &loopback, 0, &port);
+  int error = add_door(listeners, &loopback, 0, &port);
   for (int i = 0; i < n && error == 0; i++) {
     uint32_t scope = 0;
     if (df_address_is_loopback(&chosen[i]) && chosen[i].family == 4) continue;
     for (int j = 0; j < all->n; j++)
       if (df_address_same_host(&all->of[j].address, &chosen[i])) scope = all->of[j].index;
-    error = add_door(doors, &chosen[i], scope, &port);
+    error = add_door(listeners, &chosen[i], scope, &port);
     if (error == EADDRNOTAVAIL) error = 0; /* the interface has gone, or is not ready */
   }
-  doors->port = port;
-  if (error) shut(doors);
+  listeners->port = port;
+  if (error) shut(listeners);
   return error;
 }
 
@@ -64,24 +64,25 @@ static dfcclResult_t failure(int error, uint16_t first, uint16_t last, int is_se
                  is_set ? ", environment variable DFCCL_NET_PORTS," : "", why);
 }
 
-static void offer(df_doors *doors, const df_network *network, const df_address *chosen, int n) {
+static void offer(df_listeners *listeners, const df_network *network, const df_address *chosen,
+                  int n) {
   const int is_told = !network->is_off && network->n_advertised > 0;
-  doors->n_offered = is_told ? network->n_advertised : n;
-  for (int i = 0; i < doors->n_offered; i++) {
-    doors->offered[i] = is_told ? network->advertised[i] : chosen[i];
-    if (doors->offered[i].port == 0) doors->offered[i].port = doors->port;
+  listeners->n_offered = is_told ? network->n_advertised : n;
+  for (int i = 0; i < listeners->n_offered; i++) {
+    listeners->offered[i] = is_told ? network->advertised[i] : chosen[i];
+    if (listeners->offered[i].port == 0) listeners->offered[i].port = listeners->port;
   }
 }
 
-dfcclResult_t df_doors_open(df_doors **out, const df_network *network, uint16_t first,
-                            uint16_t last, int most) {
+dfcclResult_t df_listeners_open(df_listeners **out, const df_network *network, uint16_t first,
+                                uint16_t last, int most) {
   df_interfaces *all = calloc(1, sizeof *all);
-  df_doors *doors = calloc(1, sizeof *doors);
+  df_listeners *listeners = calloc(1, sizeof *listeners);
   df_address chosen[DF_ADDRESSES_MAX];
   dfcclResult_t result = dfcclSuccess;
   int n = 0, error = EADDRINUSE;
   const int is_set = first == 0 && network->first_port != 0;
-  if (all == NULL || doors == NULL) result = df_fail(dfcclOutOfMemory, "no memory to listen");
+  if (all == NULL || listeners == NULL) result = df_fail(dfcclOutOfMemory, "no memory to listen");
   if (result == dfcclSuccess && !network->is_off)
     result = df_interfaces_find(all, network->interfaces);
   if (result != dfcclSuccess) goto fail;
@@ -91,25 +92,25 @@ dfcclResult_t df_doors_open(df_doors **out, const df_network *network, uint16_t 
     last = network->last_port;
   }
   for (int i = 0; first == 0 && i < ANY_PORT_TRIES && error == EADDRINUSE; i++)
-    error = open_at(doors, all, chosen, n, 0);
+    error = open_at(listeners, all, chosen, n, 0);
   for (uint32_t port = first; first && port <= last && error == EADDRINUSE; port++)
-    error = open_at(doors, all, chosen, n, (uint16_t)port);
+    error = open_at(listeners, all, chosen, n, (uint16_t)port);
   if (error) {
     result = failure(error, first, last, is_set);
     goto fail;
   }
-  offer(doors, network, chosen, n);
+  offer(listeners, network, chosen, n);
   free(all);
-  *out = doors;
+  *out = listeners;
   return dfcclSuccess;
 fail:
   free(all);
-  free(doors);
+  free(listeners);
   return result;
 }
 
-void df_doors_close(df_doors *doors) {
-  if (doors == NULL) return;
-  shut(doors);
-  free(doors);
+void df_listeners_close(df_listeners *listeners) {
+  if (listeners == NULL) return;
+  shut(listeners);
+  free(listeners);
 }

@@ -6,11 +6,11 @@
 #include "bootstrap/net/listeners.h"
 #include "bootstrap/net/routes.h"
 
-enum { DF_CARD_BYTES = 256 };
+enum { DF_PEER_INFO_BYTES = 256 };
 
 typedef struct {
-  unsigned char bytes[DF_CARD_BYTES];
-} df_card;
+  unsigned char bytes[DF_PEER_INFO_BYTES];
+} df_peer_info;
 
 /* What other ranks of this process expect of a rank whose join failed. */
 typedef enum {
@@ -36,14 +36,14 @@ typedef struct df_mesh {
   int n_ranks, rank;
   uint32_t n_local; /* with the own rank */
   df_absence absence;
-  df_card *cards;        /* [n_ranks], with the own one */
-  int *sockets;          /* [n_ranks]: non-blocking SOCK_SEQPACKET or TCP; -1: of this process, or
+  df_peer_info *peer_info; /* [n_ranks], with the own one */
+  int *sockets;            /* [n_ranks]: non-blocking SOCK_SEQPACKET or TCP; -1: of this process, or
                             reached by relays */
-  df_far_rank *far;      /* [n_ranks]; NULL: all ranks are of this host */
-  df_doors *doors;       /* where others reach this rank; NULL: all ranks are of this host */
-  unsigned char *local;  /* [n_ranks]: 1: of this process */
-  df_routes *routes;     /* NULL: there are no relays */
-  unsigned char job[16]; /* public; a hash of the secret and a number drawn for the join */
+  df_far_rank *far;        /* [n_ranks]; NULL: all ranks are of this host */
+  df_listeners *listeners; /* where others reach this rank; NULL: all ranks are of this host */
+  unsigned char *local;    /* [n_ranks]: 1: of this process */
+  df_routes *routes;       /* NULL: there are no relays */
+  unsigned char job[16];   /* public; a hash of the secret and a number drawn for the join */
 } df_mesh;
 
 #endif

@@ -12,11 +12,11 @@ typedef struct df_network {
   char interfaces[DF_NETWORK_TEXT];
   df_address advertised[DF_ADDRESSES_MAX]; /* port 0: the doors' */
   int n_advertised;
-  uint16_t first_port, last_port; /* 0: any */
-  int is_off;                     /* DFCCL_NET=none: this host only */
-  char fabric[DF_NETWORK_TEXT];   /* "verbs", "plugin:NAME"; "": TCP alone */
-  df_security security;           /* DFCCL_NET_SECURITY */
-  df_tls_files tls;               /* if security is DF_SECURITY_TLS */
+  uint16_t first_port, last_port;    /* 0: any */
+  int is_off;                        /* DFCCL_NET=none: this host only */
+  char net_backend[DF_NETWORK_TEXT]; /* "verbs", "plugin:NAME"; "": TCP alone */
+  df_security security;              /* DFCCL_NET_SECURITY */
+  df_tls_files tls;                  /* if security is DF_SECURITY_TLS */
   int has_secret;
   int secret_is_public; /* nobody gave one, and security is DF_SECURITY_NONE: everybody knows it */
   unsigned char secret[DF_KEY_BYTES]; /* a hash of DFCCL_SECRET */

@@ -96,7 +96,7 @@ typedef struct {
   df_address addresses[DF_ADDRESSES_MAX];
   unsigned char token[DF_TOKEN_BYTES];
   unsigned char name[DF_NAME_BYTES]; /* Higher ranks call this address. */
-  df_card card;
+  df_peer_info info;
 } df_record;
 
 typedef struct {

@@ -42,11 +42,11 @@ typedef struct {
 } watch;
 
 static int listeners_of(const df_root *root) {
-  return 1 + (root->options.doors ? root->options.doors->n : 0);
+  return 1 + (root->options.listeners ? root->options.listeners->n : 0);
 }
 
 static int listener_of(const df_root *root, int i) {
-  return i == 0 ? root->listener.fd : root->options.doors->doors[i - 1].fd;
+  return i == 0 ? root->listener.fd : root->options.listeners->listeners[i - 1].fd;
 }
 
 /* [lock] As many roots as memory allows. */

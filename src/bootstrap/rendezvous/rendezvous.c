@@ -248,15 +248,16 @@ static dfcclResult_t tell_place(df_rendezvous *r) {
   if (r->by_key && !r->network->has_secret)
     return df_fail(dfcclInvalidUsage, "rank %d of %d has no secret, but " DF_NEEDS_SECRET, r->rank,
                    r->n_ranks);
-  dfcclResult_t result = df_doors_open(&r->doors, r->network, 0, 0, DF_ADDRESSES_MAX);
+  dfcclResult_t result = df_listeners_open(&r->listeners, r->network, 0, 0, DF_ADDRESSES_MAX);
   if (result != dfcclSuccess) return result;
   df_place place;
   df_message_start(&place, DF_MESSAGE_PLACE, sizeof place);
-  place.n_addresses = r->doors->n_offered;
-  memcpy(place.addresses, r->doors->offered, sizeof *place.addresses * (size_t)place.n_addresses);
+  place.n_addresses = r->listeners->n_offered;
+  memcpy(place.addresses, r->listeners->offered,
+         sizeof *place.addresses * (size_t)place.n_addresses);
   if (place.n_addresses == 0) { /* one machine, several hosts: containers */
     place.n_addresses = 1;
-    place.addresses[0] = df_address_loopback(r->doors->port);
+    place.addresses[0] = df_address_loopback(r->listeners->port);
   }
   r->own.n_addresses = place.n_addresses;
   memcpy(r->own.addresses, place.addresses, sizeof r->own.addresses);
@@ -268,7 +269,7 @@ static dfcclResult_t tell_place(df_rendezvous *r) {
 dfcclResult_t df_rendezvous_table(df_rendezvous *r) {
   arrival what = receive(r, DF_MESSAGE_TABLE, sizeof(df_table), news_deadline_ns(r));
   while (what == GOT && r->in.header.type == DF_MESSAGE_SPREAD) {
-    dfcclResult_t result = r->doors == NULL ? tell_place(r) : not_the_root(r);
+    dfcclResult_t result = r->listeners == NULL ? tell_place(r) : not_the_root(r);
     if (result != dfcclSuccess) return result;
     what = receive(r, DF_MESSAGE_TABLE, sizeof(df_table), news_deadline_ns(r));
   }

@@ -36,7 +36,7 @@ typedef struct {
 
   char news[DF_REASON_BYTES]; /* the root's latest */
   df_listener listener;
-  df_doors *doors; /* NULL: all ranks are of this host */
+  df_listeners *listeners; /* NULL: all ranks are of this host */
   df_mesh made;
 
   unsigned char session[DF_SESSION_BYTES];

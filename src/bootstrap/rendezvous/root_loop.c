@@ -43,7 +43,7 @@ df_root *df_root_create(const df_root_options *options) {
   df_root *root = calloc(1, sizeof *root);
   if (root == NULL) {
     if (options->listener >= 0) close(options->listener);
-    df_doors_close(options->doors);
+    df_listeners_close(options->listeners);
     return NULL;
   }
   root->options = *options;
@@ -71,12 +71,12 @@ void df_root_destroy(df_root *root) {
 }
 
 /* If there are so many, closes the oldest. */
-static void drop_oldest_stranger(df_root *root, int if_at_least) {
+static void drop_oldest_unproven(df_root *root, int if_at_least) {
   df_caller *oldest = NULL;
   int strangers = 0;
   for (int i = 0; i < root->n_callers; i++) {
     df_caller *caller = root->callers[i];
-    if (caller->fd < 0 || !df_caller_is_stranger(caller) || caller->is_first) continue;
+    if (caller->fd < 0 || !df_caller_is_unproven(caller) || caller->is_first) continue;
     if (oldest == NULL) oldest = caller;
     strangers++;
   }
@@ -96,7 +96,7 @@ static void sweep_closed(df_root *root) {
 }
 
 void df_root_adopt(df_root *root, int fd) {
-  drop_oldest_stranger(root, DF_STRANGERS_MAX);
+  drop_oldest_unproven(root, DF_STRANGERS_MAX);
   sweep_closed(root);
   df_caller *caller = root->n_callers == DF_CALLERS_MAX ? NULL : calloc(1, sizeof *caller);
   if (caller == NULL) {
@@ -117,7 +117,7 @@ static void accept_callers(df_root *root, int listener, bool same_user_only) {
       df_root_adopt(root, fd);
     } else if (df_is_exhausted(-fd)) {
       root->accept_error = -fd;
-      drop_oldest_stranger(root, 1);
+      drop_oldest_unproven(root, 1);
       root->accept_from_ns = df_after_ms(ACCEPT_PAUSE_MS);
       return;
     } else if (fd != -EINTR && fd != -ECONNABORTED) {
@@ -133,9 +133,9 @@ static int fill_polled(df_root *root, int *n_polled) {
   int n = 0;
   root->polled[n++] = (struct pollfd){.fd = root->stopping ? -1 : root->stop, .events = POLLIN};
   root->polled[n++] = (struct pollfd){.fd = accepting ? root->listener.fd : -1, .events = POLLIN};
-  for (int i = 0; root->options.doors && i < root->options.doors->n; i++)
-    root->polled[n++] =
-        (struct pollfd){.fd = accepting ? root->options.doors->doors[i].fd : -1, .events = POLLIN};
+  for (int i = 0; root->options.listeners && i < root->options.listeners->n; i++)
+    root->polled[n++] = (struct pollfd){
+        .fd = accepting ? root->options.listeners->listeners[i].fd : -1, .events = POLLIN};
   for (int i = 0; i < root->n_callers; i++) {
     const df_caller *caller = root->callers[i];
     short events = df_caller_has_output(caller) ? POLLIN | POLLOUT : POLLIN;
@@ -148,9 +148,9 @@ static int fill_polled(df_root *root, int *n_polled) {
 static void accept_all(df_root *root, int n_first) {
   if (root->polled[1].revents != 0)
     accept_callers(root, root->listener.fd, root->options.same_user_only);
-  for (int i = 2; i < n_first && root->options.doors; i++)
+  for (int i = 2; i < n_first && root->options.listeners; i++)
     if (root->polled[i].revents != 0)
-      accept_callers(root, root->options.doors->doors[i - 2].fd, false);
+      accept_callers(root, root->options.listeners->listeners[i - 2].fd, false);
 }
 
 bool df_root_step(df_root *root, int wait_ms) {
@@ -164,7 +164,7 @@ bool df_root_step(df_root *root, int wait_ms) {
     for (int strangers = 0; strangers <= 1; strangers++)
       for (int i = 0; i < n_served; i++)
         if (root->polled[n_first + i].revents != 0 &&
-            df_caller_is_stranger(root->callers[i]) == strangers) {
+            df_caller_is_unproven(root->callers[i]) == strangers) {
           root->polled[n_first + i].revents = 0; /* who joins now is served once */
           df_job_serve(root, root->callers[i]);
         }

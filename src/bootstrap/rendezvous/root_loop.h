@@ -10,7 +10,7 @@ typedef struct df_root df_root;
 
 typedef struct {
   int listener;                    /* taken over, also on failure; -1: none */
-  df_doors *doors;                 /* the same; NULL: none */
+  df_listeners *listeners;         /* the same; NULL: none */
   unsigned char tag[DF_TAG_BYTES]; /* of the callers' HELLO */
   unsigned char key[DF_KEY_BYTES];
   bool same_user_only; /* the listener turns other users away unheard */

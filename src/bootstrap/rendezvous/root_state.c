@@ -15,8 +15,8 @@ enum { FLUSH_MS = 1000, NEWS_MS = 5000, LARGE_JOB = 512, OTHER_DESCRIPTORS = 512
 
 void df_job_stop_listening(df_root *root) {
   df_listener_close(&root->listener);
-  df_doors_close(root->options.doors);
-  root->options.doors = NULL;
+  df_listeners_close(root->options.listeners);
+  root->options.listeners = NULL;
 }
 
 static void tell(df_caller *caller, df_message_type type) {
@@ -328,29 +328,29 @@ static void name_the_missing(df_root *root) {
 }
 
 /* To where ranks of other hosts would come. */
-static void describe_doors(const df_root *root, char *text, size_t bytes) {
-  const df_doors *doors = root->options.doors;
+static void describe_listeners(const df_root *root, char *text, size_t bytes) {
+  const df_listeners *listeners = root->options.listeners;
   char address[DF_ADDRESS_TEXT];
   size_t used = 0;
   text[0] = '\0';
-  for (int i = 0; doors && i < doors->n_offered && used < bytes; i++)
+  for (int i = 0; listeners && i < listeners->n_offered && used < bytes; i++)
     used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? ", " : "; they are awaited at ",
-                             df_address_text(&doors->offered[i], address));
+                             df_address_text(&listeners->offered[i], address));
   if (root->options.lacks_secret) snprintf(text, bytes, NO_SECRET);
 }
 
 /* Every rank that waits hears whom it waits for. */
 static void tell_news(df_root *root) {
-  char names[DF_RANK_LIST_BYTES], doors[DF_REASON_BYTES - DF_RANK_LIST_BYTES - 64],
+  char names[DF_RANK_LIST_BYTES], listeners[DF_REASON_BYTES - DF_RANK_LIST_BYTES - 64],
       text[DF_REASON_BYTES];
   df_refusal news;
   root->news_ns = df_after_ms(NEWS_MS);
   list_the_missing(root, names);
-  describe_doors(root, doors, sizeof doors);
+  describe_listeners(root, listeners, sizeof listeners);
   if (root->phase == DF_ROOT_MESHING)
     snprintf(text, sizeof text, "%s of %d still connect to other ranks", names, root->n_ranks);
   else
-    snprintf(text, sizeof text, "%s of %d have not come%s", names, root->n_ranks, doors);
+    snprintf(text, sizeof text, "%s of %d have not come%s", names, root->n_ranks, listeners);
   for (int i = 0; i < root->n_callers; i++) {
     df_caller *caller = root->callers[i];
     if (caller->stage != DF_CALLER_JOINED && caller->stage != DF_CALLER_MESHED) continue;
@@ -371,7 +371,7 @@ bool df_job_check_time(df_root *root) {
   uint64_t now = df_clock_ns();
   for (int i = 0; i < root->n_callers; i++) {
     df_caller *caller = root->callers[i];
-    if (caller->fd >= 0 && df_caller_is_stranger(caller) && now >= caller->deadline_ns)
+    if (caller->fd >= 0 && df_caller_is_unproven(caller) && now >= caller->deadline_ns)
       df_socket_close(&caller->fd);
   }
   if (root->phase == DF_ROOT_COLLECTING || root->phase == DF_ROOT_MESHING) {
@@ -394,6 +394,6 @@ uint64_t df_job_next_deadline(const df_root *root) {
   if (!ending && root->n_joined > 0) next = DF_MIN(next, root->news_ns);
   if (root->accept_from_ns > df_clock_ns()) next = DF_MIN(next, root->accept_from_ns);
   for (int i = 0; i < root->n_callers; i++)
-    if (df_caller_is_stranger(root->callers[i])) next = DF_MIN(next, root->callers[i]->deadline_ns);
+    if (df_caller_is_unproven(root->callers[i])) next = DF_MIN(next, root->callers[i]->deadline_ns);
   return next;
 }

@@ -46,10 +46,10 @@ struct df_root {
 
   df_caller *callers[DF_CALLERS_MAX]; /* in order of arrival */
   int n_callers;
-  struct pollfd polled[DF_CALLERS_MAX + 2 + DF_DOORS_MAX];
+  struct pollfd polled[DF_CALLERS_MAX + 2 + DF_LISTENERS_MAX];
 };
 
-static inline bool df_caller_is_stranger(const df_caller *caller) {
+static inline bool df_caller_is_unproven(const df_caller *caller) {
   return caller->stage == DF_CALLER_NEW || caller->stage == DF_CALLER_PROVEN;
 }
 

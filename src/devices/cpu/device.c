@@ -29,7 +29,7 @@ static void lay_out(df_rank_device *device, df_layout *layout) {
   df_cq_ring *rings = df_lay(layout, n_rings * sizeof *rings);
   df_descriptor **descriptors = df_lay(layout, DF_MAX_COLLECTIVES * sizeof *descriptors);
   df_block *blocks = df_lay(layout, n_blocks * sizeof *blocks);
-  device->reaches = df_lay(layout, DF_MAX_REACHES * sizeof *device->reaches);
+  device->mappings = df_lay(layout, DF_MAX_REACHES * sizeof *device->mappings);
   if (layout->base) {
     *shared =
         (df_device){.descriptors = descriptors, .n_blocks = n_blocks, .tunables = o->tunables};
@@ -118,27 +118,27 @@ static void submitted(df_rank_device *device, int urgent, int unlocked) {
   df_executor_submitted(&state_of(device)->executor, urgent, unlocked);
 }
 
-static void drive_begin(df_rank_device *device, df_driver *driver) {
-  df_driver_begin(driver, &state_of(device)->executor);
+static void progress_begin(df_rank_device *device, df_progress_thread *progress) {
+  df_progress_begin(progress, &state_of(device)->executor);
 }
-static int drive_turn(df_rank_device *device, df_driver *driver, int starts) {
+static int progress_turn(df_rank_device *device, df_progress_thread *progress, int starts) {
   (void)device;
-  return df_driver_turn(driver, starts);
+  return df_progress_turn(progress, starts);
 }
-static int drive_has_reason(df_rank_device *device, const df_driver *driver) {
+static int progress_has_reason(df_rank_device *device, const df_progress_thread *progress) {
   (void)device;
-  return df_driver_has_reason(driver);
+  return df_progress_has_reason(progress);
 }
-static int drive_holds_all(df_rank_device *device, const df_driver *driver) {
-  return driver->held + 1 == 1ull << device->shared->n_blocks;
+static int progress_holds_all(df_rank_device *device, const df_progress_thread *progress) {
+  return progress->held + 1 == 1ull << device->shared->n_blocks;
 }
-static void drive_release(df_rank_device *device, df_driver *driver) {
+static void progress_release(df_rank_device *device, df_progress_thread *progress) {
   (void)device;
-  df_driver_release(driver);
+  df_progress_release(progress);
 }
-static void drive_end(df_rank_device *device, df_driver *driver) {
+static void progress_end(df_rank_device *device, df_progress_thread *progress) {
   (void)device;
-  df_driver_end(driver);
+  df_progress_end(progress);
 }
 
 static dfcclResult_t synchronize(df_rank_device *device) {
@@ -239,12 +239,12 @@ static dfcclResult_t map(df_rank_device *device, uint32_t peer, df_segment **seg
   return df_segment_map(segment, message->id, message->a, fd);
 }
 
-static uint64_t *take_reach(df_rank_device *device) {
+static uint64_t *take_mapping(df_rank_device *device) {
   return malloc(device->n_ranks * sizeof(uint64_t));
 }
-static void give_reach(df_rank_device *device, uint64_t *reach) {
+static void give_mapping(df_rank_device *device, uint64_t *mapping) {
   (void)device;
-  free(reach);
+  free(mapping);
 }
 
 static const df_executor_ops executor_ops = {
@@ -256,12 +256,12 @@ static const df_executor_ops executor_ops = {
     .first_turn = first_turn,
     .last_turn = last_turn,
     .submitted = submitted,
-    .drive_begin = drive_begin,
-    .drive_turn = drive_turn,
-    .drive_has_reason = drive_has_reason,
-    .drive_holds_all = drive_holds_all,
-    .drive_release = drive_release,
-    .drive_end = drive_end,
+    .progress_begin = progress_begin,
+    .progress_turn = progress_turn,
+    .progress_has_reason = progress_has_reason,
+    .progress_holds_all = progress_holds_all,
+    .progress_release = progress_release,
+    .progress_end = progress_end,
     .synchronize = synchronize,
     .holds_while_synchronizing = 1,
 };
@@ -276,8 +276,8 @@ static const df_memory_ops memory_ops = {
     .create = create,
     .map = map,
     .lends_memory_to = lends_to,
-    .take_reach = take_reach,
-    .give_reach = give_reach,
+    .take_mapping = take_mapping,
+    .give_mapping = give_mapping,
 };
 
 const df_device_kind df_device_cpu = {
@@ -285,7 +285,7 @@ const df_device_kind df_device_cpu = {
     .executor = &executor_ops,
     .memory = &memory_ops,
     .has_varying = 1,
-    .has_own_operators = 1,
+    .has_user_operators = 1,
     .open = open_device,
     .close = close_device,
 };

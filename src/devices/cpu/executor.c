@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "base/cpu.h"
 
 /* Naps in a row, with nobody driving, before a thread sleeps for good. */
@@ -25,7 +26,7 @@ static int try_own(df_executor_block *eb) {
 static void disown(df_executor_block *eb) { df_publish_u32(&eb->owner, 0); }
 
 /* start: a block that has left may start again. LEFT: no turn. */
-static df_turn drive_once(df_executor_block *eb, int start) {
+static df_turn progress_once(df_executor_block *eb, int start) {
   df_block *block = eb->block;
   if (!df_load_relaxed_u32(&block->running)) {
     if (!start || !df_lifecycle_has_reason(block)) return DF_TURN_LEFT;
@@ -47,10 +48,10 @@ static uint64_t take_waits_on(df_executor_block *eb) {
 }
 
 /* [owner] */
-static void drive_background(df_executor_block *eb) {
+static void progress_background(df_executor_block *eb) {
   df_executor *executor = eb->executor;
   while (!df_load_relaxed_u32(&executor->wanted)) {
-    df_turn turn = drive_once(eb, 1);
+    df_turn turn = progress_once(eb, 1);
     if (turn == DF_TURN_COMPLETED) executor->host.completed(executor->host.host);
     if (turn == DF_TURN_LEFT) return;
     if (turn != DF_TURN_WAITED)
@@ -65,14 +66,14 @@ static void sleep_stuck(df_executor_block *eb) {
   df_executor *executor = eb->executor;
   const df_carrier *carrier = executor->host.carrier;
   if (carrier) carrier->carry(carrier->who, DF_CARRY_SLEEPS);
-  uint32_t ticket = df_bell_prepare(executor->work_bell);
+  uint32_t stream_event = df_bell_prepare(executor->work_bell);
   int reason = df_lifecycle_has_reason(eb->block) || df_load_relaxed_u32(&executor->wanted) ||
                df_load_relaxed_u32(&executor->exit);
   disown(eb);
   if (reason)
     df_bell_cancel(executor->work_bell);
   else
-    df_bell_sleep(executor->work_bell, ticket, DF_LONGEST_SLEEP_NS);
+    df_bell_sleep(executor->work_bell, stream_event, DF_LONGEST_SLEEP_NS);
 }
 
 /* Deeply if nobody drives and no run is outstanding. */
@@ -84,7 +85,7 @@ static void sleep_idle(df_executor_block *eb, uint32_t *quiet_naps, uint32_t *se
   *seen_activity = activity;
   int deep = *quiet_naps > DF_QUIET_NAPS && !executor->host.has_outstanding(executor->host.host);
   if (deep) df_system_add_u32(&executor->deep_sleepers, 1); /* before the bell's fence */
-  uint32_t ticket = df_bell_prepare(&executor->idle_bell);
+  uint32_t stream_event = df_bell_prepare(&executor->idle_bell);
   int reason = (owned && df_lifecycle_has_reason(eb->block)) ||
                df_load_relaxed_u32(&executor->exit) ||
                (deep && executor->host.has_outstanding(executor->host.host));
@@ -92,7 +93,7 @@ static void sleep_idle(df_executor_block *eb, uint32_t *quiet_naps, uint32_t *se
   if (reason)
     df_bell_cancel(&executor->idle_bell);
   else
-    df_bell_sleep(&executor->idle_bell, ticket, deep ? UINT64_MAX : executor->nap_ns);
+    df_bell_sleep(&executor->idle_bell, stream_event, deep ? UINT64_MAX : executor->nap_ns);
   if (deep) df_system_sub_u32(&executor->deep_sleepers, 1);
 }
 
@@ -111,7 +112,7 @@ static void *background(void *argument) {
       if (df_load_relaxed_u32(&executor->expects_waiter))
         df_store_relaxed_u32(&executor->expects_waiter, 0);
       df_system_add_u32(&executor->activity, 1);
-      drive_background(eb);
+      progress_background(eb);
       executor->host.completed(executor->host.host);
     }
     /* The block has not left, only somebody wanted it. df_lifecycle_has_reason does not see its
@@ -165,16 +166,12 @@ dfcclResult_t df_executor_start(df_executor *executor, df_device *device, df_blo
     eb->lanes.carrier = host.carrier;
     if (host.carrier) eb->cores.patience = 0;
   }
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, DF_THREAD_STACK_BYTES);
   int error = 0;
   while (executor->n_threads < device->n_blocks && error == 0) {
     df_executor_block *eb = &executor->blocks[executor->n_threads];
-    error = pthread_create(&eb->thread, &attributes, background, eb);
+    error = df_thread_create(&eb->thread, DF_THREAD_STACK_BYTES, 0, background, eb);
     if (error == 0) executor->n_threads++;
   }
-  pthread_attr_destroy(&attributes);
   if (error == 0) return dfcclSuccess;
   stop_threads(executor);
   free(executor->blocks);
@@ -298,27 +295,27 @@ static void want(df_executor *executor) {
   if (!df_load_relaxed_u32(&executor->wanted)) df_store_relaxed_u32(&executor->wanted, 1);
 }
 
-void df_driver_begin(df_driver *driver, df_executor *executor) {
-  driver->executor = executor;
-  driver->held = 0;
+void df_progress_begin(df_progress_thread *progress, df_executor *executor) {
+  progress->executor = executor;
+  progress->held = 0;
   want(executor);
   expect_waiter(executor);
 }
 
-int df_driver_turn(df_driver *driver, int start) {
-  df_executor *executor = driver->executor;
+int df_progress_turn(df_progress_thread *progress, int start) {
+  df_executor *executor = progress->executor;
   int happened = 0, stuck = 1;
   uint64_t waits_on = 0;
   want(executor);
   for (uint32_t b = 0; b < executor->n_blocks; b++) {
     df_executor_block *eb = &executor->blocks[b];
-    if (!(driver->held >> b & 1)) {
+    if (!(progress->held >> b & 1)) {
       if (!try_own(eb)) continue;
-      driver->held |= 1ull << b;
+      progress->held |= 1ull << b;
       /* The driver's own wish must not interrupt it. */
       eb->lanes.interrupt = &executor->synchronizers;
     }
-    df_turn turn = drive_once(eb, start);
+    df_turn turn = progress_once(eb, start);
     if (turn == DF_TURN_LEFT) continue;
     happened = 1;
     int is_idle = turn == DF_TURN_WAITED && is_stuck(eb->block);
@@ -331,31 +328,31 @@ int df_driver_turn(df_driver *driver, int start) {
     waits_on |= turn == DF_TURN_WAITED ? take_waits_on(eb) : 0;
   }
   if (happened && stuck)
-    df_cores_give_way(&executor->blocks[__builtin_ctzll(driver->held)].cores, waits_on);
+    df_cores_give_way(&executor->blocks[__builtin_ctzll(progress->held)].cores, waits_on);
   return happened;
 }
 
-int df_driver_has_reason(const df_driver *driver) {
-  for (uint32_t b = 0; b < driver->executor->n_blocks; b++)
-    if ((driver->held >> b & 1) && df_lifecycle_has_reason(driver->executor->blocks[b].block))
+int df_progress_has_reason(const df_progress_thread *progress) {
+  for (uint32_t b = 0; b < progress->executor->n_blocks; b++)
+    if ((progress->held >> b & 1) && df_lifecycle_has_reason(progress->executor->blocks[b].block))
       return 1;
   return 0;
 }
 
-void df_driver_release(df_driver *driver) {
-  df_executor *executor = driver->executor;
-  for (uint32_t b = 0; driver->held; b++) {
-    if (!(driver->held >> b & 1)) continue;
-    driver->held &= ~(1ull << b);
+void df_progress_release(df_progress_thread *progress) {
+  df_executor *executor = progress->executor;
+  for (uint32_t b = 0; progress->held; b++) {
+    if (!(progress->held >> b & 1)) continue;
+    progress->held &= ~(1ull << b);
     executor->blocks[b].lanes.interrupt = &executor->wanted;
     disown(&executor->blocks[b]);
   }
   df_store_relaxed_u32(&executor->wanted, 0);
 }
 
-void df_driver_end(df_driver *driver) {
-  df_driver_release(driver);
-  note_activity(driver->executor);
+void df_progress_end(df_progress_thread *progress) {
+  df_progress_release(progress);
+  note_activity(progress->executor);
 }
 
 static int all_have_left(const df_executor *executor, const uint64_t *quits) {
@@ -369,16 +366,16 @@ static int all_have_left(const df_executor *executor, const uint64_t *quits) {
 
 void df_executor_synchronize(df_executor *executor) {
   uint64_t quits[DF_MAX_BLOCKS];
-  df_driver driver;
+  df_progress_thread progress;
   for (uint32_t b = 0; b < executor->n_blocks; b++)
     quits[b] = df_load_relaxed_u64(&executor->blocks[b].block->stats.quits);
   df_system_add_u32(&executor->synchronizers, DF_INTERRUPT_LEAVES);
-  df_driver_begin(&driver, executor);
+  df_progress_begin(&progress, executor);
   while (!all_have_left(executor, quits)) {
-    int happened = df_driver_turn(&driver, 0);
+    int happened = df_progress_turn(&progress, 0);
     executor->host.completed(executor->host.host);
     if (!happened) df_cpu_yield();
   }
-  df_driver_end(&driver);
+  df_progress_end(&progress);
   df_system_sub_u32(&executor->synchronizers, DF_INTERRUPT_LEAVES);
 }

@@ -71,14 +71,14 @@ int df_executor_first_turn(df_executor *executor, df_borrowed_turn *turn);
  * block. Returns 1 when a run of turn->collective is done: the caller rings the bells. */
 int df_executor_last_turn(df_executor *executor, df_borrowed_turn *turn);
 
-void df_driver_begin(df_driver *driver, df_executor *executor);
+void df_progress_begin(df_progress_thread *progress, df_executor *executor);
 /* One turn of every block that the driver can get. start: blocks that have left may start.
  * Returns 0 when nothing can progress now. */
-int df_driver_turn(df_driver *driver, int start);
-void df_driver_release(df_driver *driver); /* before user code runs */
-void df_driver_end(df_driver *driver);
+int df_progress_turn(df_progress_thread *progress, int start);
+void df_progress_release(df_progress_thread *progress); /* before user code runs */
+void df_progress_end(df_progress_thread *progress);
 /* A reason to start a held block, looked for before sleep. */
-int df_driver_has_reason(const df_driver *driver);
+int df_progress_has_reason(const df_progress_thread *progress);
 
 /* Until every block on the device has left once. The caller drives, and starts no block. */
 void df_executor_synchronize(df_executor *executor);

@@ -23,8 +23,9 @@ static void lay_out_mapped(df_rank_device *device, df_layout *layout) {
   state->words = df_lay(layout, device->capacity * sizeof *state->words);
   state->progress = df_lay(layout, (size_t)device->capacity * n_blocks * sizeof(uint64_t));
   state->tickets = df_lay(layout, DF_CUDA_TICKETS * sizeof *state->tickets);
-  state->reaches = df_lay(layout, DF_MAX_REACHES * sizeof *state->reaches);
-  state->reach_rows = df_lay(layout, (size_t)DF_CUDA_REACHES * device->n_ranks * sizeof(uint64_t));
+  state->mappings = df_lay(layout, DF_MAX_REACHES * sizeof *state->mappings);
+  state->mapping_rows =
+      df_lay(layout, (size_t)DF_CUDA_REACHES * device->n_ranks * sizeof(uint64_t));
   state->pulse = df_lay(layout, sizeof *state->pulse);
   state->errand = df_lay(layout, sizeof *state->errand);
   state->staging = df_lay(layout, DF_CUDA_STAGING_BYTES);
@@ -52,7 +53,7 @@ static void lay_out_mapped(df_rank_device *device, df_layout *layout) {
     blocks[b].cache.mask = o->context_slots - 1;
   }
   device->shared = shared;
-  device->reaches = state->reaches;
+  device->mappings = state->mappings;
 }
 
 /* ---- device memory ---- */
@@ -71,7 +72,7 @@ static void lay_out_memory(df_rank_device *device, df_layout *layout, df_cuda_fi
   state->constants = df_lay(layout, device->capacity * sizeof *state->constants);
   state->inputs = df_lay(layout, DF_CUDA_TICKETS * sizeof *state->inputs);
   shared->descriptors = df_lay(layout, device->capacity * sizeof *shared->descriptors);
-  shared->cq.ticket = df_lay(layout, sizeof *shared->cq.ticket);
+  shared->cq.sequence = df_lay(layout, sizeof *shared->cq.sequence);
   state->relay = df_lay(layout, sizeof *state->relay);
   df_sq_slot *slots = df_lay(layout, (size_t)o->queue_depth * sizeof *slots);
   df_sq_init(&first->relay.queue, slots, o->queue_depth, 0);
@@ -274,22 +275,22 @@ static void close_device(df_rank_device *device) {
 
 /* ---- waiting: the GPU drives, a waiter looks at the CQ ---- */
 
-static void drive_begin(df_rank_device *device, df_driver *driver) {
+static void progress_begin(df_rank_device *device, df_progress_thread *driver) {
   (void)device;
   memset(driver, 0, sizeof *driver);
 }
-static int drive_turn(df_rank_device *device, df_driver *driver, int starts) {
+static int progress_turn(df_rank_device *device, df_progress_thread *driver, int starts) {
   (void)driver;
   (void)starts;
   device->host.between_turns(device->host.host);
   return 0;
 }
-static int drive_has_reason(df_rank_device *device, const df_driver *driver) {
+static int progress_has_reason(df_rank_device *device, const df_progress_thread *driver) {
   (void)device;
   (void)driver;
   return 0;
 }
-static void drive_release(df_rank_device *device, df_driver *driver) {
+static void progress_release(df_rank_device *device, df_progress_thread *driver) {
   (void)device;
   (void)driver;
 }
@@ -317,19 +318,19 @@ static dfcclResult_t map(df_rank_device *device, uint32_t peer, df_segment **seg
                              df_cuda_state_of(device)->facts.ordinal, df_message_payload(message));
 }
 
-static uint64_t *take_reach(df_rank_device *device) {
+static uint64_t *take_mapping(df_rank_device *device) {
   df_cuda_state *state = df_cuda_state_of(device);
   for (uint32_t i = 0; i < DF_CUDA_REACHES; i++) {
-    if (state->reach_taken[i]) continue;
-    state->reach_taken[i] = 1;
-    return &state->reach_rows[(size_t)i * device->n_ranks];
+    if (state->mapping_taken[i]) continue;
+    state->mapping_taken[i] = 1;
+    return &state->mapping_rows[(size_t)i * device->n_ranks];
   }
   return NULL;
 }
 
-static void give_reach(df_rank_device *device, uint64_t *reach) {
+static void give_mapping(df_rank_device *device, uint64_t *mapping) {
   df_cuda_state *state = df_cuda_state_of(device);
-  if (reach) state->reach_taken[(size_t)(reach - state->reach_rows) / device->n_ranks] = 0;
+  if (mapping) state->mapping_taken[(size_t)(mapping - state->mapping_rows) / device->n_ranks] = 0;
 }
 
 static const df_executor_ops executor_ops = {
@@ -338,12 +339,12 @@ static const df_executor_ops executor_ops = {
     .start = df_cuda_start,
     .stop = df_cuda_stop,
     .submitted = df_cuda_submitted,
-    .drive_begin = drive_begin,
-    .drive_turn = drive_turn,
-    .drive_has_reason = drive_has_reason,
-    .drive_holds_all = drive_has_reason, /* never: the GPU holds them */
-    .drive_release = drive_release,
-    .drive_end = drive_release,
+    .progress_begin = progress_begin,
+    .progress_turn = progress_turn,
+    .progress_has_reason = progress_has_reason,
+    .progress_holds_all = progress_has_reason, /* never: the GPU holds them */
+    .progress_release = progress_release,
+    .progress_end = progress_release,
     .synchronize = df_cuda_synchronize,
     .get_times = df_cuda_get_times,
     .get_events = df_cuda_get_events,
@@ -360,8 +361,8 @@ static const df_memory_ops memory_ops = {
     .create = create,
     .map = map,
     .lends_memory_to = lends_memory_to,
-    .take_reach = take_reach,
-    .give_reach = give_reach,
+    .take_mapping = take_mapping,
+    .give_mapping = give_mapping,
 };
 
 static const df_stream_ops stream_ops = {

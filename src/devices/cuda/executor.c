@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "base/thread.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "devices/cuda/state.h"
@@ -130,8 +131,8 @@ void df_cuda_grow(df_rank_device *device, uint32_t blocks) {
   if (blocks <= state->grid) return;
   for (uint32_t b = state->grid; b < blocks; b++)
     df_store_relaxed_u64(&device->blocks[b].read_index,
-                         sq->ticket); /* earlier entries are others' */
-  sq->n_readers = blocks;             /* unless there is a relay */
+                         sq->sequence); /* earlier entries are others' */
+  sq->n_readers = blocks;                   /* unless there is a relay */
   sq->passes_to = blocks;
   df_publish_u32(&state->grid, blocks);
   df_wake_fence();
@@ -223,12 +224,12 @@ static void sleep_until_due(df_rank_device *device, df_cuda_state *state) {
   uint64_t limit = DF_LONGEST_SLEEP_NS, now = df_clock_ns();
   if (runs_in_device(device) > 0 && !df_load_relaxed_u32(&state->lost))
     limit = state->restart_at_ns > now ? state->restart_at_ns - now : 1;
-  uint32_t ticket = df_bell_prepare(device->work_bell);
+  uint32_t stream_event = df_bell_prepare(device->work_bell);
   if (df_load_relaxed_u32(&state->stopping) || may_launch(device, state) ||
       df_cq_has_entry(&device->shared->cq))
     df_bell_cancel(device->work_bell);
   else
-    df_bell_sleep(device->work_bell, ticket, limit);
+    df_bell_sleep(device->work_bell, stream_event, limit);
 }
 
 static void *launcher(void *argument) {
@@ -267,11 +268,7 @@ static void *launcher(void *argument) {
 
 dfcclResult_t df_cuda_start(df_rank_device *device) {
   df_cuda_state *state = df_cuda_state_of(device);
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, DF_CUDA_STACK_BYTES);
-  int error = pthread_create(&state->launcher, &attributes, launcher, device);
-  pthread_attr_destroy(&attributes);
+  int error = df_thread_create(&state->launcher, DF_CUDA_STACK_BYTES, 0, launcher, device);
   if (error)
     return df_fail(dfcclOutOfMemory, "could not start the launcher's thread: %s", strerror(error));
   state->launcher_started = 1;

@@ -33,16 +33,16 @@ dfcclResult_t df_cuda_read_facts(df_cuda_facts *facts, int ordinal) {
 
 enum { DF_CUDA_ATTRIBUTE_MPS = 133 }; /* cudaDevAttrMpsEnabled; older toolkits lack it */
 
-static dfcclResult_t choose_ordinal(int wish, int *ordinal) {
+static dfcclResult_t choose_ordinal(int request, int *ordinal) {
   int count = 0;
   cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess) return df_cuda_fail(error, "looking for CUDA devices");
   if (count == 0) return df_fail(dfcclInvalidUsage, "there is no CUDA device");
-  *ordinal = wish;
-  if (wish < 0 && (error = cudaGetDevice(ordinal)) != cudaSuccess)
+  *ordinal = request;
+  if (request < 0 && (error = cudaGetDevice(ordinal)) != cudaSuccess)
     return df_cuda_fail(error, "asking for the current CUDA device");
   if (*ordinal >= count)
-    return df_fail(dfcclInvalidArgument, "config.device is %d; there are %d CUDA devices", wish,
+    return df_fail(dfcclInvalidArgument, "config.device is %d; there are %d CUDA devices", request,
                    count);
   return dfcclSuccess;
 }
@@ -66,17 +66,17 @@ dfcclResult_t df_cuda_choose(df_device_choice *choice) {
   return dfcclSuccess;
 }
 
-void df_cuda_fill_card(int ordinal, df_device_card *card) {
+void df_cuda_fill_info(int ordinal, df_device_info *info) {
   df_cuda_facts facts;
   int has_mps = 0;
-  card->ordinal = ordinal;
+  info->ordinal = ordinal;
   if (df_cuda_read_facts(&facts, ordinal) == dfcclSuccess)
-    memcpy(card->uuid, facts.uuid, sizeof card->uuid);
+    memcpy(info->uuid, facts.uuid, sizeof info->uuid);
   if (cudaDeviceGetAttribute(&has_mps, (enum cudaDeviceAttr)DF_CUDA_ATTRIBUTE_MPS, ordinal) !=
       cudaSuccess)
     cudaGetLastError(); /* an older driver does not say */
   else
-    card->has_mps = has_mps != 0;
+    info->has_mps = has_mps != 0;
 }
 
 dfcclResult_t df_cuda_load_everything(df_rank_device *device) {
@@ -97,10 +97,10 @@ dfcclResult_t df_cuda_load_everything(df_rank_device *device) {
 
 /* ---- other ranks' GPUs ---- */
 
-static int find_device(const df_device_card *card, const int *ordinals, uint8_t (*uuids)[16],
+static int find_device(const df_device_info *info, const int *ordinals, uint8_t (*uuids)[16],
                        int count) {
   for (int d = 0; d < count; d++)
-    if (memcmp(uuids[d], card->uuid, sizeof card->uuid) == 0) return ordinals[d];
+    if (memcmp(uuids[d], info->uuid, sizeof info->uuid) == 0) return ordinals[d];
   return -1;
 }
 
@@ -146,9 +146,9 @@ dfcclResult_t df_cuda_find_peers(df_rank_device *device) {
     ordinals[n++] = d;
   }
   for (uint32_t r = 0; r < device->n_ranks; r++) {
-    df_device_card card;
-    int is_local = device->host.read_card(device->host.host, r, &card);
-    int theirs = is_local ? card.ordinal : find_device(&card, ordinals, uuids, n);
+    df_device_info info;
+    int is_local = device->host.read_peer_info(device->host.host, r, &info);
+    int theirs = is_local ? info.ordinal : find_device(&info, ordinals, uuids, n);
     dfcclResult_t result = join(device, r, is_local, theirs);
     if (result != dfcclSuccess) return result;
   }

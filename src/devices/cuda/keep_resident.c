@@ -97,7 +97,7 @@ void df_cuda_end_residence(df_rank_device *device) {
 /* ---- what stands behind a wait */
 
 static int has_run_on_stream(df_rank_device *device) {
-  const df_stream_ticket *tickets = df_cuda_state_of(device)->tickets;
+  const df_stream_event *tickets = df_cuda_state_of(device)->tickets;
   for (uint32_t i = 0; i < DF_CUDA_TICKETS; i++)
     if (df_load_relaxed_u64(&tickets[i].wanted) != df_load_relaxed_u64(&tickets[i].output))
       return 1;
@@ -121,7 +121,7 @@ static int has_waiting_stream(const df_cuda_state *state) {
   int waits = 0;
   pthread_mutex_lock(&ranks_lock);
   for (df_rank_device *r = next_beside(state, NULL); r && !waits; r = next_beside(state, r)) {
-    const df_stream_ticket *tickets = df_cuda_state_of(r)->tickets;
+    const df_stream_event *tickets = df_cuda_state_of(r)->tickets;
     for (uint32_t i = 0; i < DF_CUDA_TICKETS && !waits; i++)
       waits = df_load_relaxed_u64(&tickets[i].wanted) != df_load_relaxed_u64(&tickets[i].output) &&
               df_observe_u64(&tickets[i].input) == df_load_relaxed_u64(&tickets[i].wanted);

@@ -9,8 +9,8 @@
 #include "transports/ipc/segment_cuda.h"
 
 enum {
-  DF_CUDA_REACHES = 256,                       /* allocations that can be lent */
-  DF_CUDA_TICKETS = 1 << DF_TICKET_INDEX_BITS, /* runs on streams at once */
+  DF_CUDA_REACHES = 256,                             /* allocations that can be lent */
+  DF_CUDA_TICKETS = 1 << DF_STREAM_EVENT_INDEX_BITS, /* runs on streams at once */
   DF_CUDA_STAGING_BYTES = 65536,
   /* By default; one of so many multiprocessors at most. Where ranks share the GPU: the latter. */
   DF_CUDA_MOST_BLOCKS = 32,
@@ -30,10 +30,10 @@ typedef int (*df_cuda_stream_operation)(cudaStream_t stream, uint64_t address, u
                                         unsigned flags); /* the driver's */
 
 /* stream.c */
-typedef struct df_stream_ticket {
+typedef struct df_stream_event {
   uint64_t input, wanted, output;
   uint64_t reserved;
-} df_stream_ticket;
+} df_stream_event;
 
 typedef struct df_cuda_moment {
   uint64_t device_ns, host_ns;
@@ -50,21 +50,21 @@ typedef struct df_cuda_state {
   df_device *device;
   df_run_words *words;       /* [capacity] */
   uint64_t *progress;        /* [capacity][max_blocks] */
-  df_stream_ticket *tickets; /* [DF_CUDA_TICKETS] */
-  const uint64_t **reaches;  /* [DF_MAX_REACHES] */
-  uint64_t *reach_rows;      /* [DF_CUDA_REACHES][n_ranks] */
+  df_stream_event *tickets;  /* [DF_CUDA_TICKETS] */
+  const uint64_t **mappings; /* [DF_MAX_REACHES] */
+  uint64_t *mapping_rows;    /* [DF_CUDA_REACHES][n_ranks] */
   uint8_t *staging;
   df_time_log *times; /* [max_blocks] NULL: no timers */
   df_cuda_clock *clock;
   df_cuda_pulse *pulse;
   df_cuda_errand *errand;
-  uint8_t reach_taken[DF_CUDA_REACHES];
+  uint8_t mapping_taken[DF_CUDA_REACHES];
 
   /* device memory */
   uint8_t *memory;
   size_t memory_bytes, shared_bytes; /* in all; of a block */
   df_descriptor *constants;          /* [capacity] */
-  uint64_t *inputs;                  /* [DF_CUDA_TICKETS] as df_stream_ticket.input */
+  uint64_t *inputs;                  /* [DF_CUDA_TICKETS] as df_stream_event.input */
   df_cuda_gate *gate;
   df_cuda_relay *relay; /* NULL: all poll the SQ */
 
@@ -139,7 +139,7 @@ dfcclResult_t df_cuda_get_events(df_rank_device *device, dfcclEvent_t *events, s
 void df_cuda_find_stream_operations(df_cuda_state *state);
 dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stream_run *run);
 dfcclResult_t df_cuda_stream_end(df_rank_device *device, void *stream, const df_stream_run *run);
-void df_cuda_stream_release(df_rank_device *device, uint32_t ticket);
+void df_cuda_stream_release(df_rank_device *device, uint32_t stream_event);
 uint32_t df_cuda_runs_on_streams(void); /* of the process, outstanding */
 int df_cuda_pause_streams(void);
 void df_cuda_resume_streams(void);

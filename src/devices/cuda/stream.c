@@ -1,5 +1,5 @@
 /*
- * A run's ticket has a number and two words. The stream writes the number to the first: the input
+ * A run's stream event has a number and two words. The stream writes the number to the first: the input
  * is ready. It then waits for the second, which the host writes when the run has ended. Numbers
  * grow, and an entry serves again only when both words have its number. So a late write or look
  * does no harm. The first word is there twice. Blocks poll the one in device memory; the host, which
@@ -86,9 +86,9 @@ void df_cuda_resume_streams(void) { pthread_mutex_unlock(&beginning); }
 static uint32_t take_index(df_cuda_state *state) {
   for (uint32_t i = 0; i < DF_CUDA_TICKETS; i++) {
     uint32_t number = (state->next_ticket + i) % DF_CUDA_TICKETS;
-    const df_stream_ticket *ticket = &state->tickets[number];
-    if (number == 0 || df_load_relaxed_u64(&ticket->output) != ticket->wanted ||
-        df_observe_u64(&ticket->input) != ticket->wanted)
+    const df_stream_event *stream_event = &state->tickets[number];
+    if (number == 0 || df_load_relaxed_u64(&stream_event->output) != stream_event->wanted ||
+        df_observe_u64(&stream_event->input) != stream_event->wanted)
       continue;
     state->next_ticket = number + 1;
     return number;
@@ -99,12 +99,14 @@ static uint32_t take_index(df_cuda_state *state) {
 /* This stream's input would stand behind the wait for the mate's run, which needs this one. Of two
  * that begin at one time each sees the other. */
 static dfcclResult_t refuse_behind_mate(df_rank_device *device, uint32_t ticket_of_run) {
-  df_stream_ticket *ticket = &df_cuda_state_of(device)->tickets[df_ticket_index(ticket_of_run)];
+  df_stream_event *stream_event =
+      &df_cuda_state_of(device)->tickets[df_stream_event_index(ticket_of_run)];
   df_wake_fence();
   uint32_t other;
   if (!df_cuda_has_streaming_mate(device, &other)) return dfcclSuccess;
-  df_publish_u64(&ticket->output, ticket->wanted);
-  df_publish_u64(&ticket->input, ticket->wanted); /* nobody writes it: it is free again */
+  df_publish_u64(&stream_event->output, stream_event->wanted);
+  df_publish_u64(&stream_event->input,
+                 stream_event->wanted); /* nobody writes it: it is free again */
   return df_fail(
       dfcclInvalidUsage,
       "rank %u has a run on a stream, and rank %u of the same process has one on another: "
@@ -120,30 +122,30 @@ dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stre
   if (result != dfcclSuccess) return result;
   pthread_mutex_lock(device->host.lock);
   const uint32_t index = take_index(state);
-  df_stream_ticket *ticket = &state->tickets[index];
-  if (index) df_store_relaxed_u64(&ticket->wanted, ticket->wanted + 1);
-  run->number = ticket->wanted;
-  run->ticket = df_ticket_make(index, run->number);
+  df_stream_event *stream_event = &state->tickets[index];
+  if (index) df_store_relaxed_u64(&stream_event->wanted, stream_event->wanted + 1);
+  run->number = stream_event->wanted;
+  run->stream_event = df_stream_event_make(index, run->number);
   pthread_mutex_unlock(device->host.lock);
   if (index == 0)
     return df_fail(dfcclInvalidUsage, "%d runs on streams are not complete on rank %u already",
                    DF_CUDA_TICKETS - 1, device->rank);
   if (device->options.cuda.one_queue) {
-    result = refuse_behind_mate(device, run->ticket);
+    result = refuse_behind_mate(device, run->stream_event);
     if (result != dfcclSuccess) return result;
   }
   count_run(); /* before a stream waits */
   df_cuda_reside(device);
   cudaError_t error = enqueue_write(state, stream, &state->inputs[index], run->number);
-  if (error == cudaSuccess) error = enqueue_write(state, stream, &ticket->input, run->number);
+  if (error == cudaSuccess) error = enqueue_write(state, stream, &stream_event->input, run->number);
   if (error == cudaSuccess) return dfcclSuccess;
-  df_cuda_stream_release(device, run->ticket); /* not taken again: a write may yet come */
+  df_cuda_stream_release(device, run->stream_event); /* not taken again: a write may yet come */
   return df_cuda_fail(error, "enqueueing a write on the stream");
 }
 
 dfcclResult_t df_cuda_stream_end(df_rank_device *device, void *stream, const df_stream_run *run) {
   df_cuda_state *state = df_cuda_state_of(device);
-  uint64_t *output = &state->tickets[df_ticket_index(run->ticket)].output;
+  uint64_t *output = &state->tickets[df_stream_event_index(run->stream_event)].output;
   cudaError_t error = enqueue(state->wait_value, CU_STREAM_WAIT_VALUE_GEQ, df_cuda_wait_kernel(),
                               stream, output, run->number);
   return error == cudaSuccess ? dfcclSuccess
@@ -151,8 +153,8 @@ dfcclResult_t df_cuda_stream_end(df_rank_device *device, void *stream, const df_
 }
 
 void df_cuda_stream_release(df_rank_device *device, uint32_t number) {
-  df_stream_ticket *ticket = &df_cuda_state_of(device)->tickets[df_ticket_index(number)];
+  df_stream_event *stream_event = &df_cuda_state_of(device)->tickets[df_stream_event_index(number)];
   df_bus_release();
-  df_publish_u64(&ticket->output, ticket->wanted);
+  df_publish_u64(&stream_event->output, stream_event->wanted);
   df_system_sub_u32(&outstanding, 1);
 }

@@ -62,15 +62,15 @@ dfcclResult_t dfcclInit(dfcclContext_t *ctx, int nRanks, dfcclUniqueId id, int r
   dfcclResult_t result = check_ranks(ctx, nRanks, rank);
   if (result == dfcclSuccess) result = df_settings_read(&settings, config);
   if (result != dfcclSuccess) return result;
-  df_card card = df_context_card(&settings);
-  df_world_arriving();
-  result = df_bootstrap_join(&settings.network, &id, nRanks, rank, &card,
+  df_peer_info info = df_make_peer_info(&settings);
+  df_process_inbox_arriving();
+  result = df_bootstrap_join(&settings.network, &id, nRanks, rank, &info,
                              (int)settings.init_timeout_ms, &mesh);
   if (result == dfcclSuccess)
     result = df_context_open(ctx, (uint32_t)nRanks, (uint32_t)rank, &settings, &mesh);
   else
-    df_world_tell_absence(&mesh);
-  df_world_arrived();
+    df_process_inbox_tell_absence(&mesh);
+  df_process_inbox_arrived();
   return result;
 }
 
@@ -87,35 +87,35 @@ dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config)
   /* The i-th call of each process makes the i-th job. */
   char key[sizeof launch.key + 16];
   snprintf(key, sizeof key, "%s#%u", launch.key, df_system_add_u32(&calls, 1));
-  df_card card = df_context_card(&settings);
-  df_world_arriving();
+  df_peer_info info = df_make_peer_info(&settings);
+  df_process_inbox_arriving();
   result = df_bootstrap_join_key(&settings.network, &launch.root, key, launch.n_ranks, launch.rank,
-                                 &card, (int)settings.init_timeout_ms, &mesh);
+                                 &info, (int)settings.init_timeout_ms, &mesh);
   if (result == dfcclSuccess)
     result =
         df_context_open(ctx, (uint32_t)launch.n_ranks, (uint32_t)launch.rank, &settings, &mesh);
   else
-    df_world_tell_absence(&mesh);
-  df_world_arrived();
+    df_process_inbox_tell_absence(&mesh);
+  df_process_inbox_arrived();
   return result;
 }
 
 /* A mesh of one process: everybody is local. */
 static dfcclResult_t local_mesh(df_mesh *mesh, const unsigned char job[16], int n_ranks, int rank,
-                                const df_card *card) {
+                                const df_peer_info *info) {
   *mesh = (df_mesh){.n_ranks = n_ranks, .rank = rank, .n_local = (uint32_t)n_ranks};
-  mesh->cards = calloc((size_t)n_ranks, sizeof *mesh->cards);
+  mesh->peer_info = calloc((size_t)n_ranks, sizeof *mesh->peer_info);
   mesh->sockets = calloc((size_t)n_ranks, sizeof *mesh->sockets);
   mesh->local = calloc((size_t)n_ranks, sizeof *mesh->local);
-  if (mesh->cards == NULL || mesh->sockets == NULL || mesh->local == NULL) {
-    free(mesh->cards);
+  if (mesh->peer_info == NULL || mesh->sockets == NULL || mesh->local == NULL) {
+    free(mesh->peer_info);
     free(mesh->sockets);
     free(mesh->local);
     return df_fail(dfcclOutOfMemory, "no memory for the tables of %d ranks", n_ranks);
   }
   memcpy(mesh->job, job, sizeof mesh->job);
   for (int r = 0; r < n_ranks; r++) {
-    mesh->cards[r] = *card;
+    mesh->peer_info[r] = *info;
     mesh->sockets[r] = -1;
     mesh->local[r] = 1;
   }
@@ -131,15 +131,15 @@ dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfcclConfig_t
   if (sodium_init() < 0)
     return df_fail(dfcclSystemError, "the random number generator could not be initialised");
   randombytes_buf(job, sizeof job);
-  df_card card = df_context_card(&settings);
+  df_peer_info info = df_make_peer_info(&settings);
   dfcclContext_t *made = calloc((size_t)nRanks, sizeof *made);
   if (made == NULL) return df_fail(dfcclOutOfMemory, "no memory for %d contexts", nRanks);
   int n = 0;
   for (; n < nRanks && result == dfcclSuccess; n += result == dfcclSuccess) {
     df_mesh mesh;
-    result = local_mesh(&mesh, job, nRanks, n, &card);
+    result = local_mesh(&mesh, job, nRanks, n, &info);
     if (result != dfcclSuccess)
-      df_world_expect_less(job, 1); /* it will not come */
+      df_process_inbox_expect_less(job, 1); /* it will not come */
     else
       result = df_context_open(&made[n], (uint32_t)nRanks, (uint32_t)n, &settings, &mesh);
   }
@@ -148,7 +148,8 @@ dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfcclConfig_t
   } else {
     char sentence[DF_SENTENCE_BYTES];
     snprintf(sentence, sizeof sentence, "%s", df_last_sentence());
-    df_world_expect_less(job, (uint32_t)(nRanks - n - 1)); /* the one that failed has come */
+    df_process_inbox_expect_less(job,
+                                 (uint32_t)(nRanks - n - 1)); /* the one that failed has come */
     while (n-- > 0) df_context_close(made[n]);
     df_fail(result, "%s", sentence);
   }

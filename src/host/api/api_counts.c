@@ -79,7 +79,7 @@ static void turn(side *s, uint32_t position) {
   }
 }
 
-static dfcclResult_t fill(const df_registration *r, const df_uneven *given, uint32_t n,
+static dfcclResult_t fill(const df_registration *r, const df_vector *given, uint32_t n,
                           uint32_t position, side *sends, side *receives) {
   const uint32_t root = (uint32_t)r->root;
   dfcclResult_t result = dfcclSuccess;
@@ -131,17 +131,17 @@ static dfcclResult_t find_position(dfcclContext_t context, const dfcclCollOption
 }
 
 static dfcclResult_t register_lists(dfcclContext_t context, const df_registration *given,
-                                    const df_uneven *uneven, uint32_t n, df_list_item *items) {
+                                    const df_vector *vector, uint32_t n, df_list_item *items) {
   df_registration registration = *given;
-  side sends = {"sendCounts", "sendDispls", uneven->send_counts, uneven->send_displs, items, 0, 0};
+  side sends = {"sendCounts", "sendDispls", vector->send_counts, vector->send_displs, items, 0, 0};
   side receives = {
-      "recvCounts", "recvDispls", uneven->recv_counts, uneven->recv_displs, items + n, 0, 0};
+      "recvCounts", "recvDispls", vector->recv_counts, vector->recv_displs, items + n, 0, 0};
   uint32_t position;
   dfcclResult_t result = find_position(context, given->options, n, &position);
   if (result == dfcclSuccess && (given->root < 0 || (uint32_t)given->root >= n))
     result = df_fail(dfcclInvalidArgument, "root is %d; it is a position in the group, 0 to %u",
                      given->root, n - 1);
-  if (result == dfcclSuccess) result = fill(given, uneven, n, position, &sends, &receives);
+  if (result == dfcclSuccess) result = fill(given, vector, n, position, &sends, &receives);
   if (result == dfcclSuccess) result = check_own(&sends, &receives, position);
   if (result != dfcclSuccess) return result;
   turn(&sends, position);
@@ -151,16 +151,16 @@ static dfcclResult_t register_lists(dfcclContext_t context, const df_registratio
                           .n_receives = receives.n};
   registration.lists = &lists;
   /* All know the counts of these two, so the slots need not be larger. */
-  const size_t *known = given->operation == DF_OP_ALL_GATHER_V       ? uneven->recv_counts
-                        : given->operation == DF_OP_REDUCE_SCATTER_V ? uneven->send_counts
+  const size_t *known = given->operation == DF_OP_ALL_GATHER_V       ? vector->recv_counts
+                        : given->operation == DF_OP_REDUCE_SCATTER_V ? vector->send_counts
                                                                      : NULL;
   for (uint32_t i = 0; known && i < n; i++)
     registration.longest = DF_MAX(registration.longest, known[i]);
   return df_register(context, &registration);
 }
 
-dfcclResult_t df_register_uneven(dfcclContext_t context, const df_registration *given,
-                                 const df_uneven *uneven) {
+dfcclResult_t df_register_vector(dfcclContext_t context, const df_registration *given,
+                                 const df_vector *vector) {
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   df_registration registration = *given;
   if (given->options) {
@@ -175,7 +175,7 @@ dfcclResult_t df_register_uneven(dfcclContext_t context, const df_registration *
   df_list_item *items = calloc(2 * (size_t)n, sizeof *items);
   if (items == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the counts of collective %" PRIu64, given->id);
-  dfcclResult_t result = register_lists(context, &registration, uneven, n, items);
+  dfcclResult_t result = register_lists(context, &registration, vector, n, items);
   free(items);
   return result;
 }

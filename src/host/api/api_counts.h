@@ -5,15 +5,15 @@
 #include "host/state/registry.h"
 
 /* As the caller gave them: entries for each member, or for each neighbour. */
-typedef struct df_uneven {
+typedef struct df_vector {
   const size_t *send_counts, *send_displs; /* displs NULL: packed */
   const size_t *recv_counts, *recv_displs;
   size_t count;       /* GatherV, ScatterV: this rank's own */
   const int *send_to; /* Neighbours */
   const int *recv_from;
   int n_sends, n_receives;
-} df_uneven;
+} df_vector;
 
-dfcclResult_t df_register_uneven(dfcclContext_t context, const df_registration *registration,
-                                 const df_uneven *given);
+dfcclResult_t df_register_vector(dfcclContext_t context, const df_registration *registration,
+                                 const df_vector *given);
 #endif

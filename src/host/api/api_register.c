@@ -145,63 +145,63 @@ dfcclResult_t dfcclRegisterScan(dfcclContext_t ctx, dfcclCollId_t id, size_t cou
                                                   .options = options});
 }
 
-static dfcclResult_t register_uneven(dfcclContext_t ctx, const df_registration *registration,
-                                     const df_uneven *uneven) {
+static dfcclResult_t register_vector(dfcclContext_t ctx, const df_registration *registration,
+                                     const df_vector *vector) {
   DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_register_uneven(ctx, registration, uneven));
+  return df_remember(ctx, df_register_vector(ctx, registration, vector));
 }
 
 dfcclResult_t dfcclRegisterAllGatherV(dfcclContext_t ctx, dfcclCollId_t id, const size_t *counts,
                                       const size_t *displs, dfcclDataType_t type,
                                       const dfcclCollOptions_t *options) {
-  return register_uneven(
+  return register_vector(
       ctx,
       &(df_registration){
           .operation = DF_OP_ALL_GATHER_V, .id = id, .type = type, .options = options},
-      &(df_uneven){.recv_counts = counts, .recv_displs = displs});
+      &(df_vector){.recv_counts = counts, .recv_displs = displs});
 }
 
 dfcclResult_t dfcclRegisterReduceScatterV(dfcclContext_t ctx, dfcclCollId_t id,
                                           const size_t *counts, dfcclDataType_t type,
                                           dfcclRedOp_t op, const dfcclCollOptions_t *options) {
-  return register_uneven(ctx,
+  return register_vector(ctx,
                          &(df_registration){.operation = DF_OP_REDUCE_SCATTER_V,
                                             .id = id,
                                             .type = type,
                                             .op = op,
                                             .options = options},
-                         &(df_uneven){.send_counts = counts});
+                         &(df_vector){.send_counts = counts});
 }
 
 dfcclResult_t dfcclRegisterGatherV(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
                                    const size_t *counts, const size_t *displs, dfcclDataType_t type,
                                    int root, const dfcclCollOptions_t *options) {
-  return register_uneven(
+  return register_vector(
       ctx,
       &(df_registration){
           .operation = DF_OP_GATHER_V, .id = id, .type = type, .root = root, .options = options},
-      &(df_uneven){.recv_counts = counts, .recv_displs = displs, .count = count});
+      &(df_vector){.recv_counts = counts, .recv_displs = displs, .count = count});
 }
 
 dfcclResult_t dfcclRegisterScatterV(dfcclContext_t ctx, dfcclCollId_t id, const size_t *counts,
                                     const size_t *displs, size_t count, dfcclDataType_t type,
                                     int root, const dfcclCollOptions_t *options) {
-  return register_uneven(
+  return register_vector(
       ctx,
       &(df_registration){
           .operation = DF_OP_SCATTER_V, .id = id, .type = type, .root = root, .options = options},
-      &(df_uneven){.send_counts = counts, .send_displs = displs, .count = count});
+      &(df_vector){.send_counts = counts, .send_displs = displs, .count = count});
 }
 
 dfcclResult_t dfcclRegisterAllToAllV(dfcclContext_t ctx, dfcclCollId_t id, const size_t *sendCounts,
                                      const size_t *sendDispls, const size_t *recvCounts,
                                      const size_t *recvDispls, dfcclDataType_t type,
                                      const dfcclCollOptions_t *options) {
-  return register_uneven(
+  return register_vector(
       ctx,
       &(df_registration){
           .operation = DF_OP_ALL_TO_ALL_V, .id = id, .type = type, .options = options},
-      &(df_uneven){.send_counts = sendCounts,
+      &(df_vector){.send_counts = sendCounts,
                    .send_displs = sendDispls,
                    .recv_counts = recvCounts,
                    .recv_displs = recvDispls});
@@ -211,10 +211,10 @@ dfcclResult_t dfcclRegisterNeighbours(dfcclContext_t ctx, dfcclCollId_t id, int 
                                       const int *sendTo, const size_t *sendCounts, int nRecvs,
                                       const int *recvFrom, const size_t *recvCounts,
                                       dfcclDataType_t type, const dfcclCollOptions_t *options) {
-  return register_uneven(
+  return register_vector(
       ctx,
       &(df_registration){.operation = DF_OP_NEIGHBOURS, .id = id, .type = type, .options = options},
-      &(df_uneven){.send_counts = sendCounts,
+      &(df_vector){.send_counts = sendCounts,
                    .recv_counts = recvCounts,
                    .send_to = sendTo,
                    .recv_from = recvFrom,
@@ -225,18 +225,20 @@ dfcclResult_t dfcclRegisterNeighbours(dfcclContext_t ctx, dfcclCollId_t id, int 
 dfcclResult_t dfcclRedOpCreate(dfcclContext_t ctx, dfcclRedOp_t *op, dfcclRedOpFunction_t fn,
                                void *arg, int commutative) {
   DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_own_create(ctx, op, fn, arg, commutative));
+  return df_remember(ctx, df_user_operator_create(ctx, op, fn, arg, commutative));
 }
 
 dfcclResult_t dfcclRedOpCreatePreMulSum(dfcclContext_t ctx, dfcclRedOp_t *op, const void *scalar,
                                         dfcclDataType_t type, int scalarOnDevice) {
   DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_own_create_scaled(ctx, op, scalar, type, scalarOnDevice));
+  return df_remember(ctx, df_user_operator_create_scaled(ctx, op, scalar, type, scalarOnDevice));
 }
 
 dfcclResult_t dfcclRedOpDestroy(dfcclContext_t ctx, dfcclRedOp_t op) {
   DF_CHECK_CONTEXT(ctx);
-  if ((int)op >= DF_FIRST_OWN && df_own_destroy((uint32_t)op - DF_FIRST_OWN)) return dfcclSuccess;
+  if ((int)op >= DF_FIRST_USER_OPERATOR &&
+      df_user_operator_destroy((uint32_t)op - DF_FIRST_USER_OPERATOR))
+    return dfcclSuccess;
   return df_remember(ctx, df_fail(dfcclInvalidArgument,
                                   "reduction operator %d was not made by dfcclRedOpCreate*, or was "
                                   "destroyed",

@@ -21,7 +21,7 @@ static void describe_tuner(const df_coll *coll, dfcclConfiguration_t *c) {
   const size_t used = strlen(c->why);
   df_text out = {.at = c->why + used, .left = sizeof c->why - used};
   df_say(&out, "tuner: it %s; %u variants were measured in search %u",
-         df_leader_state_name(tuner.state), tuner.measured, tuner.begun);
+         df_search_state_name(tuner.state), tuner.measured, tuner.begun);
   if (tuner.spent_us > 0) df_say(&out, "; exploring has cost %.3g us at most", tuner.spent_us);
   if (tuner.tuned_us > 0)
     df_say(&out, "; %.2f us, and %.2f us as registered", tuner.tuned_us, tuner.registered_us);
@@ -58,13 +58,13 @@ static double copied_bytes_per_us(void) {
 }
 
 /* [lock] */
-static void describe_times(const df_coll *coll, const df_manner_question *q, uint32_t n_cores,
-                           dfcclConfiguration_t *c) {
-  const df_choice *choice = &coll->manner.choice;
+static void describe_times(const df_coll *coll, const df_configuration_question *q,
+                           uint32_t n_cores, dfcclConfiguration_t *c) {
+  const df_choice *choice = &coll->configuration.choice;
   const uint64_t slot =
-      choice->slot_bytes ? choice->slot_bytes : (uint64_t)coll->manner.policy->slot_bytes;
-  if (df_operation_is_listed(coll->operation) || coll->operation >= DF_OP_COUNT) return;
-  c->predictedUs = DF_MAX(df_manner_predict(q, choice->algorithm, choice->split, slot), 0.0);
+      choice->slot_bytes ? choice->slot_bytes : (uint64_t)coll->configuration.policy->slot_bytes;
+  if (df_operation_has_piece_table(coll->operation) || coll->operation >= DF_OP_COUNT) return;
+  c->predictedUs = DF_MAX(df_configuration_predict(q, choice->algorithm, choice->split, slot), 0.0);
   if (q->on_gpu) return;
   c->boundUs =
       df_model_bound_us(coll->operation, coll->n, q->choice.bytes, n_cores, copied_bytes_per_us());
@@ -72,7 +72,7 @@ static void describe_times(const df_coll *coll, const df_manner_question *q, uin
 
 /* [lock] */
 static void describe(dfcclContext_t context, const df_coll *coll, dfcclConfiguration_t *c) {
-  const df_shape *shape = &coll->manner.shape;
+  const df_shape *shape = &coll->configuration.shape;
   const df_part *part = &shape->parts[0];
   df_registration registration = {.operation = coll->operation,
                                   .id = coll->id,
@@ -80,37 +80,42 @@ static void describe(dfcclContext_t context, const df_coll *coll, dfcclConfigura
                                   .type = coll->type,
                                   .op = coll->op,
                                   .root = (int)coll->root};
-  df_manner_question question = df_manner_question_of(context, &registration);
+  df_configuration_question question = df_configuration_question_of(context, &registration);
   question.choice.n = coll->n;
   question.varying = coll->varying;
-  question.choice.memory = coll->manner.memory;
+  question.choice.memory = coll->configuration.memory;
   question.choice.bytes =
       df_larger_buffer(coll->operation, coll->n, coll->count, (uint32_t)df_type_size(coll->type));
   question.choice.hosts = coll->n_hosts;
   df_ring ring = coll->ring;
-  if (ring.n_slots == 0) ring = df_manner_ring(&coll->manner, &question, coll->plan, 0);
+  if (ring.n_slots == 0)
+    ring = df_configuration_ring(&coll->configuration, &question, coll->plan, 0);
   uint64_t longest = (uint64_t)part->chunk * question.element_bytes;
-  const df_plan_file *file = coll->manner.choice.file;
+  const df_plan_file *file = coll->configuration.choice.file;
   snprintf(c->algorithm, sizeof c->algorithm, "%s%s%.18s",
-           df_algorithm_name(coll->manner.choice.algorithm), file ? ":" : "",
+           df_algorithm_name(coll->configuration.choice.algorithm), file ? ":" : "",
            file ? df_plan_file_facts_of(file).name : "");
-  snprintf(c->form, sizeof c->form, "%s", df_manner_form(&coll->manner, coll->plan, coll->count));
+  snprintf(c->form, sizeof c->form, "%s",
+           df_configuration_form(&coll->configuration, coll->plan, coll->count));
   c->blocks = shape->n_blocks;
   c->loops = part->loops;
   c->primitives = coll->plan->n_primitives;
-  c->subgroup = coll->manner.choice.algorithm == DF_TWO_LEVEL ? coll->manner.choice.split : 0;
+  c->subgroup =
+      coll->configuration.choice.algorithm == DF_TWO_LEVEL ? coll->configuration.choice.split : 0;
   c->chunkBytes = DF_MIN(longest, coll->count * question.element_bytes);
   c->slotBytes = ring.stride;
   c->slots = ring.n_slots;
-  c->lendsBuffers = (uint32_t)df_manner_lends(&coll->manner, question.element_bytes);
-  c->pastCaches = coll->manner.stream != DF_STREAM_NEVER;
-  c->switches = coll->epoch ? coll->epoch->switches : 0;
-  c->borrowedTurn = (uint32_t)coll->manner.borrowed_turn;
-  df_manner_explain(&coll->manner, &question, coll->plan, &ring, c->why, sizeof c->why);
-  if (coll->epoch && coll->epoch->switches) {
+  c->lendsBuffers = (uint32_t)df_configuration_lends(&coll->configuration, question.element_bytes);
+  c->pastCaches = coll->configuration.stream != DF_STREAM_NEVER;
+  c->switches = coll->plan_switch ? coll->plan_switch->switches : 0;
+  c->borrowedTurn = (uint32_t)coll->configuration.borrowed_turn;
+  df_configuration_explain(&coll->configuration, &question, coll->plan, &ring, c->why,
+                           sizeof c->why);
+  if (coll->plan_switch && coll->plan_switch->switches) {
     const size_t used = strlen(c->why);
     df_text out = {.at = c->why + used, .left = sizeof c->why - used};
-    df_say(&out, "variant: %s, %s\n", coll->epoch->current ? "not as registered" : "as registered",
+    df_say(&out, "variant: %s, %s\n",
+           coll->plan_switch->current ? "not as registered" : "as registered",
            df_switch_state_of(coll).words);
   }
   describe_times(coll, &question, context->topology.n_cores, c);

@@ -67,7 +67,7 @@ static int judge(dfcclContext_t context, const df_loss_told *loss) {
 static void take_losses(dfcclContext_t context) {
   df_endpoint *wire = context->transports.wire;
   df_loss_told loss = {.next = NULL};
-  while (wire->transport->take_lost(wire, &loss.peer, loss.why, sizeof loss.why)) {
+  while (wire->network->take_lost(wire, &loss.peer, loss.why, sizeof loss.why)) {
     df_loss_told *kept = malloc(sizeof *kept);
     if (kept == NULL) {
       judge(context, &loss); /* without grace: since_ns is long ago */

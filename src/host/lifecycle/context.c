@@ -35,8 +35,8 @@
 #include "tuning/tuner_plugin.h"
 
 /* A GPU executes one process's kernels at a time, unless MPS is on. */
-static int takes_turns_with(dfcclContext_t context, uint32_t rank, const df_device_card *theirs) {
-  df_device_card mine = df_context_peer_card(context, context->rank);
+static int takes_turns_with(dfcclContext_t context, uint32_t rank, const df_device_info *theirs) {
+  df_device_info mine = df_peer_device_info(context, context->rank);
   return rank != context->rank && mine.backend == dfcclBackendCuda && !context->mesh.local[rank] &&
          !mine.has_mps && memcmp(mine.uuid, theirs->uuid, sizeof mine.uuid) == 0;
 }
@@ -45,23 +45,23 @@ static dfcclResult_t no_memory_for_hosts(dfcclContext_t context) {
   return df_fail(dfcclOutOfMemory, "no memory for the hosts of %u ranks", context->n_ranks);
 }
 
-static int compare_cards(const void *a, const void *b) {
-  const df_device_card *left = a, *right = b;
+static int compare_info(const void *a, const void *b) {
+  const df_device_info *left = a, *right = b;
   return memcmp(left->uuid, right->uuid, sizeof left->uuid);
 }
 
 /* Ranks on the GPU that has the most. Without memory: all of them. */
 static uint32_t most_on_a_gpu(dfcclContext_t context) {
   uint32_t most = 1, n = 0;
-  df_device_card *cards = malloc(context->n_ranks * sizeof *cards);
-  if (cards == NULL) return context->n_ranks;
-  for (uint32_t r = 0; r < context->n_ranks; r++) cards[r] = df_context_peer_card(context, r);
-  qsort(cards, context->n_ranks, sizeof *cards, compare_cards);
+  df_device_info *peer_info = malloc(context->n_ranks * sizeof *peer_info);
+  if (peer_info == NULL) return context->n_ranks;
+  for (uint32_t r = 0; r < context->n_ranks; r++) peer_info[r] = df_peer_device_info(context, r);
+  qsort(peer_info, context->n_ranks, sizeof *peer_info, compare_info);
   for (uint32_t r = 0; r < context->n_ranks; r++) {
-    n = r > 0 && compare_cards(&cards[r - 1], &cards[r]) == 0 ? n + 1 : 1;
+    n = r > 0 && compare_info(&peer_info[r - 1], &peer_info[r]) == 0 ? n + 1 : 1;
     most = DF_MAX(most, n);
   }
-  free(cards);
+  free(peer_info);
   return most;
 }
 
@@ -73,14 +73,14 @@ static uint32_t shared_blocks(dfcclContext_t context, uint32_t blocks, uint32_t 
 
 /* Blocks of a collective must be equal everywhere, so the least that any rank allows. The ranks'
  * cores are all that any of them may use. */
-static dfcclResult_t read_cards(dfcclContext_t context) {
+static dfcclResult_t read_peer_info(dfcclContext_t context) {
   uint32_t blocks = (uint32_t)context->settings.max_blocks;
   uint32_t least = (uint32_t)context->settings.shared_blocks;
   int takes_turns = 0;
   context->topology.runs_on_cores = context->settings.backend == dfcclBackendCpu;
   if (!df_topology_open(&context->topology, context->n_ranks)) return no_memory_for_hosts(context);
   for (uint32_t r = 0; r < context->n_ranks; r++) {
-    df_card_content content = df_context_peer_content(context, r);
+    df_peer_info_content content = df_peer_info_of(context, r);
     if (content.version != DFCCL_VERSION_CODE)
       return df_fail(dfcclInvalidUsage,
                      "rank %u runs version %u of the library, rank %u version %u", r,
@@ -114,17 +114,17 @@ static void free_context(dfcclContext_t context, int keeps_memory) {
   df_fork_guard_remove(&context->fork_guard);
   df_jobs_close(context);
   df_tuner_plugin_close(context->tuner_plugin);
-  df_learnt_free(&context->learnt);
+  df_tuning_cache_free(&context->tuning_cache);
   free(context->runs.callbacks.entries);
   df_memory_release(context, keeps_memory);
   df_transports_close(context, keeps_memory);
   df_profiler_close(context);
-  df_post_close(&context->control);
+  df_messenger_close(&context->control);
   if (context->device.kind) context->device.kind->close(&context->device);
   df_service_close(&context->control);
   df_mesh_close(&context->mesh);
   df_topology_free(&context->topology);
-  if (context->control.world) df_world_release(context->control.world);
+  if (context->control.process_inbox) df_process_inbox_release(context->control.process_inbox);
   pthread_mutex_destroy(&context->lock);
   context->magic = 0;
   free(context);
@@ -141,13 +141,13 @@ static void tell_failed_init(dfcclContext_t context, dfcclResult_t result) {
   df_message bye = {.magic = DF_MESSAGE_MAGIC, .kind = DF_MESSAGE_BYE};
   for (uint32_t r = 0; r < context->n_ranks; r++)
     if (r != context->rank && context->mesh.local[r])
-      df_world_post(context->control.world, r, context->rank, &bye, NULL);
+      df_process_inbox_send(context->control.process_inbox, r, context->rank, &bye, NULL);
 }
 
 /* For sentences. The name comes from the peer. */
 static void name_hosts(dfcclContext_t context) {
   for (uint32_t r = 0; context->mesh.far && r < context->n_ranks; r++) {
-    df_card_content content = df_context_peer_content(context, r);
+    df_peer_info_content content = df_peer_info_of(context, r);
     content.host_name[DF_HOST_NAME - 1] = '\0';
     if (context->mesh.far[r].is_far)
       df_escape(context->control.peers[r].host, DF_HOST_NAME, content.host_name);
@@ -156,7 +156,8 @@ static void name_hosts(dfcclContext_t context) {
 
 static dfcclResult_t open_control(dfcclContext_t context) {
   const df_control_events events = df_control_events_of(context);
-  dfcclResult_t result = df_post_open(&context->control, &context->lock, &context->mesh, &events);
+  dfcclResult_t result =
+      df_messenger_open(&context->control, &context->lock, &context->mesh, &events);
   if (result == dfcclSuccess) name_hosts(context);
   df_subscribe(context);
   df_jobs_add(context);
@@ -170,19 +171,19 @@ static uint64_t job_number(dfcclContext_t context) {
 }
 
 static dfcclResult_t acquire_memory(dfcclContext_t context) {
-  context->control.world =
-      df_world_join(context->mesh.job, context->n_ranks, context->mesh.n_local);
-  if (context->control.world == NULL) {
-    df_world_miss(&context->mesh);
+  context->control.process_inbox =
+      df_process_inbox_join(context->mesh.job, context->n_ranks, context->mesh.n_local);
+  if (context->control.process_inbox == NULL) {
+    df_process_inbox_miss(&context->mesh);
     return dfcclOutOfMemory;
   }
-  dfcclResult_t result = read_cards(context);
+  dfcclResult_t result = read_peer_info(context);
   if (result != dfcclSuccess) return result;
   result = df_tuner_plugin_open(&context->tuner_plugin, context->settings.tuner_plugin,
                                 job_number(context));
   if (result != dfcclSuccess) return result;
   if ((result = df_profiler_open(context)) != dfcclSuccess) return result;
-  if ((result = df_learning_open(context)) != dfcclSuccess) return result;
+  if ((result = df_tuning_store_open(context)) != dfcclSuccess) return result;
   if ((result = df_registry_init(context)) != dfcclSuccess) return result;
   if ((result = open_control(context)) != dfcclSuccess) return result;
   if ((result = df_service_open(&context->control)) != dfcclSuccess) return result;
@@ -225,7 +226,7 @@ static void give_up_in_child(df_fork_guard *guard) {
   close(context->control.event_fd);
   close(context->control.epoll_fd);
   df_endpoint *wire = context->transports.wire;
-  if (wire && wire->transport->close_in_child) wire->transport->close_in_child(wire);
+  if (wire) wire->network->close_in_child(wire);
 }
 
 dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t rank,
@@ -233,7 +234,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   dfcclContext_t context =
       aligned_alloc(DF_CACHE_LINE, DF_ALIGN_UP(sizeof *context, (size_t)DF_CACHE_LINE));
   if (context == NULL) {
-    df_world_miss(mesh);
+    df_process_inbox_miss(mesh);
     df_mesh_close(mesh);
     return df_fail(dfcclOutOfMemory, "no memory for the context of rank %u", rank);
   }
@@ -251,8 +252,8 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
 
   dfcclResult_t result = acquire_memory(context);
   if (result != dfcclSuccess) goto free_memory;
-  df_world_attach(context->control.world, rank, context->control.event_fd,
-                  context->device.work_bell);
+  df_process_inbox_attach(context->control.process_inbox, rank, context->control.event_fd,
+                          context->device.work_bell);
   tell_home(context);
   if (settings->record[0] && (result = df_recorder_open(context)) != dfcclSuccess) goto free_memory;
   if (settings->trace[0] && (result = df_tracer_open(context)) != dfcclSuccess) goto stop;
@@ -269,9 +270,9 @@ stop:
   df_recorder_close(context);
   df_tracer_close(context);
 free_memory:
-  if (context->control.world) {
+  if (context->control.process_inbox) {
     tell_failed_init(context, result);
-    df_world_detach(context->control.world, rank);
+    df_process_inbox_detach(context->control.process_inbox, rank);
   }
   df_match_free(context);
   df_registry_free(context);
@@ -285,7 +286,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
         context,
         df_fail(dfcclInvalidUsage,
                 "dfcclDestroy was called from a callback; it would wait for the callback itself"));
-  df_wait_settled(context);
+  df_wait_quiescent(context);
   df_waits_leave(context);
   df_log(DF_LOG_INFO, "rank %u leaves", context->rank);
   if (context->settings.debug_signal) df_dump_signal_disable(context);
@@ -307,16 +308,17 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   pthread_mutex_unlock(&context->lock);
   /* Whoever hears the goodbye has all messages of this rank, or will have them. */
   if (context->transports.wire)
-    context->transports.wire->transport->settle(context->transports.wire, patience_ns);
-  df_post_goodbye(&context->control, patience_ns);
+    context->transports.wire->network->flush(context->transports.wire, patience_ns);
+  df_messenger_goodbye(&context->control, patience_ns);
   int keeps_memory =
       context->device.memory->exports_memory && !df_await_unmapped(context->transports.shm);
   stop_threads(context);
-  if (context->transports.wire) context->transports.wire->transport->mute(context->transports.wire);
+  if (context->transports.wire)
+    context->transports.wire->network->quiesce(context->transports.wire);
   df_recorder_close(context);
   df_tracer_close(context);
-  df_learning_write(context);
-  df_world_detach(context->control.world, context->rank);
+  df_tuning_store_write(context);
+  df_process_inbox_detach(context->control.process_inbox, context->rank);
   df_match_free(context);
   df_registry_free(context);
   free_context(context, keeps_memory);

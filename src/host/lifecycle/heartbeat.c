@@ -67,22 +67,20 @@ static void find_awaited(dfcclContext_t context) {
       awaited[context->control.peers[r].next] |= 1;
 }
 
-/* Messages of others pass the rank, and this one hears it without relays. */
-static int is_own_relay(dfcclContext_t context, uint32_t rank) {
-  const df_routes *routes = context->mesh.routes;
-  return routes && context->control.peers[rank].next == rank &&
-         routes->relays[routes->host[rank]] == rank;
+/* The rank's host relays control messages, and this rank is on that host. */
+static int is_beside_relay(dfcclContext_t context, uint32_t rank) {
+  return context->mesh.routes && !context->control.peers[rank].is_far;
 }
 
 static void send(dfcclContext_t context, uint32_t rank, int what) {
   df_message message = {.kind = DF_MESSAGE_PING, .a = (uint64_t)what};
-  df_post_send(&context->control, rank, &message, NULL, -1);
+  df_messenger_send(&context->control, rank, &message, NULL, -1);
 }
 
 static void describe_traffic(dfcclContext_t context, uint32_t rank, df_text *out) {
   df_endpoint *wire = context->transports.wire;
   df_traffic traffic;
-  for (uint32_t i = 0; wire->transport->traffic(wire, rank, i, &traffic); i++)
+  for (uint32_t i = 0; wire->network->traffic(wire, rank, i, &traffic); i++)
     if (traffic.heard_ns)
       df_say(out, "; the connection %s has brought nothing for %" PRIu64 " ms", traffic.ends,
              (df_clock_ns() - traffic.heard_ns) / 1000000);
@@ -98,7 +96,7 @@ static void tell_silent(dfcclContext_t context, uint32_t rank) {
   if (peer->is_far)
     df_say(&out, " (%s, %s): ", peer->host[0] ? peer->host : "host unknown", address);
   if (!peer->is_far)
-    df_say(&out, ": its process is stopped or hangs, and messages to other hosts pass it");
+    df_say(&out, ": its process is stopped or hangs");
   else if (peer->line == NULL)
     df_say(&out, "its process or a relay is stopped, or cut off (messages to it pass rank %u)",
            peer->next);
@@ -110,14 +108,23 @@ static void tell_silent(dfcclContext_t context, uint32_t rank) {
   df_peer_unreachable(context, rank, why);
 }
 
-/* Behind relays: by those who have links with it, who tell the others. */
+/* A rank behind relays is asked by the ranks that have links with it, and these tell the others. Links within a host
+ * are not seen here, so with relays each rank also asks the ranks of its own host that it waits for. Otherwise a
+ * stopped rank that has links on its own host only would be asked by nobody. */
 static int asks(dfcclContext_t context, uint32_t rank) {
   const df_peer *peer = &context->control.peers[rank];
   df_endpoint *wire = context->transports.wire;
   df_traffic traffic;
   if (peer->state != DF_PEER_ALIVE) return 0;
-  return peer->line != NULL || is_own_relay(context, rank) ||
-         (peer->is_far && wire->transport->traffic(wire, rank, 0, &traffic));
+  return peer->line != NULL || is_beside_relay(context, rank) ||
+         (peer->is_far && wire->network->traffic(wire, rank, 0, &traffic));
+}
+
+/* Ticks of silence that mean a loss. If a relay stops, the ranks behind it are silent too. They get more time, so that
+ * the ranks that ask the relay itself report it first. */
+static uint8_t patience(const df_peer *peer) {
+  const int is_behind_relay = peer->is_far && peer->line == NULL;
+  return is_behind_relay ? TICKS + TICKS / 2 : TICKS;
 }
 
 static void ask_awaited(dfcclContext_t context) {
@@ -136,7 +143,7 @@ static void ask_awaited(dfcclContext_t context) {
     if (peer->line && context->settings.net_timeout_ms >= TCP_TELLS_FROM_MS &&
         df_peer_has_unsent(peer))
       pings->silent[r] = DF_MIN(pings->silent[r], TICKS / 2);
-    if (pings->silent[r] >= TICKS)
+    if (pings->silent[r] >= patience(peer))
       tell_silent(context, r);
     else if (is_due || pings->awaited[r] == 1)
       send(context, r, QUESTION);
@@ -157,7 +164,7 @@ static void run(void *room) {
   pthread_mutex_unlock(&context->lock);
 }
 
-void df_pings_hear(dfcclContext_t context, uint32_t from, const df_message *message) {
+void df_pings_receive(dfcclContext_t context, uint32_t from, const df_message *message) {
   df_pings *pings = context->transports.pings;
   if (pings) pings->silent[from] = 0;
   if (message->a == QUESTION) send(context, from, ANSWER);

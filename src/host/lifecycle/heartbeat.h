@@ -16,6 +16,6 @@ void df_pings_free(dfcclContext_t context);
 /* An executor falls asleep with runs that wait for peers. Any thread. */
 void df_pings_begin(dfcclContext_t context);
 /* [lock] */
-void df_pings_hear(dfcclContext_t context, uint32_t from, const df_message *message);
+void df_pings_receive(dfcclContext_t context, uint32_t from, const df_message *message);
 
 #endif

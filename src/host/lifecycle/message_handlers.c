@@ -16,7 +16,7 @@
 
 /* ---- collectives ---- */
 
-static void hear_announcement(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_announcement(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
   dfcclContext_t context = room;
   if (context->failure.given_up) return; /* perhaps for want of a descriptor of its home */
@@ -27,7 +27,7 @@ static void hear_announcement(void *room, uint32_t from, const df_message *messa
     df_give_up(context, dfcclOutOfMemory, df_last_sentence());
 }
 
-static void hear_links(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_links(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
   df_remote *remote = df_match_newest(room, from, message);
   df_offer offer;
@@ -35,14 +35,14 @@ static void hear_links(void *room, uint32_t from, const df_message *message, int
   if (remote) df_links_told(room, remote, (uint32_t)message->a, &offer);
 }
 
-static void hear_deregistration(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_deregistration(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
   df_remote *remote = df_match_newest(room, from, message);
   if (remote && !remote->deregistered)
     df_match_deregistered(room, remote, message->a, message->b != 0);
 }
 
-static void hear_limit(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_limit(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
   df_remote *remote = df_match_newest(room, from, message);
   if (remote && !remote->deregistered) df_match_limited(room, remote, message->a);
@@ -62,7 +62,7 @@ static void fail_unmet(dfcclContext_t context, uint32_t from, dfcclCollId_t id,
     }
 }
 
-static void hear_failure(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_failure(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
   dfcclContext_t context = room;
   df_remote *remote = df_match_newest(context, from, message);
@@ -86,24 +86,24 @@ static void hear_failure(void *room, uint32_t from, const df_message *message, i
   if (remote->bound) df_fail_collective(context, remote->bound, status, 0, sentence);
 }
 
-static void hear_of_switch(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_of_switch(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
-  df_epoch_hear(room, from, message);
+  df_plan_switch_receive(room, from, message);
 }
 
-static void hear_abort(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_abort(void *room, uint32_t from, const df_message *message, int fd) {
   (void)message;
   (void)fd;
   df_peer_lost(room, from, DF_PEER_GIVEN_UP, "called dfcclAbort");
 }
 
-static void hear_cause(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_failure_reason(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
-  df_hear_cause(room, from, message);
+  df_handle_failure_reason(room, from, message);
 }
 
 /* The lost rank may be alive, so it is told what this rank gives up. */
-static void hear_lost(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_lost(void *room, uint32_t from, const df_message *message, int fd) {
   (void)from;
   (void)fd;
   dfcclContext_t context = room;
@@ -122,7 +122,7 @@ static void hear_lost(void *room, uint32_t from, const df_message *message, int 
   }
 }
 
-static void hear_goodbye(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_goodbye(void *room, uint32_t from, const df_message *message, int fd) {
   (void)message;
   (void)fd;
   dfcclContext_t context = room;
@@ -130,34 +130,34 @@ static void hear_goodbye(void *room, uint32_t from, const df_message *message, i
   df_unmap_all(context->transports.shm, from);
 }
 
-static void hear_ping(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_ping(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
-  df_pings_hear(room, from, message);
+  df_pings_receive(room, from, message);
 }
 
 void df_subscribe(dfcclContext_t context) {
   static df_message_handler *const handlers[DF_MESSAGE_KINDS] = {
-      [DF_MESSAGE_ANNOUNCE] = hear_announcement,
-      [DF_MESSAGE_LINKS] = hear_links,
-      [DF_MESSAGE_DEREGISTER] = hear_deregistration,
-      [DF_MESSAGE_LIMIT] = hear_limit,
-      [DF_MESSAGE_FAIL] = hear_failure,
-      [DF_MESSAGE_ABORT] = hear_abort,
-      [DF_MESSAGE_CAUSE] = hear_cause,
-      [DF_MESSAGE_LOST] = hear_lost,
-      [DF_MESSAGE_BYE] = hear_goodbye,
-      [DF_MESSAGE_PING] = hear_ping,
-      [DF_MESSAGE_PROPOSE] = hear_of_switch,
-      [DF_MESSAGE_READY] = hear_of_switch,
-      [DF_MESSAGE_COMMIT] = hear_of_switch,
-      [DF_MESSAGE_CANCEL] = hear_of_switch,
-      [DF_MESSAGE_RETIRED] = hear_of_switch,
-      [DF_MESSAGE_PURPOSE] = hear_of_switch,
-      [DF_MESSAGE_TIMES] = hear_of_switch,
+      [DF_MESSAGE_ANNOUNCE] = handle_announcement,
+      [DF_MESSAGE_LINKS] = handle_links,
+      [DF_MESSAGE_DEREGISTER] = handle_deregistration,
+      [DF_MESSAGE_LIMIT] = handle_limit,
+      [DF_MESSAGE_FAIL] = handle_failure,
+      [DF_MESSAGE_ABORT] = handle_abort,
+      [DF_MESSAGE_FAILURE_REASON] = handle_failure_reason,
+      [DF_MESSAGE_LOST] = handle_lost,
+      [DF_MESSAGE_BYE] = handle_goodbye,
+      [DF_MESSAGE_PING] = handle_ping,
+      [DF_MESSAGE_PROPOSE] = handle_of_switch,
+      [DF_MESSAGE_READY] = handle_of_switch,
+      [DF_MESSAGE_COMMIT] = handle_of_switch,
+      [DF_MESSAGE_CANCEL] = handle_of_switch,
+      [DF_MESSAGE_RETIRED] = handle_of_switch,
+      [DF_MESSAGE_PURPOSE] = handle_of_switch,
+      [DF_MESSAGE_TIMES] = handle_of_switch,
   };
   for (int kind = 0; kind < DF_MESSAGE_KINDS; kind++)
     if (handlers[kind])
-      df_post_subscribe(&context->control, (df_message_kind)kind, handlers[kind], context, 0);
+      df_messenger_subscribe(&context->control, (df_message_kind)kind, handlers[kind], context, 0);
 }
 
 /* ---- what control notices ---- */

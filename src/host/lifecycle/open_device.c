@@ -37,9 +37,9 @@ static df_device_runs count_runs(void *host) {
                           .seen = seen};
 }
 
-static int read_card(void *host, uint32_t rank, df_device_card *card) {
+static int read_peer_info(void *host, uint32_t rank, df_device_info *info) {
   dfcclContext_t context = host;
-  *card = df_context_peer_card(context, rank);
+  *info = df_peer_device_info(context, rank);
   return context->control.peers[rank].local;
 }
 
@@ -52,17 +52,17 @@ static void lose_device(void *host, const char *sentence) {
   df_store_relaxed_u32(&context->runs.device_lost, 1);
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    if (coll && coll->front == NULL)
+    if (coll && coll->registered == NULL)
       df_fail_collective(context, coll, dfcclUnhandledCudaError, 1, sentence);
   }
   pthread_mutex_unlock(&context->lock);
   df_reap_and_ring(context);
 }
 
-/* The ticket serves the next run as soon as it is released. */
+/* The stream_event serves the next run as soon as it is released. */
 static void release_ticket(dfcclContext_t context, df_run *run) {
-  if (run->ticket) context->device.streams->release(&context->device, run->ticket);
-  run->ticket = 0;
+  if (run->stream_event) context->device.streams->release(&context->device, run->stream_event);
+  run->stream_event = 0;
 }
 
 /* [lock] */
@@ -74,9 +74,9 @@ static void release_tickets(dfcclContext_t context, df_coll *coll) {
 /* [lock] */
 static int has_stream_runs(const df_coll *coll) {
   for (uint64_t run = coll->retired; run < coll->admitted; run++)
-    if (coll->in_device[df_slot_of(coll, run)].ticket) return 1;
+    if (coll->in_device[df_slot_of(coll, run)].stream_event) return 1;
   for (uint32_t i = 0; i < coll->backlog_length; i++)
-    if (coll->backlog[(coll->backlog_head + i) % coll->backlog_capacity].ticket) return 1;
+    if (coll->backlog[(coll->backlog_head + i) % coll->backlog_capacity].stream_event) return 1;
   return 0;
 }
 
@@ -125,7 +125,7 @@ dfcclResult_t df_host_open_device(dfcclContext_t context) {
   device->options = options_of(&context->settings);
   const df_endpoint *wire = context->transports.wire;
   device->host = (df_device_host){.host = context,
-                                  .job = context->control.world,
+                                  .job = context->control.process_inbox,
                                   .lock = &context->lock,
                                   .carrier = wire ? wire->carrier : NULL,
                                   .completed = df_reap_and_ring,
@@ -134,7 +134,7 @@ dfcclResult_t df_host_open_device(dfcclContext_t context) {
                                   .count_runs = count_runs,
                                   .count_ranks = context->settings.spread ? count_ranks : NULL,
                                   .tell_ranks = tell_ranks,
-                                  .read_card = read_card,
+                                  .read_peer_info = read_peer_info,
                                   .end_stream_runs = end_stream_runs,
                                   .lost = lose_device};
   return device->kind->open(device);

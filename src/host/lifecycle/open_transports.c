@@ -48,26 +48,14 @@ static int line_made(void *owner, uint32_t peer, int fd, const unsigned char key
   return df_resume_arrived(&((dfcclContext_t)owner)->control, peer, fd, key);
 }
 
-/* ---- what control asks */
-
-static void want_line(void *maker, uint32_t rank, df_line_wish wish) {
-  df_endpoint *wire = maker;
-  wire->transport->line_wanted(wire, rank, wish);
-}
-
-static uint64_t refused_ns(void *maker, uint32_t rank) {
-  df_endpoint *wire = maker;
-  return wire->transport->line_refused_ns(wire, rank);
-}
-
 /* ---- choice ---- */
 
 static const df_transport *const known[] = {&df_transport_shm, &df_transport_ipc,
                                             &df_transport_wire};
 
 /* The one of the least cost; NULL: none joins the two. */
-static const df_transport *cheapest(const df_transport_card *mine,
-                                    const df_transport_card *theirs) {
+static const df_transport *cheapest(const df_transport_info *mine,
+                                    const df_transport_info *theirs) {
   const df_transport *best = NULL;
   uint32_t least = UINT32_MAX;
   for (size_t i = 0; i < DF_COUNT_OF(known); i++) {
@@ -96,14 +84,14 @@ static df_shared_memory memory_of(dfcclContext_t context) {
 
 /* Ranks of one process have their process's memory, whatever they want of others. */
 static const df_transport *choose(dfcclContext_t context, uint32_t rank) {
-  df_transport_card mine = df_context_transport_card(context, context->rank);
-  df_transport_card theirs = df_context_transport_card(context, rank);
+  df_transport_info mine = df_peer_transport_info(context, context->rank);
+  df_transport_info theirs = df_peer_transport_info(context, rank);
   if (context->mesh.local[rank]) mine.wants_wire = theirs.wants_wire = 0;
   return cheapest(&mine, &theirs);
 }
 
 static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves) {
-  const char *fabric = context->settings.network.fabric;
+  const char *net_backend = context->settings.network.net_backend;
   const df_policy *policy = &context->settings.tuning.policy;
   return (df_endpoint_owner){.owner = context,
                              .rank = context->rank,
@@ -112,7 +100,7 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .serves = serves,
                              .control = &context->control,
                              .far = context->mesh.far,
-                             .doors = context->mesh.doors,
+                             .listeners = context->mesh.listeners,
                              .security = context->settings.network.security,
                              .tls = &context->settings.network.tls,
                              .all_have_aes = context->transports.all_have_aes,
@@ -120,9 +108,9 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .resume_ms = (uint32_t)context->settings.net_resume_ms,
                              .lend_min = (uint64_t)DF_MAX(policy->lend_min, policy->net_lend_min),
                              .interfaces = context->settings.network.interfaces,
-                             .rails = fabric[0] ? 1 : (uint32_t)context->settings.net_rails,
+                             .rails = net_backend[0] ? 1 : (uint32_t)context->settings.net_rails,
                              .watch = df_profiler_watch(context),
-                             .fabric = fabric[0] ? fabric : NULL,
+                             .net_backend = net_backend[0] ? net_backend : NULL,
                              .wake = wake,
                              .is_quiet = is_quiet,
                              .is_broken = is_broken,
@@ -137,7 +125,7 @@ static dfcclResult_t agree_on_security(dfcclContext_t context) {
   const df_security own = context->settings.network.security;
   context->transports.all_have_aes = 1;
   for (uint32_t r = 0; r < context->n_ranks; r++) {
-    const df_transport_card theirs = df_context_transport_card(context, r);
+    const df_transport_info theirs = df_peer_transport_info(context, r);
     context->transports.all_have_aes &= theirs.has_aes != 0;
     if (theirs.security == (uint32_t)own) continue;
     if (theirs.security >= DF_SECURITY_BEYOND)
@@ -171,27 +159,22 @@ static dfcclResult_t open_wire(dfcclContext_t context) {
   for (uint32_t r = 0; owner.far && owner.silence_ms && r < context->n_ranks; r++) {
     const uint32_t silence_ms = df_lines_silence_ms(&owner, r);
     if (!owner.far[r].has_line || silence_ms == owner.silence_ms) continue;
-    context->control.peers[r].has_rails = 1;
+    context->control.peers[r].has_paths = 1;
     df_socket_set_silence(context->mesh.sockets[r], (int)silence_ms);
   }
-  if (owner.far && owner.resume_ms)
-    context->control.maker = (df_line_maker){.maker = transports->wire,
-                                             .want = want_line,
-                                             .refused_ns = refused_ns,
-                                             .silence_ms = owner.silence_ms,
-                                             .resume_ms = owner.resume_ms};
+  if (owner.far && owner.resume_ms) context->control.reconnector = transports->wire->reconnector;
   df_network_add(context);
   return df_pings_add(context);
 }
 
 /* A connection's ends must have the same network beside TCP. */
-static dfcclResult_t check_fabric(dfcclContext_t context, uint32_t rank) {
-  if (df_context_transport_card(context, rank).fabric ==
-      df_context_transport_card(context, context->rank).fabric)
+static dfcclResult_t check_backend(dfcclContext_t context, uint32_t rank) {
+  if (df_peer_transport_info(context, rank).net_backend ==
+      df_peer_transport_info(context, context->rank).net_backend)
     return dfcclSuccess;
   return df_fail(dfcclInvalidUsage,
                  "ranks %u and %u name different networks in DFCCL_NET; rank %u has \"%s\"",
-                 context->rank, rank, context->rank, context->settings.network.fabric);
+                 context->rank, rank, context->rank, context->settings.network.net_backend);
 }
 
 dfcclResult_t df_transports_open(dfcclContext_t context) {
@@ -214,7 +197,7 @@ dfcclResult_t df_transports_open(dfcclContext_t context) {
       return df_fail(dfcclInvalidUsage, "rank %u has no way to rank %u", context->rank, r);
   }
   for (uint32_t r = 0; r < context->n_ranks && result == dfcclSuccess; r++)
-    if (transports->wire_serves[r]) result = check_fabric(context, r);
+    if (transports->wire_serves[r]) result = check_backend(context, r);
   if (result == dfcclSuccess) result = open_shm(context, own);
   if (result == dfcclSuccess && has_wire) result = open_wire(context);
   if (result != dfcclSuccess) return result;

@@ -18,20 +18,13 @@
 #include "host/state/registry.h"
 #include "host/runs/runs.h"
 
-/* n: not a member. */
-static uint32_t position_of(const df_coll *coll, uint32_t rank) {
-  uint32_t i = 0;
-  while (i < coll->n && coll->ranks[i] != rank) i++;
-  return i;
-}
-
-static void tell_cause(dfcclContext_t context, const df_cause *cause) {
-  df_message message = {.kind = DF_MESSAGE_CAUSE,
-                        .payload_bytes = (uint32_t)strlen(cause->why) + 1,
-                        .id = cause->lost,
+static void send_failure_reason(dfcclContext_t context, const df_failure_reason *failure_reason) {
+  df_message message = {.kind = DF_MESSAGE_FAILURE_REASON,
+                        .payload_bytes = (uint32_t)strlen(failure_reason->why) + 1,
+                        .id = failure_reason->lost,
                         .a = (uint64_t)context->failure.broken,
-                        .b = cause->witness};
-  df_post_send_all(&context->control, &message, cause->why);
+                        .b = failure_reason->witness};
+  df_messenger_send_all(&context->control, &message, failure_reason->why);
 }
 
 /* Members that this rank reaches hear of it: they may reach those behind the relay. */
@@ -45,7 +38,7 @@ static void lose_those_behind(dfcclContext_t context, uint32_t relay) {
       peers[r].state = DF_PEER_GIVEN_UP;
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    if (coll == NULL || coll->front || coll->failed != dfcclSuccess) continue;
+    if (coll == NULL || coll->registered || coll->failed != dfcclSuccess) continue;
     uint32_t m = 0;
     while (m < coll->n &&
            (coll->ranks[m] == context->rank || peers[coll->ranks[m]].state != DF_PEER_GIVEN_UP ||
@@ -70,18 +63,19 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
   if (before == DF_PEER_DEAD || before == state) return;
   context->control.peers[peer].state = state;
   snprintf(sentence, sizeof sentence, "rank %u %.400s (seen by rank %u)", peer, why, witness);
-  df_cause cause = {.lost = peer, .witness = witness};
-  snprintf(cause.why, sizeof cause.why, "%s", why);
+  df_failure_reason failure_reason = {.lost = peer, .witness = witness};
+  snprintf(failure_reason.why, sizeof failure_reason.why, "%s", why);
   if (context->failure.broken == dfcclSuccess) {
     df_break(context, dfcclRemoteError, sentence);
-    context->failure.cause = cause; /* What df_tell_broken tells. */
+    context->failure.failure_reason = failure_reason; /* What df_tell_broken tells. */
   } else if (state == DF_PEER_DEAD && before == DF_PEER_ALIVE &&
              context->failure.broken != dfcclAborted) {
     is_later = 1;
   }
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    if (coll == NULL || coll->front || position_of(coll, peer) == coll->n) continue;
+    if (coll == NULL || coll->registered || df_coll_place_of(coll, peer, coll->n) == coll->n)
+      continue;
     snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u %.300s",
              df_coll_label(coll, label, sizeof label), context->rank, peer, why);
     if (coll->failed != dfcclSuccess) continue; /* one has told the other */
@@ -89,34 +83,35 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
     gave_up = 1;
     if (!tell_it) continue;
     df_message message = df_failure_message(coll);
-    df_post_send(&context->control, peer, &message, coll->sentence, -1);
+    df_messenger_send(&context->control, peer, &message, coll->sentence, -1);
   }
   if (before == DF_PEER_ALIVE) df_service_tell_lost(&context->control, peer, why);
   lose_those_behind(context, peer);
   if (!is_later || !gave_up) return;
-  df_tell_broken(context);     /* the first cause first */
-  tell_cause(context, &cause); /* others may not see it: the connection was ours */
+  df_tell_broken(context); /* the first cause first */
+  send_failure_reason(context,
+                      &failure_reason); /* others may not see it: the connection was ours */
 }
 
 void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
-  df_cause cause = {
+  df_failure_reason failure_reason = {
       .lost = peer, .witness = context->rank, .why = "sent a message that makes no sense"};
   int known = context->control.peers[peer].state != DF_PEER_ALIVE ||
               context->failure.broken == dfcclSuccess;
-  lose_peer(context, peer, DF_PEER_GIVEN_UP, context->rank, 1, cause.why);
+  lose_peer(context, peer, DF_PEER_GIVEN_UP, context->rank, 1, failure_reason.why);
   if (!known) {
     df_tell_broken(context);
-    tell_cause(context, &cause);
+    send_failure_reason(context, &failure_reason);
   }
-  df_post_cut_off(&context->control, peer);
+  df_messenger_cut_off(&context->control, peer);
 }
 
 /* A rank that has told why it gave up ends its connection without having died. */
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, const char *why) {
-  const char *cause = context->control.peers[peer].cause;
+  const char *failure_reason = context->control.peers[peer].failure_reason;
   char told[DF_SENTENCE_BYTES];
-  if (cause && context->failure.broken == dfcclSuccess) {
-    snprintf(told, sizeof told, "gave up, because: %s", cause);
+  if (failure_reason && context->failure.broken == dfcclSuccess) {
+    snprintf(told, sizeof told, "gave up, because: %s", failure_reason);
     why = told;
   }
   lose_peer(context, peer, state, context->rank, 0, why);
@@ -131,7 +126,7 @@ void df_tell_broken(dfcclContext_t context) {
     return; /* no cause, or all know it */
   if (context->failure.told_broken) return;
   context->failure.told_broken = 1;
-  tell_cause(context, &context->failure.cause);
+  send_failure_reason(context, &context->failure.failure_reason);
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL) continue;
@@ -145,29 +140,30 @@ void df_tell_broken(dfcclContext_t context) {
 static void fail_all_unannounced(dfcclContext_t context, uint32_t peer) {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    if (coll == NULL || coll->front) continue;
-    uint32_t position = position_of(coll, peer);
+    if (coll == NULL || coll->registered) continue;
+    uint32_t position = df_coll_place_of(coll, peer, coll->n);
     if (position < coll->n && coll->remotes[position] == NULL)
       df_fail_unannounced(context, coll, peer);
   }
 }
 
-void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *message) {
+void df_handle_failure_reason(dfcclContext_t context, uint32_t from, const df_message *message) {
   df_peer *peer = &context->control.peers[from];
   const char *why = df_message_payload(message);
-  char cause[DF_SENTENCE_BYTES];
+  char failure_reason[DF_SENTENCE_BYTES];
   uint64_t lost = message->id;
   int names = lost < context->n_ranks && lost != from; /* the sender may take this rank for lost */
   int of_another = names && lost != context->rank;
   uint32_t witness = message->b < context->n_ranks ? (uint32_t)message->b : from;
   int first = !peer->broken;
   peer->broken = 1;
-  snprintf(cause, sizeof cause, "%s", why);
+  snprintf(failure_reason, sizeof failure_reason, "%s", why);
   if (names)
-    snprintf(cause, sizeof cause, "rank %u %.400s (seen by rank %u)", (uint32_t)lost, why, witness);
+    snprintf(failure_reason, sizeof failure_reason, "rank %u %.400s (seen by rank %u)",
+             (uint32_t)lost, why, witness);
   if (first) {
-    peer->cause = strdup(cause); /* if NULL, others only learn less */
-    peer->cause_status = message->a == dfcclTimeout ? dfcclTimeout : dfcclRemoteError;
+    peer->failure_reason = strdup(failure_reason); /* if NULL, others only learn less */
+    peer->failure_reason_status = message->a == dfcclTimeout ? dfcclTimeout : dfcclRemoteError;
   }
   /* Also a peer that left in order: it died between two goodbyes, and the sender gave up runs that
    * this rank waits for. */
@@ -179,11 +175,11 @@ void df_peer_left(dfcclContext_t context, uint32_t peer) {
   if (context->control.peers[peer].state != DF_PEER_ALIVE) return;
   df_endpoint *wire = context->transports.wire;
   context->control.peers[peer].state = DF_PEER_LEFT;
-  if (wire) wire->transport->peer_left(wire, peer);
+  if (wire) wire->network->peer_left(wire, peer);
   fail_all_unannounced(context, peer);
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    uint32_t position = coll ? position_of(coll, peer) : 0;
+    uint32_t position = coll ? df_coll_place_of(coll, peer, coll->n) : 0;
     if (coll && position < coll->n && coll->remotes[position])
       df_match_left(context, coll->remotes[position]);
   }
@@ -237,20 +233,21 @@ void df_check_deadlines(dfcclContext_t context) {
 
 dfcclResult_t df_abort(dfcclContext_t context) {
   char sentence[DF_SENTENCE_BYTES];
-  df_system_add_u32(&context->runs.visitors, 1);
+  df_system_add_u32(&context->runs.waiters, 1);
   snprintf(sentence, sizeof sentence, "dfcclAbort was called on rank %u", context->rank);
   pthread_mutex_lock(&context->lock);
   df_break(context, dfcclAborted, sentence);
   df_message message = {.kind = DF_MESSAGE_ABORT, .payload_bytes = (uint32_t)strlen(sentence) + 1};
-  df_post_send_all(&context->control, &message, sentence);
+  df_messenger_send_all(&context->control, &message, sentence);
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    if (coll && coll->front == NULL) df_fail_collective(context, coll, dfcclAborted, 0, sentence);
+    if (coll && coll->registered == NULL)
+      df_fail_collective(context, coll, dfcclAborted, 0, sentence);
   }
   pthread_mutex_unlock(&context->lock);
   /* Cancellations take effect at each block's next step. Nobody waits for callbacks that block. */
   if (!df_in_callback()) df_wait_decided(context, 200 * 1000 * 1000);
-  df_system_sub_u32(&context->runs.visitors, 1);
+  df_system_sub_u32(&context->runs.waiters, 1);
   return dfcclSuccess;
 }
 

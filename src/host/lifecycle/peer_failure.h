@@ -16,7 +16,8 @@ void df_peer_refuse(dfcclContext_t context, uint32_t peer);
 /* [lock] Once, to all others: what broke this rank's context, and how many runs of each collective
  * it has accepted. Else peers would wait for more, and take this rank's leaving for the cause. */
 void df_tell_broken(dfcclContext_t context);
-void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *message); /* [lock] */
+void df_handle_failure_reason(dfcclContext_t context, uint32_t from,
+                              const df_message *message); /* [lock] */
 void df_peer_left(dfcclContext_t context, uint32_t peer); /* [lock] in order */
 dfcclResult_t df_abort(dfcclContext_t context);
 /* All, or none if one is not registered. Does not wait. */

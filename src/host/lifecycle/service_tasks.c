@@ -19,7 +19,7 @@
 
 enum {
   DF_RECORD_TICK_MS = 100,
-  DF_LEARNING_TICK_MS = 2000, /* several collectives end their search at about the same time */
+  DF_TUNING_STORE_TICK_MS = 2000, /* several collectives end their search at about the same time */
   DF_LONGEST_DEADLINE_TICK_MS = 100,
   DF_DUMP_TICK_MS = 5,
   DF_DUMP_PATIENCE_MS = 5000, /* A dump is given up if standard error takes nothing for so long. */
@@ -70,11 +70,11 @@ static int learning_tick(void *room) {
   const dfcclContext_t context = room;
   if (context->settings.tune_file[0] == '\0') return -1;
   pthread_mutex_lock(&context->lock);
-  const int has_news = context->learnt.n_new > 0;
+  const int has_news = context->tuning_cache.n_new > 0;
   pthread_mutex_unlock(&context->lock);
-  return has_news ? DF_LEARNING_TICK_MS : -1;
+  return has_news ? DF_TUNING_STORE_TICK_MS : -1;
 }
-static void write_learnt(void *room) { df_learning_write(room); }
+static void write_tuning_cache(void *room) { df_tuning_store_write(room); }
 
 static void flush_recording(void *room) {
   dfcclContext_t context = room;
@@ -172,6 +172,6 @@ void df_jobs_add(dfcclContext_t context) {
   df_service_add_job(control, context, NULL, set_links_up);
   df_service_add_job(control, context, deadline_tick, check_deadlines);
   df_service_add_job(control, context, record_tick, flush_recording);
-  df_service_add_job(control, context, learning_tick, write_learnt);
+  df_service_add_job(control, context, learning_tick, write_tuning_cache);
   df_service_add_job(control, context, dump_tick, write_dumps);
 }

@@ -76,7 +76,7 @@ static int is_undrained(const df_coll *coll, uint32_t block, uint32_t rank) {
   const df_descriptor *d = coll->device.descriptor;
   for (uint32_t i = 0; i < d->n_links; i++) {
     const df_link *link = &coll->device.links[block * d->n_links + i];
-    const df_part *part = &coll->manner.shape.parts[block];
+    const df_part *part = &coll->configuration.shape.parts[block];
     if (!link->sends || link->peer != rank || link->messages == 0 || link->release_mask) continue;
     if ((uint64_t)part->chunk * d->element_bytes < link->lend_min) continue;
     const uint64_t last = (coll->retired + 1) * part->loops * link->messages;
@@ -94,7 +94,7 @@ static int block_waits_for(const df_coll *coll, uint32_t block, uint32_t rank) {
   if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return 0;
   const df_primitive *prim = &coll->plan->primitives[cursor.primitive];
   const df_link *links = &coll->device.links[block * d->n_links];
-  const uint32_t loops = coll->manner.shape.parts[block].loops;
+  const uint32_t loops = coll->configuration.shape.parts[block].loops;
   if (prim->flags & DF_PRIM_RECV) {
     const df_link *link = &links[prim->recv_link];
     if (link->peer == rank &&
@@ -114,7 +114,7 @@ int df_waits_for_member(dfcclContext_t context, const df_coll *coll, uint32_t po
   if (df_has_not_come(coll, position)) return 1;
   if (df_runs_in_device(coll) == 0) return 0;
   if (!context->device.memory->host_sees_links) return 1; /* perhaps */
-  for (uint32_t block = 0; block < coll->manner.shape.n_blocks; block++)
+  for (uint32_t block = 0; block < coll->configuration.shape.n_blocks; block++)
     if (block_waits_for(coll, block, coll->ranks[position])) return 1;
   return 0;
 }
@@ -128,12 +128,13 @@ static void say_block(const dfcclContext_t context, df_text *text, const df_coll
     return;
   }
   df_say(text, "block %u: run %" PRIu64 ", loop %u of %u, primitive %u of %u", block, cursor.run,
-         cursor.loop, coll->manner.shape.parts[block].loops, cursor.primitive, d->n_primitives);
+         cursor.loop, coll->configuration.shape.parts[block].loops, cursor.primitive,
+         d->n_primitives);
   if (cursor.phase == DF_PHASE_DRAIN) df_say(text, ", waits until its peers have read its buffers");
   if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return;
   const df_primitive *prim = &coll->plan->primitives[cursor.primitive];
   const df_link *links = &coll->device.links[block * d->n_links];
-  uint32_t loops = coll->manner.shape.parts[block].loops;
+  uint32_t loops = coll->configuration.shape.parts[block].loops;
   /* Of links in a device's memory only the ranks are known. */
   if (!context->device.memory->host_sees_links) {
     if (prim->flags & DF_PRIM_RECV)
@@ -166,7 +167,7 @@ static void say_state(const dfcclContext_t context, df_text *text, const df_coll
     df_say(text, context->runs.held ? "it waits for the end of a device synchronisation"
                                     : "it waits on the host for room in the submission queue");
   } else {
-    for (uint32_t block = 0; block < coll->manner.shape.n_blocks; block++) {
+    for (uint32_t block = 0; block < coll->configuration.shape.n_blocks; block++) {
       if (block) df_say(text, "; ");
       say_block(context, text, coll, block);
     }
@@ -182,7 +183,7 @@ void df_describe_wait(dfcclContext_t context, const df_coll *coll, char *text, s
 
 static const char *source_of(const dfcclContext_t context, const df_coll *coll) {
   const char *source = df_switch_state_of(coll).words;
-  return source ? source : df_choice_source(&context->settings.tuning, &coll->manner.choice);
+  return source ? source : df_choice_source(&context->settings.tuning, &coll->configuration.choice);
 }
 
 static void say_coll(const dfcclContext_t context, df_text *text, const df_coll *coll) {
@@ -192,7 +193,7 @@ static void say_coll(const dfcclContext_t context, df_text *text, const df_coll 
          " of %" PRIu64 " runs complete, %u in the daemon, %u waiting on the host\n    ",
          df_coll_label(coll, label, sizeof label), df_operation_name(coll->operation), coll->count,
          coll->n, df_algorithm_name(coll->plan->key.algorithm), source_of(context, coll),
-         coll->manner.shape.n_blocks, coll->taken, coll->submitted, df_runs_in_device(coll),
+         coll->configuration.shape.n_blocks, coll->taken, coll->submitted, df_runs_in_device(coll),
          coll->backlog_length);
   say_state(context, text, coll);
   df_say(text, "\n");
@@ -206,7 +207,7 @@ static uint64_t memory_per_block(const dfcclContext_t context) {
     const df_coll *coll = context->registry.by_index[i];
     if (coll == NULL) continue;
     bytes += (sizeof(df_descriptor) + sizeof(df_run_words) + sizeof(df_run_counters)) /
-                 coll->manner.shape.n_blocks +
+                 coll->configuration.shape.n_blocks +
              sizeof(df_part) + sizeof(uint64_t) + sizeof(df_cursor) + 2 * sizeof(uint32_t) +
              sizeof(void *);
   }
@@ -219,7 +220,7 @@ static uint64_t link_ends(const dfcclContext_t context) {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     const df_coll *coll = context->registry.by_index[i];
     if (coll)
-      bytes += (uint64_t)coll->manner.shape.n_blocks * coll->plan->n_links * sizeof(df_link);
+      bytes += (uint64_t)coll->configuration.shape.n_blocks * coll->plan->n_links * sizeof(df_link);
   }
   return bytes;
 }
@@ -268,11 +269,11 @@ static void say_connections(const dfcclContext_t context, df_text *text) {
   df_endpoint *wire = context->transports.wire;
   df_traffic t;
   for (uint32_t r = 0; wire && r < context->n_ranks; r++)
-    for (uint32_t i = 0; wire->transport->traffic(wire, r, i, &t); i++) {
+    for (uint32_t i = 0; wire->network->traffic(wire, r, i, &t); i++) {
       df_say(text,
              "  connection %s (rank %u): %s, sent %" PRIu64 " frames, %" PRIu64
              " bytes, received %" PRIu64 " frames, %" PRIu64 " bytes, resumed %u times, ",
-             t.ends, r, t.stands ? "stands" : "does not stand", t.frames_sent, t.bytes_sent,
+             t.ends, r, t.is_connected ? "stands" : "does not stand", t.frames_sent, t.bytes_sent,
              t.frames_received, t.bytes_received, t.resumes);
       if (t.heard_ns)
         df_say(text, "heard %" PRIu64 " ms ago\n", (df_clock_ns() - t.heard_ns) / 1000000);

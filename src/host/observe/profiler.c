@@ -104,8 +104,8 @@ static dfcclResult_t start(dfcclContext_t context, df_profiler *profiler) {
   return dfcclSuccess;
 }
 
-static void hear_message(void *who, df_watch_event what, const uint8_t *ring, uint64_t sequence,
-                         uint32_t bytes);
+static void handle_message(void *who, df_watch_event what, const uint8_t *ring, uint64_t sequence,
+                           uint32_t bytes);
 
 dfcclResult_t df_profiler_open(dfcclContext_t context) {
   const char *choice = context->settings.profiler_plugin;
@@ -115,7 +115,7 @@ dfcclResult_t df_profiler_open(dfcclContext_t context) {
   if (profiler == NULL) return df_fail(dfcclOutOfMemory, "no memory for a profiler plugin");
   memcpy(&profiler->job, context->mesh.job, sizeof profiler->job);
   snprintf(profiler->name, sizeof profiler->name, "dfccl %u ranks", context->n_ranks);
-  profiler->watch = (df_message_watch){.tell = hear_message, .who = profiler};
+  profiler->watch = (df_message_watch){.tell = handle_message, .who = profiler};
   pthread_mutex_lock(&lock);
   const dfcclResult_t result = start(context, profiler);
   pthread_mutex_unlock(&lock);
@@ -140,9 +140,9 @@ void df_profiler_close(dfcclContext_t context) {
 /* ---- what is told */
 
 static const char *const type_names[] = {
-    "ncclInt8",       "ncclUint8",      "ncclInt32",   "ncclUint32",  "ncclInt64",
-    "ncclUint64",     "ncclFloat16",    "ncclFloat32", "ncclFloat64", "ncclBfloat16",
-    "ncclFloat8e4m3", "ncclFloat8e5m2", "int16",       "uint16"};
+#define DF_TYPE(id, name, nccl, ...) [dfccl##id] = nccl,
+#include "primitives/elements/types.def"
+};
 
 static int nccl_algorithm(int algorithm) {
   return algorithm == DF_DOUBLE_TREE ? DF_NCCL_TREE
@@ -162,7 +162,7 @@ static const char *algorithm_name(int algorithm) {
 static df_profiled_run describe_run(const dfcclContext_t context, const df_coll *coll,
                                     const df_run *run) {
   const uint64_t count = run->count ? run->count : coll->count;
-  const int is_flagged = coll->manner.shape.payload_offset != DF_LINK_STAGED_OFFSET;
+  const int is_flagged = coll->configuration.shape.payload_offset != DF_LINK_STAGED_OFFSET;
   return (df_profiled_run){.rank = (int)context->rank,
                            .job_name = context->profiler->name,
                            .job = context->profiler->job,
@@ -183,14 +183,14 @@ static df_profiled_run describe_run(const dfcclContext_t context, const df_coll 
                            .bytes = df_larger_buffer(coll->operation, coll->n, count,
                                                      (uint32_t)df_type_size(coll->type)),
                            .root = (int)coll->root,
-                           .blocks = (uint8_t)coll->manner.shape.n_blocks};
+                           .blocks = (uint8_t)coll->configuration.shape.n_blocks};
 }
 
 /* [lock] Those of the first block that a connection carries. */
 static uint32_t describe_links(const dfcclContext_t context, const df_coll *coll,
                                df_profiled_link links[LINKS_MAX]) {
   uint32_t n = 0;
-  const df_part *part = &coll->manner.shape.parts[0];
+  const df_part *part = &coll->configuration.shape.parts[0];
   const int tells = coll->ready && !coll->varying;
   for (uint32_t which = 0; which < coll->plan->n_links && n < LINKS_MAX; which++) {
     const uint32_t peer = coll->ranks[coll->plan->links[which].peer];
@@ -270,14 +270,14 @@ static void end_steps(profiled_run *profiled) {
 }
 
 /* In the thread that moves the bytes. */
-static void hear_message(void *who, df_watch_event what, const uint8_t *ring, uint64_t sequence,
-                         uint32_t bytes) {
+static void handle_message(void *who, df_watch_event what, const uint8_t *ring, uint64_t sequence,
+                           uint32_t bytes) {
   df_profiler *profiler = who;
   pthread_mutex_lock(&lock);
   for (profiled_run *run = profiler->running; run; run = run->next)
     for (uint32_t i = 0; i < run->n_links; i++)
-      df_steps_hear(&run->steps[i], &profiler->library->plugin, profiler->context, what, ring,
-                    sequence, bytes);
+      df_steps_receive(&run->steps[i], &profiler->library->plugin, profiler->context, what, ring,
+                       sequence, bytes);
   pthread_mutex_unlock(&lock);
 }
 

@@ -20,8 +20,8 @@ static void stop(df_steps *steps, const df_profiler_table *plugin, df_step *step
   *step = steps->open[--steps->n];
 }
 
-void df_steps_hear(df_steps *steps, const df_profiler_table *plugin, void *context,
-                   df_watch_event what, const uint8_t *ring, uint64_t sequence, uint32_t bytes) {
+void df_steps_receive(df_steps *steps, const df_profiler_table *plugin, void *context,
+                      df_watch_event what, const uint8_t *ring, uint64_t sequence, uint32_t bytes) {
   if (steps->ring != ring || steps->parent == NULL) return;
   if (what == DF_WATCH_SENDS || what == DF_WATCH_COMES) {
     if (sequence >= steps->first && sequence < steps->end)

@@ -23,8 +23,8 @@ typedef struct df_steps {
 } df_steps;
 
 /* All: with the plugin's lock. */
-void df_steps_hear(df_steps *steps, const df_profiler_table *plugin, void *context,
-                   df_watch_event what, const uint8_t *ring, uint64_t sequence, uint32_t bytes);
+void df_steps_receive(df_steps *steps, const df_profiler_table *plugin, void *context,
+                      df_watch_event what, const uint8_t *ring, uint64_t sequence, uint32_t bytes);
 /* The run has ended. */
 void df_steps_stop(df_steps *steps, const df_profiler_table *plugin);
 

@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/quiet_signals.h"
 #include "base/growing_text.h"
 #include "base/log.h"
 #include "host/state/context.h"
@@ -217,6 +218,8 @@ static const char *write_end(const df_recorder *recorder, size_t events, size_t 
 static void write_recording(dfcclContext_t context, const char *mark) {
   df_recorder *recorder = context->recorder;
   df_growing_text *events = &recorder->events;
+  df_quiet_signals quiet;
+  df_quiet_signals_begin(&quiet);
   const char *why = write_end(recorder, events->length, recorder->groups.length, mark);
   if (why == NULL) {
     recorder->end += (off_t)events->length;
@@ -231,6 +234,7 @@ static void write_recording(dfcclContext_t context, const char *mark) {
     end_early(recorder, context, why);
   }
   events->length = 0;
+  df_quiet_signals_end(&quiet);
 }
 
 void df_record_flush(dfcclContext_t context) {

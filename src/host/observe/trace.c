@@ -100,7 +100,7 @@ static void grow_why(df_growing_text *lines, const df_coll *coll) {
   if (words)
     df_say(&out, "%s", words);
   else
-    df_manner_say_source(&coll->manner, &out);
+    df_configuration_say_source(&coll->configuration, &out);
   df_grow_escaped(lines, why);
 }
 
@@ -109,7 +109,7 @@ static void describe(dfcclContext_t context, df_coll *coll) {
   df_growing_text *lines = &tracer->lines;
   const df_plan_key *key = &coll->plan->key;
   const df_switch_state state = df_switch_state_of(coll);
-  const df_manner *manner = &coll->manner;
+  const df_configuration *configuration = &coll->configuration;
   if (coll->trace_number == 0) coll->trace_number = ++tracer->collectives;
   coll->is_described = 1;
   df_grow_format(lines, "{\"collective\":%u,\"id\":\"%" PRIu64 "\",\"name\":\"", coll->trace_number,
@@ -127,11 +127,11 @@ static void describe(dfcclContext_t context, df_coll *coll) {
                  "\",\"split\":%u,\"blocks\":%u,\"slot_bytes\":%u,"
                  "\"slots\":%u,\"form\":\"%s\",\"lends\":%d,\"switch\":%" PRIu64
                  ",\"from_run\":%" PRIu64 ",\"at\":%" PRIu64 ",\"purpose\":\"%s\",\"why\":\"",
-                 key->split, manner->shape.n_blocks, manner->shape.stride,
-                 coll->ring.n_slots ? coll->ring.n_slots : manner->shape.n_slots,
-                 df_manner_form(manner, coll->plan, coll->count),
-                 df_manner_lends(manner, (uint32_t)df_type_size(coll->type)), state.switches,
-                 state.switches ? coll->admitted : 0, df_clock_ns(), state.purpose);
+                 key->split, configuration->shape.n_blocks, configuration->shape.stride,
+                 coll->ring.n_slots ? coll->ring.n_slots : configuration->shape.n_slots,
+                 df_configuration_form(configuration, coll->plan, coll->count),
+                 df_configuration_lends(configuration, (uint32_t)df_type_size(coll->type)),
+                 state.switches, state.switches ? coll->admitted : 0, df_clock_ns(), state.purpose);
   grow_why(lines, coll);
   df_grow_text(lines, "\"}\n");
 }
@@ -190,10 +190,11 @@ void df_trace_flush(dfcclContext_t context) {
   df_growing_text *lines = &context->tracer->lines;
   size_t written = 0;
   while (written < lines->length) {
-    ssize_t n = write(context->tracer->fd, lines->bytes + written, lines->length - written);
-    if (n < 0 && errno == EINTR) continue;
+    const ssize_t n =
+        df_write(context->tracer->fd, lines->bytes + written, lines->length - written);
+    if (n == -EINTR) continue;
     if (n <= 0) {
-      end_early(context, n < 0 ? strerror(errno) : "its file cannot grow");
+      end_early(context, n < 0 ? strerror((int)-n) : "its file cannot grow");
       return;
     }
     written += (size_t)n;

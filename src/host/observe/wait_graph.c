@@ -173,9 +173,9 @@ static void collect_graph(df_wait_graph *graph, const struct dfcclContext *conte
   graph->n_ranks = context->n_ranks;
   lock_list();
   for (dfcclContext_t c = listed; c; c = c->next_in_process)
-    if (c->control.world == context->control.world) collect_waits(graph, c);
+    if (c->control.process_inbox == context->control.process_inbox) collect_waits(graph, c);
   for (dfcclContext_t c = listed; c; c = c->next_in_process)
-    if (c->control.world == context->control.world) answer(graph, c);
+    if (c->control.process_inbox == context->control.process_inbox) answer(graph, c);
   pthread_mutex_unlock(&list_lock);
 }
 

@@ -89,17 +89,18 @@ static int on_one_gpu(dfcclContext_t context, const dfcclCollOptions_t *options,
 }
 
 uint32_t df_most_blocks(dfcclContext_t context, uint32_t n, uint32_t hosts) {
-  const int is_far = hosts > 1 && !df_topology_is_crowded(&context->topology, n);
+  const int is_far = hosts > 1 && !df_topology_is_oversubscribed(&context->topology, n);
   return is_far ? context->max_blocks : context->near_blocks;
 }
 
-df_manner_question df_manner_question_of(dfcclContext_t context, const df_registration *r) {
+df_configuration_question df_configuration_question_of(dfcclContext_t context,
+                                                       const df_registration *r) {
   uint32_t n = df_group_size(context, r->options);
   uint32_t element_bytes = (uint32_t)df_type_size(r->type);
   const int dynamic = r->operation == DF_OP_ALL_TO_ALL_DYNAMIC;
   const df_topology_spread spread =
       df_topology_spread_of(&context->topology, r->options ? r->options->ranks : NULL, n);
-  return (df_manner_question){
+  return (df_configuration_question){
       .tuning = &context->settings.tuning,
       .topology = &context->topology,
       .choice = {.name = dynamic      ? "direct"
@@ -114,7 +115,7 @@ df_manner_question df_manner_question_of(dfcclContext_t context, const df_regist
                  .bytes = r->lists ? 0 : df_larger_buffer(r->operation, n, r->count, element_bytes),
                  .memory =
                      in_one_process(context, r->options, n) ? DF_MEMORY_PROCESS : DF_MEMORY_HOST,
-                 .crowded = (uint32_t)df_topology_is_crowded(&context->topology, n),
+                 .oversubscribed = (uint32_t)df_topology_is_oversubscribed(&context->topology, n),
                  .on_gpu = context->settings.backend == dfcclBackendCuda,
                  .split = (uint32_t)context->settings.tuning.policy.split,
                  .lanes = (uint32_t)context->settings.tuning.policy.lanes,
@@ -134,37 +135,39 @@ df_manner_question df_manner_question_of(dfcclContext_t context, const df_regist
 }
 
 /* By the model, of what a plugin may choose. Without the context's lock: a plugin may take long. */
-static void ask_plugin(dfcclContext_t context, const df_manner_question *q, df_advice *advice) {
+static void ask_plugin(dfcclContext_t context, const df_configuration_question *q,
+                       df_advice *advice) {
   const long long slot = context->settings.tuning.policy.slot_bytes;
-  df_tuner_plugin_ask(
-      context->tuner_plugin,
-      &(df_advice_question){.operation = q->choice.operation,
-                            .n = q->choice.n,
-                            .n_hosts = DF_MAX(q->choice.hosts, 1u),
-                            .bytes = q->choice.bytes,
-                            .reaches_buffers = q->choice.memory == DF_MEMORY_PROCESS,
-                            .slot_bytes = (uint32_t)slot,
-                            .tree_us = df_manner_predict(q, DF_DOUBLE_TREE, 0, (uint64_t)slot),
-                            .ring_us = df_manner_predict(q, DF_RING, 0, (uint64_t)slot),
-                            .pat_us = df_manner_predict(q, DF_PAT, 0, (uint64_t)slot)},
-      advice);
+  df_tuner_plugin_ask(context->tuner_plugin,
+                      &(df_advice_question){
+                          .operation = q->choice.operation,
+                          .n = q->choice.n,
+                          .n_hosts = DF_MAX(q->choice.hosts, 1u),
+                          .bytes = q->choice.bytes,
+                          .reaches_buffers = q->choice.memory == DF_MEMORY_PROCESS,
+                          .slot_bytes = (uint32_t)slot,
+                          .tree_us = df_configuration_predict(q, DF_DOUBLE_TREE, 0, (uint64_t)slot),
+                          .ring_us = df_configuration_predict(q, DF_RING, 0, (uint64_t)slot),
+                          .pat_us = df_configuration_predict(q, DF_PAT, 0, (uint64_t)slot)},
+                      advice);
 }
 
-static int choose(dfcclContext_t context, df_manner_question *question, df_manner *manner) {
+static int choose(dfcclContext_t context, df_configuration_question *question,
+                  df_configuration *configuration) {
   df_advice advice;
   if (context->tuner_plugin && df_choice_takes_advice(question->tuning, &question->choice)) {
     ask_plugin(context, question, &advice);
     question->choice.advice = &advice;
   }
-  const int chosen = df_manner_choose(manner, question);
+  const int chosen = df_configuration_choose(configuration, question);
   question->choice.advice = NULL;
   return chosen;
 }
 
 static dfcclResult_t check_operator(const df_registration *r) {
-  if ((int)r->op < dfcclSum || (int)r->op > dfcclBxor)
-    return df_fail(dfcclInvalidArgument, "reduction operator %d is none; operators go from 0 to 7",
-                   (int)r->op);
+  if ((int)r->op < dfcclSum || (int)r->op >= DF_REDUCE_OPERATORS)
+    return df_fail(dfcclInvalidArgument, "reduction operator %d is none; operators go from 0 to %d",
+                   (int)r->op, DF_REDUCE_OPERATORS - 1);
   if (df_operation_is_scan(r->operation) && r->op == dfcclAvg)
     return df_fail(dfcclInvalidArgument, "a scan has no dfcclAvg: its results have different "
                                          "numbers of operands");
@@ -192,16 +195,18 @@ static dfcclResult_t check_dynamic(dfcclContext_t context, const dfcclCollOption
 }
 
 dfcclResult_t df_registration_check(dfcclContext_t context, const df_registration *r,
-                                    df_manner_question *question, df_manner *manner) {
+                                    df_configuration_question *question,
+                                    df_configuration *configuration) {
   dfcclResult_t result = check_options(context, r->options);
   if (result != dfcclSuccess) return result;
   size_t element = df_type_size(r->type);
   if (element == 0)
-    return df_fail(dfcclInvalidArgument, "data type %d is none; data types go from 0 to 13",
-                   (int)r->type);
+    return df_fail(dfcclInvalidArgument, "data type %d is none; data types go from 0 to %d",
+                   (int)r->type, DF_DATA_TYPES - 1);
   int ordered = 0;
   if (df_operation_reduces(r->operation)) {
-    result = (int)r->op >= DF_FIRST_OWN ? df_own_check(context, r, &ordered) : check_operator(r);
+    result = (int)r->op >= DF_FIRST_USER_OPERATOR ? df_user_operator_check(context, r, &ordered)
+                                                  : check_operator(r);
     if (result != dfcclSuccess) return result;
   }
   if (r->operation == DF_OP_ALL_TO_ALL_DYNAMIC &&
@@ -221,12 +226,12 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
   if (r->root < 0 || (uint32_t)r->root >= n)
     return df_fail(dfcclInvalidArgument, "root is %d; it is a position in the group, 0 to %u",
                    r->root, n - 1);
-  *question = df_manner_question_of(context, r);
+  *question = df_configuration_question_of(context, r);
   char why[DF_SENTENCE_BYTES];
   question->choice.ordered = ordered;
   question->choice.why = why;
   question->choice.why_bytes = sizeof why;
-  const int chosen = choose(context, question, manner);
+  const int chosen = choose(context, question, configuration);
   question->choice.why = NULL;
   if (chosen) return dfcclSuccess;
   if (strncmp(question->choice.name, "file:", 5) == 0)

@@ -12,10 +12,12 @@ uint32_t df_group_size(dfcclContext_t context, const dfcclCollOptions_t *options
 
 /* Blocks of a collective of n ranks on so many hosts, at most. */
 uint32_t df_most_blocks(dfcclContext_t context, uint32_t n, uint32_t hosts);
-df_manner_question df_manner_question_of(dfcclContext_t context, const df_registration *r);
+df_configuration_question df_configuration_question_of(dfcclContext_t context,
+                                                       const df_registration *r);
 
 /* dfcclInvalidArgument with a sentence, or success with the manner. */
 dfcclResult_t df_registration_check(dfcclContext_t context, const df_registration *registration,
-                                    df_manner_question *question, df_manner *manner);
+                                    df_configuration_question *question,
+                                    df_configuration *configuration);
 
 #endif

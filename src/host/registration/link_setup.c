@@ -21,40 +21,42 @@
 #include "host/runs/runs.h"
 #include "host/state/switch_hooks.h"
 
-static df_manner_question question_of(const dfcclContext_t context, const df_coll *coll) {
+static df_configuration_question question_of(const dfcclContext_t context, const df_coll *coll) {
   df_question choice = {.operation = coll->operation, .n = coll->n, .hosts = coll->n_hosts};
-  return (df_manner_question){.tuning = &context->settings.tuning,
-                              .topology = &context->topology,
-                              .choice = choice,
-                              .count = coll->count,
-                              .varying = coll->varying,
-                              .element_bytes = (uint32_t)df_type_size(coll->type),
-                              .host_sees_links = context->device.memory->host_sees_links};
+  return (df_configuration_question){.tuning = &context->settings.tuning,
+                                     .topology = &context->topology,
+                                     .choice = choice,
+                                     .count = coll->count,
+                                     .varying = coll->varying,
+                                     .element_bytes = (uint32_t)df_type_size(coll->type),
+                                     .host_sees_links = context->device.memory->host_sees_links};
 }
 
 static void choose_ring_once(const dfcclContext_t context, df_coll *coll) {
   if (coll->ring.n_slots != 0) return;
-  const df_manner_question question = question_of(context, coll);
-  coll->ring = df_manner_ring(&coll->manner, &question, coll->plan,
-                              context->transports.shm->arena.used_bytes);
+  const df_configuration_question question = question_of(context, coll);
+  coll->ring = df_configuration_ring(&coll->configuration, &question, coll->plan,
+                                     context->transports.shm->arena.used_bytes);
 }
 
 /* Memory is taken when it is first needed: a collective's when it is run, a variant's at once. */
-static int is_needed(const df_coll *coll) { return coll->submitted != 0 || coll->front != NULL; }
+static int is_needed(const df_coll *coll) {
+  return coll->submitted != 0 || coll->registered != NULL;
+}
 
 /* ---- set-up ---- */
 
 static df_route route_of(const df_coll *coll, uint32_t which, const df_ring *ring) {
   return (df_route){.peer = coll->ranks[coll->plan->links[which].peer],
-                    .n_blocks = coll->manner.shape.n_blocks,
+                    .n_blocks = coll->configuration.shape.n_blocks,
                     .ends = &coll->device.links[which],
                     .end_step = coll->plan->n_links,
                     .ring = *ring,
-                    .slots_min = coll->manner.shape.n_slots,
-                    .payload_offset = (uint8_t)coll->manner.shape.payload_offset,
+                    .slots_min = coll->configuration.shape.n_slots,
+                    .payload_offset = (uint8_t)coll->configuration.shape.payload_offset,
                     .plan = coll->plan,
                     .which = which,
-                    .parts = coll->manner.shape.parts,
+                    .parts = coll->configuration.shape.parts,
                     .element_bytes = (uint8_t)df_type_size(coll->type),
                     .varying = (uint8_t)coll->varying};
 }
@@ -90,23 +92,23 @@ static dfcclResult_t accept_link(dfcclContext_t context, df_coll *coll, uint32_t
   df_endpoint *endpoint = context->transports.to[remote_of(coll, which)->peer];
   choose_ring_once(context, coll);
   const df_route route = route_of(coll, which, &coll->ring);
-  df_ticket *ticket = NULL;
+  df_link_handle *handle = NULL;
   df_offer offer = {0};
   coll->setting_up = 1;
-  dfcclResult_t result = endpoint->transport->accept(endpoint, &route, patience, &offer, &ticket);
+  dfcclResult_t result = endpoint->transport->accept(endpoint, &route, patience, &offer, &handle);
   coll->setting_up = 0;
   if (result != dfcclSuccess) return result;
   if (is_given_up(coll)) {
-    endpoint->transport->release(endpoint, ticket);
+    endpoint->transport->release(endpoint, handle);
     return dfcclSuccess;
   }
-  ends_of_link(coll, which)->accepted = ticket;
+  ends_of_link(coll, which)->accepted = handle;
   df_message message = {.kind = DF_MESSAGE_LINKS,
                         .payload_bytes = sizeof offer,
                         .id = coll->id,
                         .a = coll->plan->links[which].channel,
                         .variant = coll->variant};
-  df_post_send(&context->control, route.peer, &message, &offer, -1);
+  df_messenger_send(&context->control, route.peer, &message, &offer, -1);
   return dfcclSuccess;
 }
 
@@ -118,17 +120,17 @@ static dfcclResult_t connect_link(dfcclContext_t context, df_coll *coll, uint32_
   const df_route route = route_of(coll, which, &coll->ring);
   const df_offer offer =
       ends_of_link(coll, which)->offer; /* remote may go while the lock is let go */
-  df_ticket *ticket = NULL;
+  df_link_handle *handle = NULL;
   coll->setting_up = 1;
-  dfcclResult_t result = endpoint->transport->connect(endpoint, &route, patience, &offer, &ticket);
+  dfcclResult_t result = endpoint->transport->connect(endpoint, &route, patience, &offer, &handle);
   coll->setting_up = 0;
   if (result != dfcclSuccess) return result;
   if (is_given_up(coll)) {
-    endpoint->transport->release(endpoint, ticket);
+    endpoint->transport->release(endpoint, handle);
     return dfcclSuccess;
   }
   df_remote_ends *ends = ends_of_link(coll, which);
-  ends->connected = ticket;
+  ends->connected = handle;
   ends->is_connected = 1;
   return dfcclSuccess;
 }
@@ -171,13 +173,14 @@ static void reserve_common(dfcclContext_t context, df_coll *coll) {
   df_shm_endpoint *shm = context->transports.shm;
   const uint32_t readers = df_common_count_readers(shm, coll->plan, coll->ranks);
   if (coll->common.range.segment) return;
-  const df_manner_question question = question_of(context, coll);
+  const df_configuration_question question = question_of(context, coll);
   const uint32_t depth =
-      df_manner_common_slots(&coll->manner, &question, coll->plan, coll->device.links, readers,
-                             shm->arena.used_bytes + shm->commons.used_bytes);
+      df_configuration_common_slots(&coll->configuration, &question, coll->plan, coll->device.links,
+                                    readers, shm->arena.used_bytes + shm->commons.used_bytes);
   if (depth == 0) return;
   df_common_reserve(shm, &coll->common, coll->plan, coll->ranks,
-                    (uint64_t)coll->manner.shape.stride * depth * coll->manner.shape.n_blocks,
+                    (uint64_t)coll->configuration.shape.stride * depth *
+                        coll->configuration.shape.n_blocks,
                     depth, coll->device.descriptor->words);
 }
 
@@ -231,11 +234,11 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
   }
   if (is_given_up(coll)) return;
   coll->ready = 1;
-  coll->first_turn = coll->manner.borrowed_turn;
+  coll->first_turn = coll->configuration.borrowed_turn;
   df_log(DF_LOG_TRACE, "rank %u: the links of collective %llu stand", context->rank,
          (unsigned long long)coll->id);
-  if (coll->front) {
-    df_switch_stands(context, coll);
+  if (coll->registered) {
+    df_switch_links_connected(context, coll);
     return;
   }
   coll->admit_below = UINT64_MAX;

@@ -18,7 +18,8 @@
 
 static uint32_t operator_of(const df_coll *coll) {
   if (!df_operation_reduces(coll->operation)) return 0;
-  return coll->has_own ? (uint32_t)df_own_kind_of(df_own_operators[coll->own]) : (uint32_t)coll->op;
+  return coll->has_user_operator ? (uint32_t)df_user_operator_kind_of(df_user_operators[coll->own])
+                                 : (uint32_t)coll->op;
 }
 
 /* Plans of a file differ as the file does. */
@@ -36,14 +37,14 @@ df_announcement df_coll_announcement(const df_coll *coll) {
                            .count = coll->pairs ? 0 : coll->count,
                            .group_size = coll->n,
                            .algorithm = (uint32_t)coll->plan->key.algorithm,
-                           .n_blocks = coll->manner.shape.n_blocks,
-                           .n_slots = coll->manner.shape.n_slots,
-                           .stride = coll->manner.shape.stride,
-                           .payload_offset = (uint16_t)coll->manner.shape.payload_offset,
+                           .n_blocks = coll->configuration.shape.n_blocks,
+                           .n_slots = coll->configuration.shape.n_slots,
+                           .stride = coll->configuration.shape.stride,
+                           .payload_offset = (uint16_t)coll->configuration.shape.payload_offset,
                            .varying = (uint16_t)coll->varying,
                            .split = coll->plan->key.split,
-                           .chunk = coll->manner.shape.parts[0].chunk,
-                           .loops = coll->manner.shape.parts[0].loops,
+                           .chunk = coll->configuration.shape.parts[0].chunk,
+                           .loops = coll->configuration.shape.parts[0].loops,
                            .group_step = coll->group_step,
                            .form = compared_form(coll->plan)};
 }
@@ -64,7 +65,7 @@ void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) {
       announcement.receives = coll->pairs[i].receives;
       df_announcement_write(&announcement, coll->ranks, payload);
     }
-    df_post_send(&context->control, coll->ranks[i], &message, payload, -1);
+    df_messenger_send(&context->control, coll->ranks[i], &message, payload, -1);
   }
 }
 
@@ -73,19 +74,11 @@ static uint32_t announced_rank(const df_remote *remote, uint32_t i) {
                        : remote->first_rank + i * remote->announcement.group_step;
 }
 
-static const char *type_name(uint32_t type) {
-  static const char *const names[] = {"int8",       "uint8",      "int32",   "uint32",  "int64",
-                                      "uint64",     "float16",    "float32", "float64", "bfloat16",
-                                      "float8e4m3", "float8e5m2", "int16",   "uint16"};
-  return type < DF_COUNT_OF(names) ? names[type] : "unknown";
-}
-
 static const char *operator_name(uint32_t op) {
-  static const char *const names[] = {"sum", "prod", "max", "min", "avg", "band", "bor", "bxor"};
-  if (op == DF_KIND_OWN) return "an application's own";
-  if (op == DF_KIND_OWN_ORDERED) return "an application's own that does not commute";
+  if (op == DF_KIND_USER_OPERATOR) return "an application's own";
+  if (op == DF_KIND_USER_OPERATOR_ORDERED) return "an application's own that does not commute";
   if (op == DF_KIND_SCALED) return "premulsum";
-  return op < DF_COUNT_OF(names) ? names[op] : "unknown";
+  return df_redop_name((dfcclRedOp_t)op);
 }
 
 static const char *algorithm_name(uint32_t algorithm) {
@@ -99,13 +92,6 @@ static uint32_t first_difference(const df_coll *coll, const df_remote *remote) {
       coll->ranks[0] == remote->first_rank)
     return coll->n;
   while (i < coll->n && coll->ranks[i] == announced_rank(remote, i)) i++;
-  return i;
-}
-
-/* n_paired: none. */
-static uint32_t position_of(const df_coll *coll, uint32_t rank) {
-  uint32_t i = 0;
-  while (i < coll->n_paired && coll->ranks[i] != rank) i++;
   return i;
 }
 
@@ -135,8 +121,9 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
                     df_operation_name((df_operation)here->operation), name);
   }
   if (here->type != there->type)
-    return snprintf(text, bytes, "data type is %s here and %s there", type_name(here->type),
-                    type_name(there->type));
+    return snprintf(text, bytes, "data type is %s here and %s there",
+                    df_type_name((dfcclDataType_t)here->type),
+                    df_type_name((dfcclDataType_t)there->type));
   if (here->op != there->op)
     return snprintf(text, bytes, "reduction operator is %s here and %s there",
                     operator_name(here->op), operator_name(there->op));
@@ -156,7 +143,7 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
     return snprintf(text, bytes, "position %u of the group is rank %u here and rank %u there",
                     position, coll->ranks[position], announced_rank(remote, position));
   if (coll->pairs) {
-    const df_pair *pair = &coll->pairs[position_of(coll, remote->peer)];
+    const df_pair *pair = &coll->pairs[df_coll_place_of(coll, remote->peer, coll->n_paired)];
     if (pair->sends != there->receives || pair->receives != there->sends)
       return describe_pair(coll, remote, pair, text, bytes);
   }
@@ -232,7 +219,9 @@ static int enter(dfcclContext_t context, df_remote *remote) {
 static void pair_with_strangers(dfcclContext_t context, df_coll *coll, const df_remote *member) {
   for (uint32_t i = 0; i < member->announcement.group_size; i++) {
     uint32_t stranger = announced_rank(member, i);
-    if (stranger >= context->n_ranks || position_of(coll, stranger) < coll->n_paired) continue;
+    if (stranger >= context->n_ranks ||
+        df_coll_place_of(coll, stranger, coll->n_paired) < coll->n_paired)
+      continue;
     uint32_t *ranks = realloc(coll->ranks, (coll->n_paired + 1) * sizeof *ranks);
     if (ranks) coll->ranks = ranks;
     df_remote **remotes = realloc(coll->remotes, (coll->n_paired + 1) * sizeof(df_remote *));
@@ -251,14 +240,14 @@ static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) {
   char difference[200], sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   remote->bound = coll;
   remote->met = 1;
-  uint32_t position = position_of(coll, remote->peer);
+  uint32_t position = df_coll_place_of(coll, remote->peer, coll->n_paired);
   coll->remotes[position] = remote;
   if (position < coll->n) coll->n_bound++;
   if (describe_difference(coll, remote, difference, sizeof difference)) {
     snprintf(sentence, sizeof sentence, "%s: %s (here: rank %u, there: rank %u)",
              df_coll_label(coll, label, sizeof label), difference, context->rank, remote->peer);
     df_fail_collective(context, coll, dfcclMismatch, 1, sentence);
-    if (coll->front == NULL) pair_with_strangers(context, coll, remote);
+    if (coll->registered == NULL) pair_with_strangers(context, coll, remote);
   } else if (remote->failed != dfcclSuccess) {
     df_fail_collective(context, coll, remote->failed, 0,
                        remote->sentence ? remote->sentence : "a member has given it up");
@@ -295,8 +284,8 @@ void df_match_bind(dfcclContext_t context, df_coll *coll) {
     df_remote *remote = first_unbound(context, peer, coll);
     if (remote)
       bind(context, coll, remote);
-    else if (coll->front == NULL && (context->control.peers[peer].state != DF_PEER_ALIVE ||
-                                     context->control.peers[peer].broken))
+    else if (coll->registered == NULL && (context->control.peers[peer].state != DF_PEER_ALIVE ||
+                                          context->control.peers[peer].broken))
       df_fail_unannounced(context, coll, peer);
   }
 }
@@ -334,7 +323,7 @@ dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer, const df
   if (!enter(context, remote)) goto no_memory;
   df_coll *coll = df_find_variant(context, message->id, message->variant);
   if (coll) {
-    uint32_t i = position_of(coll, peer);
+    uint32_t i = df_coll_place_of(coll, peer, coll->n_paired);
     if (i < coll->n_paired && coll->remotes[i] == NULL) {
       coll->references++; /* a variant that differs goes at once */
       bind(context, coll, remote);
@@ -401,7 +390,7 @@ void df_match_unbind(dfcclContext_t context, df_coll *coll) {
   for (uint32_t i = 0; i < coll->n_paired; i++) {
     df_remote *remote = coll->remotes[i];
     if (remote == NULL) {
-      if (i != coll->position && coll->front == NULL) expect(context, coll, coll->ranks[i]);
+      if (i != coll->position && coll->registered == NULL) expect(context, coll, coll->ranks[i]);
       continue;
     }
     coll->remotes[i] = NULL;
@@ -411,7 +400,7 @@ void df_match_unbind(dfcclContext_t context, df_coll *coll) {
 }
 
 static void limit_runs(dfcclContext_t context, df_coll *coll, const df_remote *remote, int leaves) {
-  if (coll->front) {
+  if (coll->registered) {
     df_switch_lost(context, coll);
     return;
   }

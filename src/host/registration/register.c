@@ -23,39 +23,40 @@
 /* The daemon's view, in memory that the device chooses. Links are filled in when they stand. */
 static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   const df_plan *plan = coll->plan;
-  coll->device = (df_device_coll){.index = coll->index, .plan = plan, .shape = &coll->manner.shape};
+  coll->device =
+      (df_device_coll){.index = coll->index, .plan = plan, .shape = &coll->configuration.shape};
   dfcclResult_t result = context->device.memory->describe(&context->device, &coll->device);
   if (result != dfcclSuccess)
     return df_fail(result, "no memory for collective %" PRIu64 " with %u links", coll->id,
-                   plan->n_links * coll->manner.shape.n_blocks);
+                   plan->n_links * coll->configuration.shape.n_blocks);
   df_descriptor *d = coll->device.descriptor;
   uint32_t element_bytes = (uint32_t)df_type_size(coll->type);
-  const df_manner *manner = &coll->manner;
+  const df_configuration *configuration = &coll->configuration;
   d->count = coll->count;
-  d->direct_min = manner->lend_min;
-  d->scratch_bytes = coll->manner.shape.scratch_bytes;
-  d->reaches = context->device.reaches;
+  d->direct_min = configuration->lend_min;
+  d->scratch_bytes = coll->configuration.shape.scratch_bytes;
+  d->mappings = context->device.mappings;
   DF_ASSERT(plan->n_primitives <= UINT16_MAX);
   DF_ASSERT(plan->pieces <= UINT16_MAX);
   d->n_primitives = (uint16_t)plan->n_primitives;
   d->n_links = (uint16_t)plan->n_links;
   d->pieces = (uint16_t)plan->pieces;
-  d->n_blocks = (uint8_t)coll->manner.shape.n_blocks;
+  d->n_blocks = (uint8_t)coll->configuration.shape.n_blocks;
   d->priority = coll->priority;
   d->divisor = (uint16_t)coll->n;
   d->generation = ++context->registry.generations[coll->index];
   d->geometry = (uint8_t)plan->geometry;
   d->type = (uint8_t)coll->type;
   d->op = (uint8_t)(coll->op == dfcclAvg ? dfcclSum : coll->op);
-  if (coll->has_own) {
-    const int scales = df_own_operators[coll->own]->function == NULL;
-    d->op = scales ? dfcclSum : DF_OPERATOR_OWN;
+  if (coll->has_user_operator) {
+    const int scales = df_user_operators[coll->own]->function == NULL;
+    d->op = scales ? dfcclSum : DF_OPERATOR_USER;
     d->divisor = (uint16_t)coll->own;
   }
   d->element_bytes = (uint8_t)element_bytes;
-  d->lends = manner->lends;
-  if (coll->has_own && d->op == dfcclSum) d->lends |= DF_SCALES_INPUT;
-  d->stream = manner->stream;
+  d->lends = configuration->lends;
+  if (coll->has_user_operator && d->op == dfcclSum) d->lends |= DF_SCALES_INPUT;
+  d->stream = configuration->stream;
   if (coll->varying) {
     d->count_step = sizeof(df_run) / sizeof(uint64_t);
     d->words->counts = &coll->in_device[0].count;
@@ -119,10 +120,10 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
     if (coll->ranks[i] == context->rank) coll->position = i;
   }
   choose_buffers(coll, registration->lists);
-  if (df_operation_reduces(coll->operation) && (int)coll->op >= DF_FIRST_OWN) {
-    coll->own = (uint32_t)coll->op - DF_FIRST_OWN;
-    coll->has_own = df_own_use(coll->own) != NULL;
-    if (!coll->has_own) { /* since the check */
+  if (df_operation_reduces(coll->operation) && (int)coll->op >= DF_FIRST_USER_OPERATOR) {
+    coll->own = (uint32_t)coll->op - DF_FIRST_USER_OPERATOR;
+    coll->has_user_operator = df_user_operator_use(coll->own) != NULL;
+    if (!coll->has_user_operator) { /* since the check */
       df_coll_free(coll);
       return df_fail(dfcclInvalidArgument, "reduction operator %d was destroyed",
                      (int)registration->op);
@@ -140,15 +141,15 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
 static uint32_t listed_chunk(const df_coll *coll, const df_registration *registration) {
   const uint32_t element_bytes = (uint32_t)df_type_size(coll->type);
   const uint64_t grain = DF_CACHE_LINE / element_bytes;
-  uint64_t chunk = coll->manner.choice.slot_bytes / element_bytes;
-  if (coll->manner.policy->slot_bytes < coll->manner.choice.slot_bytes)
-    chunk = (uint64_t)coll->manner.policy->slot_bytes / element_bytes;
+  uint64_t chunk = coll->configuration.choice.slot_bytes / element_bytes;
+  if (coll->configuration.policy->slot_bytes < coll->configuration.choice.slot_bytes)
+    chunk = (uint64_t)coll->configuration.policy->slot_bytes / element_bytes;
   if (registration->longest) chunk = DF_MIN(chunk, DF_ALIGN_UP(registration->longest, grain));
   return (uint32_t)DF_MAX(chunk / grain * grain, grain);
 }
 
-static dfcclResult_t make_listed_plan(df_coll *coll, const df_plan_key *key,
-                                      const df_registration *registration) {
+static dfcclResult_t make_piece_table_plan(df_coll *coll, const df_plan_key *key,
+                                           const df_registration *registration) {
   const uint32_t chunk = listed_chunk(coll, registration);
   const uint64_t steps = df_lists_steps(registration->lists, chunk);
   if (steps > DF_LISTS_MOST_STEPS)
@@ -156,14 +157,14 @@ static dfcclResult_t make_listed_plan(df_coll *coll, const df_plan_key *key,
                    "collective %" PRIu64 ": its pieces need %" PRIu64
                    " messages and copies of %u elements; at most %u are possible",
                    coll->id, steps, chunk, DF_LISTS_MOST_STEPS);
-  coll->plan = df_plan_make_listed(key, registration->lists, chunk);
+  coll->plan = df_plan_make_piece_table(key, registration->lists, chunk);
   return dfcclSuccess;
 }
 
 /* Of a hierarchical plan; else NULL. */
 static df_levels *levels_of(dfcclContext_t context, const df_coll *coll,
                             const df_registration *registration) {
-  const df_choice *choice = &coll->manner.choice;
+  const df_choice *choice = &coll->configuration.choice;
   if (choice->algorithm != DF_HIERARCHICAL) return NULL;
   return df_topology_levels(&context->topology,
                             registration->options ? registration->options->ranks : NULL, coll->n,
@@ -173,9 +174,9 @@ static df_levels *levels_of(dfcclContext_t context, const df_coll *coll,
 /* [lock] Undone in reverse. */
 static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
                              const df_registration *registration,
-                             const df_manner_question *question) {
+                             const df_configuration_question *question) {
   dfcclResult_t result = dfcclOutOfMemory;
-  const df_choice *choice = &coll->manner.choice;
+  const df_choice *choice = &coll->configuration.choice;
   const int dynamic = coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC;
   df_plan_key key = {.operation = dynamic ? DF_OP_ALL_TO_ALL : coll->operation,
                      .algorithm = choice->algorithm,
@@ -185,11 +186,11 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
                      .split = choice->split,
                      .average = coll->op == dfcclAvg && df_operation_reduces(coll->operation) &&
                                 coll->n > 1,
-                     .several = coll->manner.several,
+                     .several = coll->configuration.several,
                      .file = choice->file,
                      .agrees = coll->varying && df_operation_needs_agreement(coll->operation)};
   if (registration->lists) {
-    result = make_listed_plan(coll, &key, registration);
+    result = make_piece_table_plan(coll, &key, registration);
     if (result != dfcclSuccess) return result;
   } else {
     df_levels *levels = levels_of(context, coll, registration);
@@ -204,16 +205,16 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
                    "no memory for the plan of collective %" PRIu64
                    ", or a member has more than 65,535 messages and copies in it (%s)",
                    coll->id, df_algorithm_name(choice->algorithm));
-  df_manner_decide(&coll->manner, question, coll->plan);
+  df_configuration_decide(&coll->configuration, question, coll->plan);
   /* Loops have 32 bits: only tiny slots and enormous counts exceed them. */
-  const df_part *part = &coll->manner.shape.parts[0];
+  const df_part *part = &coll->configuration.shape.parts[0];
   uint32_t pieces = df_pieces_of_loop((uint8_t)coll->plan->geometry, coll->plan->pieces);
   if (!registration->lists && (uint64_t)part->loops * part->chunk * pieces < part->elements) {
     result = df_fail(dfcclInvalidArgument,
                      "collective %" PRIu64 ": count %" PRIu64
                      " needs more loops than can be counted with slots of %lld bytes (slot_bytes "
                      "of DFCCL_TUNING)",
-                     coll->id, coll->count, coll->manner.policy->slot_bytes);
+                     coll->id, coll->count, coll->configuration.policy->slot_bytes);
     goto release_plan;
   }
   coll->index = df_registry_take_index(context);
@@ -237,14 +238,14 @@ release_plan:
 
 /* Takes whole options: members that an older program lacks have their defaults. */
 static dfcclResult_t register_whole(dfcclContext_t context, const df_registration *registration) {
-  df_manner_question question;
-  df_manner manner;
-  dfcclResult_t result = df_registration_check(context, registration, &question, &manner);
+  df_configuration_question question;
+  df_configuration configuration;
+  dfcclResult_t result = df_registration_check(context, registration, &question, &configuration);
   if (result != dfcclSuccess) return result;
   df_coll *coll = NULL;
   result = make_coll(context, registration, &coll);
   if (result != dfcclSuccess) return result;
-  coll->manner = manner;
+  coll->configuration = configuration;
 
   pthread_mutex_lock(&context->lock);
   if (context->failure.broken != dfcclSuccess)
@@ -262,7 +263,7 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
   if (result == dfcclSuccess) {
     df_log(DF_LOG_TRACE, "rank %u registers collective %" PRIu64 ": %s of %" PRIu64 " elements, %s",
            context->rank, coll->id, df_operation_name(coll->operation), coll->count,
-           df_algorithm_name(manner.choice.algorithm));
+           df_algorithm_name(configuration.choice.algorithm));
     df_coll_announce(context, coll, 0);
     df_match_bind(context, coll);
     df_links_progress(context, coll);
@@ -311,8 +312,8 @@ dfcclResult_t df_register(dfcclContext_t context, const df_registration *registr
 /* ---- variants ---- */
 
 /* The rest of its tuning is the registration's. */
-static dfcclResult_t apply_spec(dfcclContext_t context, df_coll *coll, df_manner *manner,
-                                const df_variant_spec *spec) {
+static dfcclResult_t apply_spec(dfcclContext_t context, df_coll *coll,
+                                df_configuration *configuration, const df_variant_spec *spec) {
   coll->own_policy = malloc(sizeof *coll->own_policy);
   if (coll->own_policy == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for a variant of collective %" PRIu64, coll->id);
@@ -320,73 +321,75 @@ static dfcclResult_t apply_spec(dfcclContext_t context, df_coll *coll, df_manner
   if (spec->slots) coll->own_policy->slots = spec->slots;
   if (spec->slot_bytes) coll->own_policy->slot_bytes = spec->slot_bytes;
   if (spec->copies) coll->own_policy->lend = 0;
-  manner->policy = coll->own_policy;
-  if (spec->slot_bytes) manner->choice.slot_bytes = spec->slot_bytes;
-  if (spec->blocks) manner->choice.blocks = spec->blocks;
-  if (spec->split && manner->choice.algorithm == DF_TWO_LEVEL)
-    manner->choice.split = DF_MIN(spec->split, coll->n);
+  configuration->policy = coll->own_policy;
+  if (spec->slot_bytes) configuration->choice.slot_bytes = spec->slot_bytes;
+  if (spec->blocks) configuration->choice.blocks = spec->blocks;
+  if (spec->split && configuration->choice.algorithm == DF_TWO_LEVEL)
+    configuration->choice.split = DF_MIN(spec->split, coll->n);
   return dfcclSuccess;
 }
 
 /* NULL: this rank has none with that hash. What the collective was registered with need not be in the
  * directory. */
-static const df_plan_file *find_file(dfcclContext_t context, const df_coll *front, uint64_t hash) {
-  const df_plan_file *own = df_switch_registered(front)->choice.file;
+static const df_plan_file *find_file(dfcclContext_t context, const df_coll *registered,
+                                     uint64_t hash) {
+  const df_plan_file *own = df_switch_registered(registered)->choice.file;
   if (own && df_plan_file_facts_of(own).hash == hash) return own;
   return df_file_directory_find(&context->settings.files, hash);
 }
 
-static dfcclResult_t make_variant(dfcclContext_t context, df_coll *front, uint64_t number,
+static dfcclResult_t make_variant(dfcclContext_t context, df_coll *registered, uint64_t number,
                                   int *ranks, const df_variant_spec *spec, df_coll **out) {
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   const df_plan_file *file = NULL;
   char algorithm[DF_FILE_NAME_BYTES + 8];
   snprintf(algorithm, sizeof algorithm, "%s", df_algorithm_name((int)spec->algorithm));
   if (spec->algorithm == DF_FROM_FILE) {
-    file = find_file(context, front, spec->file);
+    file = find_file(context, registered, spec->file);
     if (file == NULL)
       return df_fail(dfcclInvalidUsage,
                      "collective %" PRIu64 ": rank %u has no algorithm's file with the hash "
                      "%016" PRIx64 " (DFCCL_ALGORITHMS, DFCCL_TUNE)",
-                     front->id, context->rank, spec->file);
+                     registered->id, context->rank, spec->file);
     snprintf(algorithm, sizeof algorithm, "file:%s", df_plan_file_facts_of(file).name);
   }
-  for (uint32_t i = 0; i < front->n; i++) ranks[i] = (int)front->ranks[i];
+  for (uint32_t i = 0; i < registered->n; i++) ranks[i] = (int)registered->ranks[i];
   options.ranks = ranks;
-  options.nRanks = (int)front->n;
-  options.priority = front->priority;
-  options.varying = front->varying != DF_VARIES_NOT;
+  options.nRanks = (int)registered->n;
+  options.priority = registered->priority;
+  options.varying = registered->varying != DF_VARIES_NOT;
   options.algorithm = algorithm;
-  const df_registration registration = {.operation = front->operation,
-                                        .id = front->id,
-                                        .count = front->count,
-                                        .type = front->type,
-                                        .op = front->op,
-                                        .root = (int)front->root,
+  const df_registration registration = {.operation = registered->operation,
+                                        .id = registered->id,
+                                        .count = registered->count,
+                                        .type = registered->type,
+                                        .op = registered->op,
+                                        .root = (int)registered->root,
                                         .options = &options,
                                         .file = file};
-  df_manner_question question;
-  df_manner manner;
-  dfcclResult_t result = df_registration_check(context, &registration, &question, &manner);
+  df_configuration_question question;
+  df_configuration configuration;
+  dfcclResult_t result = df_registration_check(context, &registration, &question, &configuration);
   if (result == dfcclSuccess) result = make_coll(context, &registration, out);
   if (result != dfcclSuccess) return result;
   df_coll *coll = *out;
-  snprintf(coll->name, sizeof coll->name, "%s", front->name);
-  coll->front = front;
+  snprintf(coll->name, sizeof coll->name, "%s", registered->name);
+  coll->registered = registered;
   coll->variant = number;
-  result = apply_spec(context, coll, &manner, spec);
-  coll->manner = manner;
+  result = apply_spec(context, coll, &configuration, spec);
+  coll->configuration = configuration;
   if (result == dfcclSuccess) result = install(context, coll, &registration, &question);
   if (result != dfcclSuccess) df_coll_free(coll);
   return result;
 }
 
-dfcclResult_t df_register_variant(dfcclContext_t context, df_coll *front, uint64_t number,
+dfcclResult_t df_register_variant(dfcclContext_t context, df_coll *registered, uint64_t number,
                                   const df_variant_spec *spec, df_coll **out) {
-  int *ranks = malloc(front->n * sizeof *ranks);
+  int *ranks = malloc(registered->n * sizeof *ranks);
   if (ranks == NULL)
-    return df_fail(dfcclOutOfMemory, "no memory for a variant of collective %" PRIu64, front->id);
-  dfcclResult_t result = make_variant(context, front, number, ranks, spec, out);
+    return df_fail(dfcclOutOfMemory, "no memory for a variant of collective %" PRIu64,
+                   registered->id);
+  dfcclResult_t result = make_variant(context, registered, number, ranks, spec, out);
   free(ranks);
   return result;
 }

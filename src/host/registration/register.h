@@ -7,7 +7,7 @@
 dfcclResult_t df_register(dfcclContext_t context, const df_registration *registration);
 dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id);
 /* [lock] Enters a variant of the front: not announced yet. */
-dfcclResult_t df_register_variant(dfcclContext_t context, df_coll *front, uint64_t number,
+dfcclResult_t df_register_variant(dfcclContext_t context, df_coll *registered, uint64_t number,
                                   const df_variant_spec *spec, df_coll **out);
 /* [lock] Tells the members; look-ups no longer find it. */
 void df_coll_leave(dfcclContext_t context, df_coll *coll);

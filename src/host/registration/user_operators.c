@@ -4,37 +4,38 @@
 #include <string.h>
 
 static dfcclResult_t check_device(dfcclContext_t context) {
-  if (context->device.kind->has_own_operators) return dfcclSuccess;
+  if (context->device.kind->has_user_operators) return dfcclSuccess;
   return df_fail(dfcclInvalidUsage,
                  "rank %u uses the %s device, which has no operators of an application's own",
                  context->rank, context->device.kind->name);
 }
 
-static df_own_operator *make_own(void) {
-  df_own_operator *own = aligned_alloc(DF_CACHE_LINE, sizeof *own);
+static df_user_operator *make_own(void) {
+  df_user_operator *own = aligned_alloc(DF_CACHE_LINE, sizeof *own);
   if (own) memset(own, 0, sizeof *own);
   return own;
 }
 
-static dfcclResult_t enter(df_own_operator *own, dfcclRedOp_t *op) {
+static dfcclResult_t enter(df_user_operator *own, dfcclRedOp_t *op) {
   uint32_t number = 0;
-  if (!df_own_enter(own, &number)) {
+  if (!df_user_operator_enter(own, &number)) {
     free(own);
     return df_fail(dfcclInvalidUsage,
                    "%d operators are in use in this process; no more are possible",
-                   DF_MAX_OWN_OPERATORS);
+                   DF_MAX_USER_OPERATORS);
   }
-  *op = (dfcclRedOp_t)(DF_FIRST_OWN + number);
+  *op = (dfcclRedOp_t)(DF_FIRST_USER_OPERATOR + number);
   return dfcclSuccess;
 }
 
-dfcclResult_t df_own_create(dfcclContext_t context, dfcclRedOp_t *op, dfcclRedOpFunction_t function,
-                            void *argument, int commutative) {
+dfcclResult_t df_user_operator_create(dfcclContext_t context, dfcclRedOp_t *op,
+                                      dfcclRedOpFunction_t function, void *argument,
+                                      int commutative) {
   if (op == NULL || function == NULL)
     return df_fail(dfcclInvalidArgument, "%s is NULL", op ? "fn" : "op");
   dfcclResult_t result = check_device(context);
   if (result != dfcclSuccess) return result;
-  df_own_operator *own = make_own();
+  df_user_operator *own = make_own();
   if (own == NULL) return df_fail(dfcclOutOfMemory, "no memory for an operator");
   own->function = function;
   own->argument = argument;
@@ -42,20 +43,21 @@ dfcclResult_t df_own_create(dfcclContext_t context, dfcclRedOp_t *op, dfcclRedOp
   return enter(own, op);
 }
 
-dfcclResult_t df_own_create_scaled(dfcclContext_t context, dfcclRedOp_t *op, const void *scalar,
-                                   dfcclDataType_t type, int on_device) {
+dfcclResult_t df_user_operator_create_scaled(dfcclContext_t context, dfcclRedOp_t *op,
+                                             const void *scalar, dfcclDataType_t type,
+                                             int on_device) {
   const size_t element = df_type_size(type);
   if (op == NULL || scalar == NULL)
     return df_fail(dfcclInvalidArgument, "%s is NULL", op ? "scalar" : "op");
   if (element == 0)
-    return df_fail(dfcclInvalidArgument, "data type %d is none; data types go from 0 to 13",
-                   (int)type);
+    return df_fail(dfcclInvalidArgument, "data type %d is none; data types go from 0 to %d",
+                   (int)type, DF_DATA_TYPES - 1);
   if (on_device != 0)
     return df_fail(dfcclInvalidArgument, "scalarOnDevice is %d; the scalar must be in host memory",
                    on_device);
   dfcclResult_t result = check_device(context);
   if (result != dfcclSuccess) return result;
-  df_own_operator *own = make_own();
+  df_user_operator *own = make_own();
   if (own == NULL) return df_fail(dfcclOutOfMemory, "no memory for an operator");
   own->commutative = 1;
   own->type = type;
@@ -64,14 +66,15 @@ dfcclResult_t df_own_create_scaled(dfcclContext_t context, dfcclRedOp_t *op, con
   return enter(own, op);
 }
 
-df_own_kind df_own_kind_of(const df_own_operator *own) {
+df_user_operator_kind df_user_operator_kind_of(const df_user_operator *own) {
   if (own->function == NULL) return DF_KIND_SCALED;
-  return own->commutative ? DF_KIND_OWN : DF_KIND_OWN_ORDERED;
+  return own->commutative ? DF_KIND_USER_OPERATOR : DF_KIND_USER_OPERATOR_ORDERED;
 }
 
-dfcclResult_t df_own_check(dfcclContext_t context, const df_registration *r, int *ordered) {
-  const uint32_t number = (uint32_t)r->op - DF_FIRST_OWN;
-  const df_own_operator *own = df_own_use(number);
+dfcclResult_t df_user_operator_check(dfcclContext_t context, const df_registration *r,
+                                     int *ordered) {
+  const uint32_t number = (uint32_t)r->op - DF_FIRST_USER_OPERATOR;
+  const df_user_operator *own = df_user_operator_use(number);
   *ordered = 0;
   if (own == NULL)
     return df_fail(dfcclInvalidArgument,
@@ -83,10 +86,10 @@ dfcclResult_t df_own_check(dfcclContext_t context, const df_registration *r, int
     result = df_fail(dfcclInvalidArgument,
                      "the operator's scalar is of data type %d, and the collective of type %d",
                      (int)own->type, (int)r->type);
-  if (result == dfcclSuccess && *ordered && df_operation_is_listed(r->operation))
+  if (result == dfcclSuccess && *ordered && df_operation_has_piece_table(r->operation))
     result = df_fail(dfcclInvalidArgument,
                      "the operator does not commute, and %s does not keep the group's order",
                      df_operation_name(r->operation));
-  df_own_unuse(number);
+  df_user_operator_unuse(number);
   return result;
 }

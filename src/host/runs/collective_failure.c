@@ -35,8 +35,10 @@ DF_COLD dfcclResult_t df_remember_failure(dfcclContext_t context, dfcclResult_t 
 void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
   if (context->failure.broken != dfcclSuccess) return;
   df_store_relaxed_u32((uint32_t *)&context->failure.broken, (uint32_t)status);
-  context->failure.cause = (df_cause){.lost = DF_NOBODY, .witness = context->rank};
-  snprintf(context->failure.cause.why, sizeof context->failure.cause.why, "%s", sentence);
+  context->failure.failure_reason =
+      (df_failure_reason){.lost = DF_NOBODY, .witness = context->rank};
+  snprintf(context->failure.failure_reason.why, sizeof context->failure.failure_reason.why, "%s",
+           sentence);
   snprintf(context->failure.broken_sentence, sizeof context->failure.broken_sentence, "%s",
            sentence);
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
@@ -56,13 +58,13 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
                         const char *sentence) {
   /* The record of the variant in force keeps the registered place in the device: the front has what
    * failed. */
-  if (coll->front && df_switch_is_agreed(coll)) coll = coll->front;
+  if (coll->registered && df_switch_is_agreed(coll)) coll = coll->registered;
   if (coll->failed != dfcclSuccess) return;
   coll->failed = status;
   coll->references++; /* a variant goes with its failure */
   df_memory_keep_lent(context, coll);
   snprintf(coll->sentence, sizeof coll->sentence, "%s", sentence);
-  if (coll->front) {
+  if (coll->registered) {
     df_log(DF_LOG_INFO, "a variant is given up: %s: %s", df_result_name(status), sentence);
   } else {
     snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
@@ -74,7 +76,7 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
     df_message message = df_failure_message(coll);
     df_coll_send(context, coll, &message, coll->sentence);
   }
-  if (coll->front) df_switch_lost(context, coll);
+  if (coll->registered) df_switch_lost(context, coll);
   df_list(context, coll);
   if (coll->taken < coll->submitted) {
     context->device.executor->submitted(&context->device, 1, 0);
@@ -109,7 +111,7 @@ void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *senten
   context->failure.given_up = 1;
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    if (coll == NULL || coll->front) continue; /* a variant goes with its front */
+    if (coll == NULL || coll->registered) continue; /* a variant goes with its front */
     if (coll->failed != dfcclSuccess) {
       df_message message = df_failure_message(coll);
       df_coll_send(context, coll, &message, coll->sentence);
@@ -126,16 +128,16 @@ dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, cha
     return dfcclMismatch;
   }
   char label[DF_MAX_NAME + 40];
-  int because = coll->limit_rank_leaves && peer->cause != NULL;
+  int because = coll->limit_rank_leaves && peer->failure_reason != NULL;
   const char *did = "deregistered it";
   if (coll->limit_rank_leaves) did = because || peer->broken ? "gave up" : "left the job";
   snprintf(text, bytes,
            "%s: rank %u %s after %" PRIu64 " run%s; run %" PRIu64
-           " of rank %u can never complete%s%.400s",
+           " of rank %u can never complete%s%.390s",
            df_coll_label(coll, label, sizeof label), coll->limit_rank, did, coll->run_limit,
            coll->run_limit == 1 ? "" : "s", coll->run_limit, context->rank,
-           because ? "; because: " : "", because ? peer->cause : "");
-  return because ? peer->cause_status : dfcclRemoteError;
+           because ? "; because: " : "", because ? peer->failure_reason : "");
+  return because ? peer->failure_reason_status : dfcclRemoteError;
 }
 
 /* A member deregistered, its context is broken, or it found that counts differ: only earlier runs
@@ -154,9 +156,9 @@ void df_fail_unannounced(dfcclContext_t context, df_coll *coll, uint32_t peer) {
   const df_peer *p = &context->control.peers[peer];
   snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u has %s%s%.300s",
            df_coll_label(coll, label, sizeof label), context->rank, peer,
-           p->state == DF_PEER_ALIVE ? "given up" : "left the job", p->cause ? ", because: " : "",
-           p->cause ? p->cause : "");
-  dfcclResult_t status = p->cause ? p->cause_status : dfcclRemoteError;
+           p->state == DF_PEER_ALIVE ? "given up" : "left the job",
+           p->failure_reason ? ", because: " : "", p->failure_reason ? p->failure_reason : "");
+  dfcclResult_t status = p->failure_reason ? p->failure_reason_status : dfcclRemoteError;
   if (p->broken) df_break(context, status, sentence);
   df_fail_collective(context, coll, status, 0, sentence);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "host/state/context.h"
 #include "host/runs/collective_failure.h"
 #include "host/state/registry.h"
@@ -71,7 +72,7 @@ static inline df_run retire(dfcclContext_t context, df_coll *coll) {
 /* [lock] */
 static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_run *run,
                               dfcclResult_t status) {
-  if (run->ticket) context->device.streams->release(&context->device, run->ticket);
+  if (run->stream_event) context->device.streams->release(&context->device, run->stream_event);
   coll->taken++;
   if (DF_UNLIKELY(context->tracer != NULL)) df_trace_run(context, coll, run->submitted_ns, status);
   df_publish_u64(&context->runs.taken, context->runs.taken + 1);
@@ -314,8 +315,8 @@ static void give_back_turn(dfcclContext_t context, df_coll *coll) {
 }
 
 /* Returns 0 when the caller may run none. */
-static int run_callback(dfcclContext_t context, df_driver *driver, const df_awaited *awaited,
-                        uint32_t n) {
+static int run_callback(dfcclContext_t context, df_progress_thread *progress,
+                        const df_awaited *awaited, uint32_t n) {
   pthread_mutex_lock(&context->lock);
   df_coll *coll = find_due(context, awaited, n);
   if (coll == NULL) {
@@ -327,9 +328,9 @@ static int run_callback(dfcclContext_t context, df_driver *driver, const df_awai
   pthread_mutex_unlock(&context->lock);
 
   if (next.callback) {
-    if (driver) {
-      context->device.executor->drive_release(&context->device, driver);
-      df_visit(context, driver); /* the callback may tell others where this thread is */
+    if (progress) {
+      context->device.executor->progress_release(&context->device, progress);
+      df_become_waiter(context, progress); /* the callback may tell others where this thread is */
     }
     if (context->tracer) from_ns = df_clock_ns();
     calling_back = coll->words;
@@ -347,10 +348,10 @@ static int run_callback(dfcclContext_t context, df_driver *driver, const df_awai
   return 1;
 }
 
-uint32_t df_complete(dfcclContext_t context, df_driver *driver, const df_awaited *awaited,
-                     uint32_t n_awaited) {
+uint32_t df_complete(dfcclContext_t context, df_progress_thread *progress,
+                     const df_awaited *awaited, uint32_t n_awaited) {
   uint32_t n = reap(context);
-  while (has_callbacks(context) && run_callback(context, driver, awaited, n_awaited)) {
+  while (has_callbacks(context) && run_callback(context, progress, awaited, n_awaited)) {
     n++;
     n += reap(context);
   }
@@ -389,25 +390,21 @@ static void *poller(void *argument) {
       df_pause();
       continue;
     }
-    uint32_t ticket = df_bell_prepare(&context->runs.poller_bell);
+    uint32_t stream_event = df_bell_prepare(&context->runs.poller_bell);
     /* This look reaps: a failed collective's runs on the host have no CQE. */
     uint32_t taken = reap(context);
     if (taken > 0) wake_waiters(context);
     if (taken > 0 || df_completion_is_due(context) || df_load_relaxed_u32(&context->runs.stopping))
       df_bell_cancel(&context->runs.poller_bell);
     else
-      df_bell_sleep(&context->runs.poller_bell, ticket, UINT64_MAX);
+      df_bell_sleep(&context->runs.poller_bell, stream_event, UINT64_MAX);
     spins = 0;
   }
   return NULL;
 }
 
 dfcclResult_t df_poller_start(dfcclContext_t context) {
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, DF_POLLER_STACK_BYTES);
-  int error = pthread_create(&context->runs.poller, &attributes, poller, context);
-  pthread_attr_destroy(&attributes);
+  int error = df_thread_create(&context->runs.poller, DF_POLLER_STACK_BYTES, 0, poller, context);
   if (error)
     return df_fail(dfcclOutOfMemory, "could not start the poller's thread: %s", strerror(error));
   context->runs.poller_started = 1;

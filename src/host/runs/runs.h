@@ -41,8 +41,8 @@ typedef struct df_awaited {
 /* Reaps, runs awaited callbacks that no other thread runs, and rings the poller for the rest.
  * awaited: in the order of their lines; NULL: all. driver (or NULL) is released around user code.
  * Returns how much happened. */
-uint32_t df_complete(dfcclContext_t context, df_driver *driver, const df_awaited *awaited,
-                     uint32_t n);
+uint32_t df_complete(dfcclContext_t context, df_progress_thread *progress,
+                     const df_awaited *awaited, uint32_t n);
 void df_reap_and_ring(void *context);             /* leaves callbacks to the poller */
 int df_completion_is_due(dfcclContext_t context); /* whether the poller has work */
 /* Whether df_complete has a callback for this waiter. */
@@ -75,9 +75,9 @@ dfcclResult_t df_wait_run(dfcclContext_t context, dfcclCollId_t id, uint64_t run
 dfcclResult_t df_wait_all(dfcclContext_t context);
 dfcclResult_t df_device_synchronize(dfcclContext_t context);
 /* Until nothing is outstanding and nobody is in a call that waits. */
-void df_wait_settled(dfcclContext_t context);
+void df_wait_quiescent(dfcclContext_t context);
 /* From here on the driving thread is one of the context's visitors. */
-void df_visit(dfcclContext_t context, df_driver *driver);
+void df_become_waiter(dfcclContext_t context, df_progress_thread *progress);
 /* Until every run's status is known, or most_ns. Leaves callbacks to the poller. */
 void df_wait_decided(dfcclContext_t context, uint64_t most_ns);
 

@@ -95,9 +95,9 @@ static inline void record_admission(df_coll *coll, const df_run *run) {
   coll->device.descriptor->words->runs[slot] =
       (df_run_arguments){.send = run->send,
                          .recv = run->recv,
-                         .send_reach = (uint16_t)run->send_reach,
-                         .recv_reach = (uint16_t)run->recv_reach,
-                         .ticket = run->ticket};
+                         .send_mapping = (uint16_t)run->send_mapping,
+                         .recv_mapping = (uint16_t)run->recv_mapping,
+                         .stream_event = run->stream_event};
 }
 
 static inline void count_admission(dfcclContext_t context, df_coll *coll) {
@@ -116,7 +116,7 @@ static DF_APART int push_to_relay(df_sq *sq, df_sqe sqe, const df_coll *coll) {
 /* Returns 0 when the SQ is full. */
 static inline int push(dfcclContext_t context, df_coll *coll) {
   df_sq *sq = &context->device.shared->sq;
-  const df_sqe sqe = {.collective = coll->index, .blocks = coll->manner.shape.n_blocks};
+  const df_sqe sqe = {.collective = coll->index, .blocks = coll->configuration.shape.n_blocks};
   if (DF_UNLIKELY(sq->records != NULL) ? !push_to_relay(sq, sqe, coll) : !df_sq_push_spmc(sq, sqe))
     return 0;
   count_admission(context, coll);
@@ -163,7 +163,7 @@ void df_admit_listed(dfcclContext_t context) {
     df_coll *coll = unlist_first(context);
     /* A switch is made in any case, since nobody else lists what waits for it. */
     while (coll->failed == dfcclSuccess && coll->backlog_length > 0 &&
-           (may_admit(coll) || df_switch_go_over(context, coll)) && has_room(context, coll) &&
+           (may_admit(coll) || df_switch_perform(context, coll)) && has_room(context, coll) &&
            !sq_full && !context->runs.held) {
       record_admission(coll, &coll->backlog[coll->backlog_head]);
       if (!push(context, coll)) {
@@ -352,8 +352,8 @@ static DF_INLINE dfcclResult_t submit_run(dfcclContext_t context, uint32_t kinds
   if (DF_LIKELY(result == dfcclSuccess)) result = check_arguments(coll, run);
   if (DF_LIKELY(result == dfcclSuccess)) {
     if (context->memory.in_use) {
-      run->send_reach = df_memory_reach(context, run->send);
-      run->recv_reach = df_memory_reach(context, run->recv);
+      run->send_mapping = df_memory_mapping(context, run->send);
+      run->recv_mapping = df_memory_mapping(context, run->recv);
     }
     result = submit(context, coll, run, &after, number);
   }
@@ -393,10 +393,10 @@ dfcclResult_t df_submit_on_stream(dfcclContext_t context, uint32_t kinds, dfcclC
                    context->rank, device->kind->name);
   dfcclResult_t result = streams->begin(device, stream, &on_stream);
   if (result != dfcclSuccess) return result;
-  run->ticket = on_stream.ticket;
+  run->stream_event = on_stream.stream_event;
   result = df_submit_run(context, kinds, id, run, number);
   if (result != dfcclSuccess) {
-    streams->release(device, on_stream.ticket);
+    streams->release(device, on_stream.stream_event);
     return result;
   }
   if (streams->end(device, stream, &on_stream) == dfcclSuccess) return dfcclSuccess;

@@ -11,27 +11,27 @@
 #include "control/messenger.h"
 
 /* [lock] Entry 0 is never used. */
-static void enter_reach(dfcclContext_t context, df_user_memory *memory) {
+static void enter_mapping(dfcclContext_t context, df_user_memory *memory) {
   uint32_t entry = 1;
-  while (entry < DF_MAX_REACHES && context->device.reaches[entry]) entry++;
+  while (entry < DF_MAX_REACHES && context->device.mappings[entry]) entry++;
   if (entry == DF_MAX_REACHES) return; /* messages copy it then */
-  context->device.reaches[entry] = memory->reach;
+  context->device.mappings[entry] = memory->mapping;
   memory->entry = entry;
 }
 
 /* [lock] */
 static void offer_memory(dfcclContext_t context, df_user_memory *memory) {
   df_endpoint *shm = &context->transports.shm->base;
-  memory->reach = context->device.memory->take_reach(&context->device);
-  for (uint32_t r = 0; r < context->n_ranks && memory->reach; r++) {
+  memory->mapping = context->device.memory->take_mapping(&context->device);
+  for (uint32_t r = 0; r < context->n_ranks && memory->mapping; r++) {
     int reads = context->control.peers[r].local &&
                 context->device.memory->lends_memory_to(&context->device, r);
-    memory->reach[r] = reads ? 0 : DF_OUT_OF_REACH;
+    memory->mapping[r] = reads ? 0 : DF_NOT_MAPPED;
   }
-  if (memory->reach) enter_reach(context, memory); /* else messages copy it */
+  if (memory->mapping) enter_mapping(context, memory); /* else messages copy it */
   memory->next = context->memory.in_use;
   context->memory.in_use = memory;
-  shm->transport->share(shm, memory->segment, memory->reach);
+  shm->transport->share(shm, memory->segment, memory->mapping);
 }
 
 dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) {
@@ -57,9 +57,9 @@ dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) 
 }
 
 /* [lock] */
-static void give_reach(dfcclContext_t context, df_user_memory *memory) {
-  if (memory->reach) context->device.memory->give_reach(&context->device, memory->reach);
-  memory->reach = NULL;
+static void give_mapping(dfcclContext_t context, df_user_memory *memory) {
+  if (memory->mapping) context->device.memory->give_mapping(&context->device, memory->mapping);
+  memory->mapping = NULL;
 }
 
 /* [lock] Successful runs were drained; a peer may still read what a failed run lent. */
@@ -70,7 +70,7 @@ static int may_be_read(const dfcclContext_t context, const df_user_memory *memor
 /* Ranks of this process may read it until all have gone. */
 static void free_memory(dfcclContext_t context, df_user_memory *memory) {
   if (memory->buried)
-    df_segment_bury(context->control.world, memory->segment);
+    df_segment_bury(context->control.process_inbox, memory->segment);
   else
     df_segment_destroy(memory->segment);
   free(memory);
@@ -80,7 +80,7 @@ static void free_memory(dfcclContext_t context, df_user_memory *memory) {
 static int unshare_memory(dfcclContext_t context, df_user_memory *memory, int read) {
   df_endpoint *shm = &context->transports.shm->base;
   if (!shm->transport->unshare(shm, memory->segment, read)) return 0;
-  give_reach(context, memory);
+  give_mapping(context, memory);
   return 1;
 }
 
@@ -92,7 +92,7 @@ dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
   df_user_memory *memory = *at;
   if (memory) {
     *at = memory->next;
-    if (memory->entry) context->device.reaches[memory->entry] = NULL;
+    if (memory->entry) context->device.mappings[memory->entry] = NULL;
     int read = may_be_read(context, memory);
     memory->buried = context->device.memory->exports_memory && read;
     is_free = unshare_memory(context, memory, read);
@@ -136,7 +136,7 @@ static int is_within(const df_user_memory *memory, const void *ptr) {
   return (uintptr_t)ptr >= base && (uintptr_t)ptr - base < memory->segment->bytes;
 }
 
-uint32_t df_memory_reach(dfcclContext_t context, const void *ptr) {
+uint32_t df_memory_mapping(dfcclContext_t context, const void *ptr) {
   for (df_user_memory *memory = context->memory.in_use; memory; memory = memory->next)
     if (is_within(memory, ptr)) return memory->entry;
   return 0;
@@ -153,7 +153,7 @@ void df_memory_keep_lent(dfcclContext_t context, const df_coll *coll) {
 static void release_list(dfcclContext_t context, df_user_memory *memory, int keep) {
   while (memory) {
     df_user_memory *next = memory->next;
-    give_reach(context, memory); /* no other thread is left to need the lock */
+    give_mapping(context, memory); /* no other thread is left to need the lock */
     if (keep) {
       memory->segment->next = NULL;
       df_segment_abandon(memory->segment);

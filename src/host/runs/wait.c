@@ -71,37 +71,39 @@ static uint64_t time_left(const df_condition *condition) {
   return condition->deadline_ns > now ? condition->deadline_ns - now : 0;
 }
 
-static void sleep_until_news(df_driver *driver, int (*is_true)(df_condition *),
+static void sleep_until_news(df_progress_thread *progress, int (*is_true)(df_condition *),
                              df_condition *condition) {
   dfcclContext_t context = condition->context;
   df_bell *bell = context->device.work_bell;
   uint64_t nap = context->device.executor->nap_ns; /* others execute some of the blocks */
   uint64_t most = DF_LONGEST_SLEEP_NS;
   if (condition->deadline_ns) most = DF_MIN(most, time_left(condition));
-  uint64_t limit = context->device.executor->drive_holds_all(&context->device, driver) ? most : nap;
+  uint64_t limit =
+      context->device.executor->progress_holds_all(&context->device, progress) ? most : nap;
   const df_carrier *carrier = context->device.host.carrier;
   if (carrier) carrier->carry(carrier->who, DF_CARRY_SLEEPS);
   df_system_add_u32(&context->runs.sleeping_waiters, 1); /* before the bell's fence */
-  uint32_t ticket = df_bell_prepare(bell);
-  if (is_true(condition) || context->device.executor->drive_has_reason(&context->device, driver) ||
+  uint32_t stream_event = df_bell_prepare(bell);
+  if (is_true(condition) ||
+      context->device.executor->progress_has_reason(&context->device, progress) ||
       has_news(condition))
     df_bell_cancel(bell);
   else
-    df_bell_sleep(bell, ticket, limit);
+    df_bell_sleep(bell, stream_event, limit);
   df_system_sub_u32(&context->runs.sleeping_waiters, 1);
 }
 
 /* The context may be gone as soon as the visits are given back. */
 static dfcclResult_t leave(dfcclContext_t context, uint32_t visits, dfcclResult_t result) {
   df_remember(context, result);
-  if (visits > 0) df_system_sub_u32(&context->runs.visitors, visits);
+  if (visits > 0) df_system_sub_u32(&context->runs.waiters, visits);
   return result;
 }
 
-void df_visit(dfcclContext_t context, df_driver *driver) {
-  if (driver->visits) return;
-  driver->visits = 1;
-  df_system_add_u32(&context->runs.visitors, 1);
+void df_become_waiter(dfcclContext_t context, df_progress_thread *progress) {
+  if (progress->visits) return;
+  progress->visits = 1;
+  df_system_add_u32(&context->runs.waiters, 1);
 }
 
 /* The daemon's next step is often what the caller waits for. Returns whether the step is done and
@@ -116,45 +118,45 @@ static inline int take_last_turn(dfcclContext_t context) {
 /* Returns the visits that the caller must give back. It is 0 if the thread found its condition
  * true without delay and ran no callback. Then nobody knew that the thread was inside, so nobody
  * may destroy the context before it returns (dfcclDestroy). */
-static uint32_t drive_until(int (*is_true)(df_condition *), df_condition *condition) {
+static uint32_t progress_until(int (*is_true)(df_condition *), df_condition *condition) {
   dfcclContext_t context = condition->context;
   df_rank_device *device = &context->device;
   const df_executor_ops *executor = device->executor;
-  df_driver driver;
+  df_progress_thread progress;
   uint32_t yields = 0, turns = 0;
   if (is_true(condition)) return 0;
   while (turns++ < DF_VISIT_TURNS && take_last_turn(context))
     if (is_true(condition)) return 0;
   turns = 0;
-  driver.visits = 0;
+  progress.visits = 0;
   uint32_t sleeper = 0;
-  executor->drive_begin(device, &driver);
+  executor->progress_begin(device, &progress);
   for (;;) {
-    int happened = executor->drive_turn(device, &driver, 1);
+    int happened = executor->progress_turn(device, &progress, 1);
     uint32_t completed = 0;
     if (condition->leaves_callbacks)
       df_reap_and_ring(context);
     else
-      completed = df_complete(context, &driver, condition->awaited, condition->n);
+      completed = df_complete(context, &progress, condition->awaited, condition->n);
     if (is_true(condition)) break;
     int idle = !happened && !completed;
-    if (idle || ++turns == DF_VISIT_TURNS) df_visit(context, &driver);
+    if (idle || ++turns == DF_VISIT_TURNS) df_become_waiter(context, &progress);
     if (!idle) {
       yields = 0;
-    } else if (!executor->drive_holds_all(device, &driver) &&
+    } else if (!executor->progress_holds_all(device, &progress) &&
                yields < executor->yields_before_nap) {
       yields++;
       df_cpu_yield();
     } else {
       if (sleeper == 0) sleeper = df_sleeper_enter(context, &condition->call);
-      sleep_until_news(&driver, is_true, condition);
+      sleep_until_news(&progress, is_true, condition);
     }
   }
   df_sleeper_leave(sleeper);
-  executor->drive_end(device, &driver);
+  executor->progress_end(device, &progress);
   if (df_completion_is_due(context)) df_ring_poller(context); /* drive_end may leave work */
   if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_ring(context->device.work_bell);
-  return driver.visits;
+  return progress.visits;
 }
 
 static dfcclResult_t refuse_in_callback(dfcclContext_t context, const char *function) {
@@ -195,7 +197,7 @@ static DF_APART dfcclResult_t wait_for(dfcclContext_t context, dfcclCollId_t id,
                             .call = {.name = "dfcclWait", .is_of_one = 1, .id = id},
                             .awaited = &awaited,
                             .n = 1};
-  uint32_t visits = drive_until(coll_done, &condition);
+  uint32_t visits = progress_until(coll_done, &condition);
   dfcclResult_t result = dfcclSuccess;
   if (DF_UNLIKELY(df_load_relaxed_u32(&words->status) != dfcclSuccess))
     result = take_status(context, id, &awaited);
@@ -245,13 +247,13 @@ dfcclResult_t df_wait_run(dfcclContext_t context, dfcclCollId_t id, uint64_t run
   uint32_t visits = 0;
   if (timeout_ms > 0) {
     condition.deadline_ns = df_clock_ns() + (uint64_t)timeout_ms * 1000000u;
-    visits = drive_until(coll_done_or_late, &condition);
+    visits = progress_until(coll_done_or_late, &condition);
   } else if (timeout_ms < 0) {
-    visits = drive_until(coll_done, &condition);
+    visits = progress_until(coll_done, &condition);
   }
   dfcclResult_t result = dfcclInProgress;
   if (coll_done(&condition)) result = df_remember(context, status_of_run(context, &awaited));
-  if (visits > 0) df_system_sub_u32(&context->runs.visitors, visits);
+  if (visits > 0) df_system_sub_u32(&context->runs.waiters, visits);
   return result;
 }
 
@@ -292,10 +294,10 @@ static dfcclResult_t wait_for_outstanding(dfcclContext_t context, uint32_t *visi
   pthread_mutex_unlock(&context->lock);
   if (awaited == NULL) return df_fail(dfcclOutOfMemory, "no memory to wait for %u collectives", n);
   if (n > 0)
-    *visits += drive_until(all_done, &(df_condition){.context = context,
-                                                     .call = {.name = "dfcclWaitAll"},
-                                                     .awaited = awaited,
-                                                     .n = n});
+    *visits += progress_until(all_done, &(df_condition){.context = context,
+                                                        .call = {.name = "dfcclWaitAll"},
+                                                        .awaited = awaited,
+                                                        .n = n});
   if (awaited != few) free(awaited);
   return dfcclSuccess;
 }
@@ -314,12 +316,12 @@ dfcclResult_t df_wait_all(dfcclContext_t context) {
   return leave(context, visits, status);
 }
 
-void df_wait_settled(dfcclContext_t context) {
-  uint32_t visits = drive_until(
+void df_wait_quiescent(dfcclContext_t context) {
+  uint32_t visits = progress_until(
       is_settled, &(df_condition){.context = context, .call = {.name = "dfcclDestroy"}});
   leave(context, visits, dfcclSuccess);
   /* Each visitor's condition is true by now. */
-  while (df_observe_u32(&context->runs.visitors) != 0) df_cpu_yield();
+  while (df_observe_u32(&context->runs.waiters) != 0) df_cpu_yield();
 }
 
 void df_wait_decided(dfcclContext_t context, uint64_t most_ns) {
@@ -328,7 +330,7 @@ void df_wait_decided(dfcclContext_t context, uint64_t most_ns) {
                             .leaves_callbacks = 1,
                             .target = df_observe_u64(&context->runs.accepted),
                             .deadline_ns = df_clock_ns() + most_ns};
-  leave(context, drive_until(is_decided, &condition), dfcclSuccess);
+  leave(context, progress_until(is_decided, &condition), dfcclSuccess);
 }
 
 /* ---- device synchronisation ---- */
@@ -338,7 +340,7 @@ dfcclResult_t df_device_synchronize(dfcclContext_t context) {
   dfcclResult_t broken = df_say_broken(context);
   if (broken != dfcclSuccess) return broken;
   uint32_t holds = (uint32_t)context->device.executor->holds_while_synchronizing;
-  df_system_add_u32(&context->runs.visitors, 1);
+  df_system_add_u32(&context->runs.waiters, 1);
   pthread_mutex_lock(&context->lock);
   context->runs.held += holds; /* from here on submitted runs wait on the host */
   if (context->recorder) df_record_sync(context);

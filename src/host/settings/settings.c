@@ -329,12 +329,12 @@ static void complete_cuda(df_settings *settings, int takes_turns) {
  * bus both cost more.
  */
 void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores, int takes_turns) {
-  int crowded = ranks > cores;
+  int oversubscribed = ranks > cores;
   if (settings->backend == dfcclBackendCuda) complete_cuda(settings, takes_turns);
   complete(&settings->spin_front, 0, 4);
   complete(&settings->spin_min, 0, 1);
   complete(&settings->spin_boost, 0, 1);
   complete(&settings->fetch_polls, -1, 1);
-  complete(&settings->quit_polls, 0, crowded ? 400 : 4000);
-  complete(&settings->yield_polls, 0, crowded ? 1 : 1000);
+  complete(&settings->quit_polls, 0, oversubscribed ? 400 : 4000);
+  complete(&settings->yield_polls, 0, oversubscribed ? 1 : 1000);
 }

@@ -83,7 +83,7 @@ enum { DF_CUDA_THREADS_LIMIT = 512 }; /* DF_CUDA_MAX_LANES */
 
 /* AUTO, NONE: shared memory within the host; TCP, FABRIC: none with other processes. A fabric that
  * network.fabric names carries between hosts in any case. */
-typedef enum { DF_NET_AUTO, DF_NET_TCP, DF_NET_NONE, DF_NET_FABRIC } df_net;
+typedef enum { DF_NET_AUTO, DF_NET_TCP, DF_NET_NONE, DF_NET_BACKEND } df_net;
 
 typedef struct df_settings {
 #define X(field, variable, standard, least, most, meaning) long long field;

@@ -172,7 +172,7 @@ static dfcclResult_t read_tls(df_tls_files *files) {
     char *path;
   } all[] = {
       {"DFCCL_TLS_CERT", files->cert}, {"DFCCL_TLS_KEY", files->key}, {"DFCCL_TLS_CA", files->ca}};
-  if (!df_shield_has_tls())
+  if (!df_protection_has_tls())
     return df_fail(
         dfcclInvalidUsage,
         "DFCCL_NET_SECURITY is tls, but this library was built without TLS: configure it "
@@ -221,14 +221,14 @@ static dfcclResult_t read_net(df_network *network, df_net *net) {
   if (is_automatic) choice += strlen(automatic);
   if (is_automatic || strcmp(choice, "verbs") == 0 || strncmp(choice, "plugin:", 7) == 0) {
     const char *rest;
-    *net = is_automatic ? DF_NET_AUTO : DF_NET_FABRIC;
-    if (strlen(choice) >= sizeof network->fabric)
+    *net = is_automatic ? DF_NET_AUTO : DF_NET_BACKEND;
+    if (strlen(choice) >= sizeof network->net_backend)
       return df_fail(dfcclInvalidUsage,
                      "environment variable DFCCL_NET has %zu characters; a plugin's name may have "
                      "%zu",
-                     strlen(choice), sizeof network->fabric - 1);
-    strcpy(network->fabric, choice);
-    if (df_fabric_find(choice, &rest)) return dfcclSuccess;
+                     strlen(choice), sizeof network->net_backend - 1);
+    strcpy(network->net_backend, choice);
+    if (df_net_backend_find(choice, &rest)) return dfcclSuccess;
     return df_fail(
         dfcclInvalidUsage,
         "environment variable DFCCL_NET is \"%.128s\", and this build has no such "

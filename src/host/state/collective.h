@@ -26,8 +26,8 @@ typedef struct df_run {
   const void *send;
   void *recv;
   uint64_t count; /* elements; 0: as registered */
-  uint32_t send_reach, recv_reach;
-  uint32_t ticket; /* of its stream; 0: none */
+  uint32_t send_mapping, recv_mapping;
+  uint32_t stream_event; /* of its stream; 0: none */
   dfcclCallback_t callback;
   void *argument;
   uint64_t submitted_ns; /* 0: nobody asks */
@@ -39,8 +39,8 @@ typedef struct df_remote_ends {
   df_offer offer; /* where this rank writes for the peer; valid if has_offer */
   int has_offer;
   int is_connected;
-  df_ticket *connected; /* what the transport holds for this rank's writing; or NULL */
-  df_ticket *accepted;  /* rings that the peer writes, until it no longer can */
+  df_link_handle *connected; /* what the transport holds for this rank's writing; or NULL */
+  df_link_handle *accepted;  /* rings that the peer writes, until it no longer can */
 } df_remote_ends;
 
 /* A peer's announced registration. The local registration of the same turn matches it. */
@@ -57,8 +57,8 @@ typedef struct df_remote {
   df_remote_ends ends;   /* of channel 0 */
   df_remote_ends *more;  /* [n_more] of the next channels, which plans from files have */
   uint32_t n_more;
-  int expected;         /* placeholder: the local registration left before it came */
-  int deregistered;     /* by the peer, after `runs` runs */
+  int expected;     /* placeholder: the local registration left before it came */
+  int deregistered; /* by the peer, after `runs` runs */
   uint64_t runs;
   int leaves;           /* ... because it leaves the job */
   int limited;          /* the peer's context is broken: no run after `runs` */
@@ -86,18 +86,19 @@ typedef struct DF_ALIGNED(64) df_wait_words {
   uint32_t failed;       /* their status */
 } df_wait_words;
 
-struct df_epoch;
+struct df_plan_switch;
 
 typedef struct df_coll {
-  dfcclCollId_t id;       /* id and variant first: key of the hash set */
-  uint64_t variant;       /* 0: as registered */
-  struct df_coll *front;  /* of a variant: the collective whose runs it takes over; else NULL */
-  struct df_epoch *epoch; /* of a front that was asked to go over to a variant; else NULL */
-  df_policy *own_policy;  /* of a variant; else NULL */
-  uint32_t index;         /* in the device, and in by_index */
-  uint32_t line;          /* of `words`, and in by_line */
-  int deregistered;       /* kept only by references */
-  uint32_t references;    /* of the registry, each pending callback and each dfcclWaitAll */
+  dfcclCollId_t id;           /* id and variant first: key of the hash set */
+  uint64_t variant;           /* 0: as registered */
+  struct df_coll *registered; /* of a variant: the collective whose runs it takes over; else NULL */
+  struct df_plan_switch
+      *plan_switch;      /* of a front that was asked to go over to a variant; else NULL */
+  df_policy *own_policy; /* of a variant; else NULL */
+  uint32_t index;        /* in the device, and in by_index */
+  uint32_t line;         /* of `words`, and in by_line */
+  int deregistered;      /* kept only by references */
+  uint32_t references;   /* of the registry, each pending callback and each dfcclWaitAll */
   df_operation operation;
   uint64_t count;
   int varying; /* df_varies: runs may have fewer elements */
@@ -116,13 +117,13 @@ typedef struct df_coll {
   uint32_t trace_number; /* in this rank's trace; 0: none yet */
   int is_described;      /* there, as it travels now */
   char name[DF_MAX_NAME];
-  int has_own;                  /* `own` is used */
+  int has_user_operator;        /* `own` is used */
   uint32_t own;                 /* the operator's number (primitives/user_operator.h) */
   df_pair *pairs;               /* [n] of uneven pieces; else NULL */
   df_pair_counts **runs_counts; /* AllToAllDynamic: of runs that are not through; used again */
   uint32_t n_runs_counts;
   df_plan *plan;
-  df_manner manner;
+  df_configuration configuration;
   df_device_coll device;
   df_ring ring;   /* Of each ring that this rank receives in; n_slots 0: not chosen yet. */
   int setting_up; /* a transport works on it, perhaps without the lock */
@@ -158,6 +159,13 @@ typedef struct df_coll {
   int calls_back;                         /* a thread runs one of its callbacks */
   TAILQ_ENTRY(df_coll) next_due;
 } df_coll;
+
+/* The place of a rank among the first n of `ranks`; n: it is not there. */
+static inline uint32_t df_coll_place_of(const df_coll *coll, uint32_t rank, uint32_t n) {
+  uint32_t i = 0;
+  while (i < n && coll->ranks[i] != rank) i++;
+  return i;
+}
 
 /* Writes 'collective 7 ("grad")' to text and returns it. */
 const char *df_coll_label(const df_coll *coll, char *text, size_t bytes);

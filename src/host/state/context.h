@@ -46,19 +46,19 @@ typedef struct df_callback_pool {
   uint32_t first_free; /* 1 + index; 0: none */
 } df_callback_pool;
 
-typedef struct df_cause {
+typedef struct df_failure_reason {
   uint32_t lost, witness; /* ranks; DF_NOBODY: none */
   char why[DF_SENTENCE_BYTES];
-} df_cause;
+} df_failure_reason;
 
 /* Memory from dfcclMemAlloc. */
 typedef struct df_user_memory {
   struct df_user_memory *next;
   df_segment *segment;
-  uint64_t *reach; /* [n_ranks] added to an address for that peer */
-  uint32_t entry;  /* index in device.reaches; 0: none was left */
-  int buried;      /* freed; ranks of this process may still read it */
-  int may_be_read; /* a run of it failed: peers may still read it */
+  uint64_t *mapping; /* [n_ranks] added to an address for that peer */
+  uint32_t entry;    /* index in device.reaches; 0: none was left */
+  int buried;        /* freed; ranks of this process may still read it */
+  int may_be_read;   /* a run of it failed: peers may still read it */
 } df_user_memory;
 
 typedef struct df_memory {
@@ -115,7 +115,7 @@ typedef struct df_runs {
   uint64_t taken;                        /* status known; the callback may still run */
   uint64_t completed;                    /* [lock] to write; outstanding: accepted - completed */
   uint32_t sleeping_waiters;
-  uint32_t visitors; /* threads in calls that wait; df_context_close waits for them */
+  uint32_t waiters; /* threads in calls that wait; df_context_close waits for them */
   df_bell poller_bell;
   pthread_t poller;
   int poller_started;
@@ -137,7 +137,7 @@ typedef struct df_pending_dump {
 typedef struct df_failure {
   dfcclResult_t broken; /* not dfcclSuccess: refuses every later registration and run */
   char broken_sentence[DF_SENTENCE_BYTES];
-  df_cause cause; /* valid if broken */
+  df_failure_reason failure_reason; /* valid if broken */
   int told_broken;
   int given_up;
   char sentence[DF_SENTENCE_BYTES]; /* of the latest failure */
@@ -172,7 +172,7 @@ struct dfcclContext {
   struct df_tracer *tracer;
   struct df_tuner_plugin *tuner_plugin; /* NULL: none */
   struct df_profiler *profiler;         /* NULL: none; read without the lock */
-  df_learnings learnt;
+  df_tuning_store tuning_cache;
   dfcclContext_t next_in_process; /* for wait_graph.c */
   df_fork_guard fork_guard;
 };

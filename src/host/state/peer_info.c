@@ -8,47 +8,46 @@
 #include "transports/net/security/cipher.h"
 
 /* Of the word before the colon: where a plugin lies may differ between hosts. */
-static uint32_t fabric_kind(const char *fabric) {
+static uint32_t net_backend_kind(const char *net_backend) {
   uint32_t hash = 0;
-  for (const char *at = fabric; *at && *at != ':'; at++) hash = hash * 31 + (uint32_t)*at;
+  for (const char *at = net_backend; *at && *at != ':'; at++) hash = hash * 31 + (uint32_t)*at;
   return hash;
 }
 
-df_card df_context_card(const df_settings *settings) {
-  df_card card;
-  df_card_content content = {.version = DFCCL_VERSION_CODE,
-                             .max_blocks = (uint32_t)settings->max_blocks,
-                             .shared_blocks = (uint32_t)settings->shared_blocks,
-                             .files = df_file_directory_digest(&settings->files)};
-  df_device_fill_card(settings->backend, (int)settings->device, &content.device);
+df_peer_info df_make_peer_info(const df_settings *settings) {
+  df_peer_info info;
+  df_peer_info_content content = {.version = DFCCL_VERSION_CODE,
+                                  .max_blocks = (uint32_t)settings->max_blocks,
+                                  .shared_blocks = (uint32_t)settings->shared_blocks,
+                                  .files = df_file_directory_digest(&settings->files)};
+  df_device_fill_info(settings->backend, (int)settings->device, &content.device);
   content.transport.host = df_host_identity();
   content.transport.backend = (uint32_t)settings->backend;
-  content.transport.wants_wire = settings->net == DF_NET_TCP || settings->net == DF_NET_FABRIC;
-  content.transport.fabric = fabric_kind(settings->network.fabric);
+  content.transport.wants_wire = settings->net == DF_NET_TCP || settings->net == DF_NET_BACKEND;
+  content.transport.net_backend = net_backend_kind(settings->network.net_backend);
   content.transport.security = (uint32_t)settings->network.security;
   content.transport.has_aes = (uint32_t)df_cipher_has_aes();
   df_cpu_allowed(content.cpus, DF_TOPOLOGY_CPU_WORDS);
   gethostname(content.host_name, sizeof content.host_name - 1);
-  memset(&card, 0, sizeof card);
-  memcpy(card.bytes, &content, sizeof content);
-  return card;
+  memset(&info, 0, sizeof info);
+  memcpy(info.bytes, &content, sizeof content);
+  return info;
 }
 
-df_card_content df_context_peer_content(dfcclContext_t context, uint32_t rank) {
-  df_card_content content;
-  memcpy(&content, context->mesh.cards[rank].bytes, sizeof content);
+df_peer_info_content df_peer_info_of(dfcclContext_t context, uint32_t rank) {
+  df_peer_info_content content;
+  memcpy(&content, context->mesh.peer_info[rank].bytes, sizeof content);
   return content;
 }
 
-df_device_card df_context_peer_card(dfcclContext_t context, uint32_t rank) {
-  return df_context_peer_content(context, rank).device;
+df_device_info df_peer_device_info(dfcclContext_t context, uint32_t rank) {
+  return df_peer_info_of(context, rank).device;
 }
 
-df_transport_card df_context_transport_card(dfcclContext_t context, uint32_t rank) {
-  return df_context_peer_content(context, rank).transport;
+df_transport_info df_peer_transport_info(dfcclContext_t context, uint32_t rank) {
+  return df_peer_info_of(context, rank).transport;
 }
 
-int df_context_has_files_of(dfcclContext_t context, uint32_t rank) {
-  return df_context_peer_content(context, context->rank).files ==
-         df_context_peer_content(context, rank).files;
+int df_peer_has_same_files(dfcclContext_t context, uint32_t rank) {
+  return df_peer_info_of(context, context->rank).files == df_peer_info_of(context, rank).files;
 }

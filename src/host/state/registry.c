@@ -144,7 +144,7 @@ void df_registry_give_index(dfcclContext_t context, uint32_t index) {
 }
 
 void df_coll_free(df_coll *coll) {
-  if (coll->has_own) df_own_unuse(coll->own);
+  if (coll->has_user_operator) df_user_operator_unuse(coll->own);
   free(coll->ranks);
   free(coll->pairs);
   for (uint32_t i = 0; i < coll->n_runs_counts; i++) free(coll->runs_counts[i]);
@@ -161,7 +161,7 @@ int df_registry_enter(dfcclContext_t context, df_coll *coll) {
   if (!ck_hs_put(&context->registry.colls, coll_hash(coll, 0), coll)) return 0;
   take_line(context, coll);
   context->registry.by_index[coll->index] = coll;
-  *(coll->front ? &context->registry.n_variants : &context->registry.n_colls) += 1;
+  *(coll->registered ? &context->registry.n_variants : &context->registry.n_colls) += 1;
   coll->references = 1;
   return 1;
 }
@@ -182,7 +182,7 @@ void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
   context->device.memory->forget(&context->device, &coll->device);
   df_registry_give_index(context, coll->index);
   give_line(context, coll);
-  *(coll->front ? &context->registry.n_variants : &context->registry.n_colls) -= 1;
+  *(coll->registered ? &context->registry.n_variants : &context->registry.n_colls) -= 1;
   df_plan_release(&context->plans, coll->plan);
   df_coll_free(coll);
 }
@@ -190,9 +190,9 @@ void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
 void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,
                   const void *payload) {
   const uint32_t after = coll->position + 1;
-  df_post_send_many(&context->control, coll->ranks, coll->position, message, payload);
-  df_post_send_many(&context->control, coll->ranks + after, coll->n_paired - after, message,
-                    payload);
+  df_messenger_send_many(&context->control, coll->ranks, coll->position, message, payload);
+  df_messenger_send_many(&context->control, coll->ranks + after, coll->n_paired - after, message,
+                         payload);
 }
 
 void df_name_events(dfcclContext_t context, dfcclEvent_t *events, size_t count) {

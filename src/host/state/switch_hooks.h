@@ -11,63 +11,63 @@ typedef struct df_switch_state {
   const char *purpose, *words; /* a name; who asked for it, and what for */
 } df_switch_state;
 
-/* [lock] all of them. How a df_epoch begins. */
+/* [lock] all of them. How a df_plan_switch begins. */
 typedef struct df_switch_events {
-  void (*stands)(dfcclContext_t context, df_coll *variant); /* its links do */
-  void (*lost)(dfcclContext_t context, df_coll *variant);   /* it failed; it may be freed */
-  void (*limited)(dfcclContext_t context, df_coll *front,
+  void (*links_connected)(dfcclContext_t context, df_coll *variant); /* its links do */
+  void (*lost)(dfcclContext_t context, df_coll *variant); /* it failed; it may be freed */
+  void (*limited)(dfcclContext_t context, df_coll *registered,
                   uint32_t peer); /* which runs it no more */
   /* Runs are on the variant, or are about to be: it cannot be given up alone. */
   int (*is_agreed)(const df_coll *variant);
   /* All runs before the switch are admitted. 1: the next may be, on the variant. */
-  int (*go_over)(dfcclContext_t context, df_coll *front);
-  void (*end)(dfcclContext_t context, df_coll *front); /* it is deregistered */
+  int (*perform)(dfcclContext_t context, df_coll *registered);
+  void (*end)(dfcclContext_t context, df_coll *registered); /* it is deregistered */
   /* One of the runs from front->heeded_from on has retired. */
-  void (*timed)(dfcclContext_t context, df_coll *front, const df_run *run);
-  void (*freed)(df_coll *front); /* its record is being freed */
-  df_switch_state (*state)(const df_coll *front);
+  void (*timed)(dfcclContext_t context, df_coll *registered, const df_run *run);
+  void (*freed)(df_coll *registered); /* its record is being freed */
+  df_switch_state (*state)(const df_coll *registered);
   /* As registered, whatever plan is in use. */
-  const df_manner *(*registered)(const df_coll *front);
+  const df_configuration *(*registered)(const df_coll *registered);
 } df_switch_events;
 
-static inline const df_switch_events *df_switch_of(const df_coll *front) {
-  return front->epoch ? *(const df_switch_events *const *)front->epoch : NULL;
+static inline const df_switch_events *df_switch_of(const df_coll *registered) {
+  return registered->plan_switch ? *(const df_switch_events *const *)registered->plan_switch : NULL;
 }
-static inline void df_switch_stands(dfcclContext_t context, df_coll *variant) {
-  const df_switch_events *events = df_switch_of(variant->front);
-  if (events) events->stands(context, variant);
+static inline void df_switch_links_connected(dfcclContext_t context, df_coll *variant) {
+  const df_switch_events *events = df_switch_of(variant->registered);
+  if (events) events->links_connected(context, variant);
 }
 static inline void df_switch_lost(dfcclContext_t context, df_coll *variant) {
-  const df_switch_events *events = df_switch_of(variant->front);
+  const df_switch_events *events = df_switch_of(variant->registered);
   if (events) events->lost(context, variant);
 }
 static inline int df_switch_is_agreed(const df_coll *variant) {
-  const df_switch_events *events = df_switch_of(variant->front);
+  const df_switch_events *events = df_switch_of(variant->registered);
   return events && events->is_agreed(variant);
 }
-static inline void df_switch_limited(dfcclContext_t context, df_coll *front, uint32_t peer) {
-  const df_switch_events *events = df_switch_of(front);
-  if (events) events->limited(context, front, peer);
+static inline void df_switch_limited(dfcclContext_t context, df_coll *registered, uint32_t peer) {
+  const df_switch_events *events = df_switch_of(registered);
+  if (events) events->limited(context, registered, peer);
 }
-static inline int df_switch_go_over(dfcclContext_t context, df_coll *front) {
-  const df_switch_events *events = df_switch_of(front);
-  return events && events->go_over(context, front);
+static inline int df_switch_perform(dfcclContext_t context, df_coll *registered) {
+  const df_switch_events *events = df_switch_of(registered);
+  return events && events->perform(context, registered);
 }
-static inline void df_switch_end(dfcclContext_t context, df_coll *front) {
-  const df_switch_events *events = df_switch_of(front);
-  if (events) events->end(context, front);
+static inline void df_switch_end(dfcclContext_t context, df_coll *registered) {
+  const df_switch_events *events = df_switch_of(registered);
+  if (events) events->end(context, registered);
 }
-static inline void df_switch_timed(dfcclContext_t context, df_coll *front, const df_run *run) {
-  const df_switch_events *events = df_switch_of(front);
-  if (events) events->timed(context, front, run);
+static inline void df_switch_timed(dfcclContext_t context, df_coll *registered, const df_run *run) {
+  const df_switch_events *events = df_switch_of(registered);
+  if (events) events->timed(context, registered, run);
 }
-static inline df_switch_state df_switch_state_of(const df_coll *front) {
-  const df_switch_events *events = df_switch_of(front);
-  return events ? events->state(front) : (df_switch_state){.purpose = "registered"};
+static inline df_switch_state df_switch_state_of(const df_coll *registered) {
+  const df_switch_events *events = df_switch_of(registered);
+  return events ? events->state(registered) : (df_switch_state){.purpose = "registered"};
 }
-static inline const df_manner *df_switch_registered(const df_coll *front) {
-  const df_switch_events *events = df_switch_of(front);
-  return events ? events->registered(front) : &front->manner;
+static inline const df_configuration *df_switch_registered(const df_coll *registered) {
+  const df_switch_events *events = df_switch_of(registered);
+  return events ? events->registered(registered) : &registered->configuration;
 }
 static inline void df_switch_freed(df_coll *coll) {
   const df_switch_events *events = df_switch_of(coll);

@@ -10,7 +10,7 @@
 #include "tuning/search_policy.h"
 
 typedef struct df_tuner_summary {
-  df_leader_state state;
+  df_search_state state;
   uint32_t measured, begun;       /* points; searches */
   double spent_us;                /* by exploring, as charged */
   double registered_us, tuned_us; /* of the latest comparison; 0: none */
@@ -19,6 +19,6 @@ typedef struct df_tuner_summary {
 /* After a registration that has succeeded: tunes it if settings and options say so. */
 void df_tuner_consider(dfcclContext_t context, dfcclCollId_t id, const dfcclCollOptions_t *options);
 /* [lock] 0: it is not tuned. */
-int df_tuner_summarise(const df_coll *front, df_tuner_summary *summary);
+int df_tuner_summarise(const df_coll *registered, df_tuner_summary *summary);
 
 #endif

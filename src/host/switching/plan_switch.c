@@ -18,26 +18,29 @@
 enum {
 /* Runs that a member goes on admitting while the others answer: a round trip of short runs. */
 #if defined(DF_SIMULATION)
-  DF_EPOCH_AHEAD = 1,
+  DF_PLAN_SWITCH_AHEAD = 1,
 #else
-  DF_EPOCH_AHEAD = 4,
+  DF_PLAN_SWITCH_AHEAD = 4,
 #endif
-  DF_EPOCH_RANK_SHIFT = 40 /* a variant's number: its leader's rank, then a count */
+  DF_PLAN_SWITCH_RANK_SHIFT = 40 /* a variant's number: its leader's rank, then a count */
 };
 
-static uint32_t leader_of(const df_coll *front) { return front->ranks[0]; }
+static uint32_t leader_of(const df_coll *registered) { return registered->ranks[0]; }
 
-static void send(dfcclContext_t context, const df_coll *front, uint32_t rank, df_message_kind kind,
-                 uint64_t a, uint64_t b) {
-  df_message message = {
-      .kind = (uint16_t)kind, .id = front->id, .a = a, .b = b, .variant = front->epoch->number};
-  df_post_send(&context->control, rank, &message, NULL, -1);
+static void send(dfcclContext_t context, const df_coll *registered, uint32_t rank,
+                 df_message_kind kind, uint64_t a, uint64_t b) {
+  df_message message = {.kind = (uint16_t)kind,
+                        .id = registered->id,
+                        .a = a,
+                        .b = b,
+                        .variant = registered->plan_switch->number};
+  df_messenger_send(&context->control, rank, &message, NULL, -1);
 }
 
-static void send_all(dfcclContext_t context, df_coll *front, df_message_kind kind, uint64_t a,
+static void send_all(dfcclContext_t context, df_coll *registered, df_message_kind kind, uint64_t a,
                      uint64_t b) {
-  for (uint32_t i = 0; i < front->n; i++)
-    if (i != front->position) send(context, front, front->ranks[i], kind, a, b);
+  for (uint32_t i = 0; i < registered->n; i++)
+    if (i != registered->position) send(context, registered, registered->ranks[i], kind, a, b);
 }
 
 /* ---- the place in the device ---- */
@@ -51,108 +54,112 @@ static void send_all(dfcclContext_t context, df_coll *front, df_message_kind kin
 
 /* What points into the record. */
 static void settle(dfcclContext_t context, df_coll *coll) {
-  coll->device.shape = &coll->manner.shape;
+  coll->device.shape = &coll->configuration.shape;
   if (coll->varying) coll->device.descriptor->words->counts = &coll->in_device[0].count;
   context->registry.by_index[coll->index] = coll;
 }
 
 /* The front has no run in the device, a variant never has one. So this rank's blocks know of neither.
  * Links stay with the announcements that they came from: a variant is kept while it is in use. */
-static void exchange(dfcclContext_t context, df_coll *front, df_coll *variant) {
-  DF_ASSERT(front->retired == front->admitted && variant->admitted == 0);
-  const uint64_t next = df_device_run(front, front->admitted); /* what a variant's skew is */
-  front->skew = variant->skew - front->admitted;
+static void exchange(dfcclContext_t context, df_coll *registered, df_coll *variant) {
+  DF_ASSERT(registered->retired == registered->admitted && variant->admitted == 0);
+  const uint64_t next =
+      df_device_run(registered, registered->admitted); /* what a variant's skew is */
+  registered->skew = variant->skew - registered->admitted;
   variant->skew = next;
-  EXCHANGE(front->index, variant->index);
-  EXCHANGE(front->plan, variant->plan);
-  EXCHANGE(front->manner, variant->manner);
-  EXCHANGE(front->device, variant->device);
-  EXCHANGE(front->ring, variant->ring);
-  EXCHANGE(front->first_turn, variant->first_turn);
-  front->is_described = 0;
-  settle(context, front);
+  EXCHANGE(registered->index, variant->index);
+  EXCHANGE(registered->plan, variant->plan);
+  EXCHANGE(registered->configuration, variant->configuration);
+  EXCHANGE(registered->device, variant->device);
+  EXCHANGE(registered->ring, variant->ring);
+  EXCHANGE(registered->first_turn, variant->first_turn);
+  registered->is_described = 0;
+  settle(context, registered);
   settle(context, variant);
 }
 
-static void hear_retired(df_coll *front, uint32_t position);
+static void handle_retired(df_coll *registered, uint32_t position);
 
-static int go_over(dfcclContext_t context, df_coll *front) {
-  df_epoch *epoch = front->epoch;
-  if (epoch == NULL || front->admitted != epoch->first || front->retired != epoch->first) return 0;
-  df_coll *old = epoch->current;
-  if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, front);
-  if (old) exchange(context, front, old);
-  if (epoch->candidate) exchange(context, front, epoch->candidate);
-  epoch->current = epoch->candidate;
-  epoch->candidate = NULL;
-  epoch->first = UINT64_MAX;
-  epoch->switches++;
-  epoch->purpose = epoch->asked;
-  front->is_described = 0;
-  front->admit_below = UINT64_MAX;
+static int perform(dfcclContext_t context, df_coll *registered) {
+  df_plan_switch *plan_switch = registered->plan_switch;
+  if (plan_switch == NULL || registered->admitted != plan_switch->first ||
+      registered->retired != plan_switch->first)
+    return 0;
+  df_coll *old = plan_switch->current;
+  if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, registered);
+  if (old) exchange(context, registered, old);
+  if (plan_switch->candidate) exchange(context, registered, plan_switch->candidate);
+  plan_switch->current = plan_switch->candidate;
+  plan_switch->candidate = NULL;
+  plan_switch->first = UINT64_MAX;
+  plan_switch->switches++;
+  plan_switch->purpose = plan_switch->asked;
+  registered->is_described = 0;
+  registered->admit_below = UINT64_MAX;
   if (old) df_coll_leave(context, old);
   df_log(DF_LOG_TRACE, "rank %u: collective %" PRIu64 " goes over to %s at run %" PRIu64 ", %s",
-         context->rank, front->id, df_algorithm_name(front->plan->key.algorithm), front->admitted,
-         df_purpose_words(epoch->purpose));
-  if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, front);
-  if (front->position == 0)
-    hear_retired(front, 0);
+         context->rank, registered->id, df_algorithm_name(registered->plan->key.algorithm),
+         registered->admitted, df_purpose_words(plan_switch->purpose));
+  if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, registered);
+  if (registered->position == 0)
+    handle_retired(registered, 0);
   else
-    send(context, front, leader_of(front), DF_MESSAGE_RETIRED, 0, 0);
+    send(context, registered, leader_of(registered), DF_MESSAGE_RETIRED, 0, 0);
   return 1;
 }
 
 /* ---- a member ---- */
 
-static void go_on(dfcclContext_t context, df_coll *front) {
-  df_list(context, front);
+static void go_on(dfcclContext_t context, df_coll *registered) {
+  df_list(context, registered);
   df_admit_listed(context);
 }
 
-static void cancel(dfcclContext_t context, df_coll *front) {
-  df_epoch *epoch = front->epoch;
-  df_coll *candidate = epoch->candidate;
-  if (!epoch->is_pending) return;
-  epoch->is_pending = 0;
-  epoch->candidate = NULL;
-  front->admit_below = front->ready ? UINT64_MAX : 0;
+static void cancel(dfcclContext_t context, df_coll *registered) {
+  df_plan_switch *plan_switch = registered->plan_switch;
+  df_coll *candidate = plan_switch->candidate;
+  if (!plan_switch->is_pending) return;
+  plan_switch->is_pending = 0;
+  plan_switch->candidate = NULL;
+  registered->admit_below = registered->ready ? UINT64_MAX : 0;
   if (candidate) df_coll_leave(context, candidate);
-  go_on(context, front);
+  go_on(context, registered);
 }
 
-static void commit(dfcclContext_t context, df_coll *front, uint64_t first, uint64_t to_time) {
-  df_epoch *epoch = front->epoch;
-  if (!epoch->is_pending) return;
-  epoch->is_pending = 0;
-  epoch->first = front->admit_below = first;
+static void commit(dfcclContext_t context, df_coll *registered, uint64_t first, uint64_t to_time) {
+  df_plan_switch *plan_switch = registered->plan_switch;
+  if (!plan_switch->is_pending) return;
+  plan_switch->is_pending = 0;
+  plan_switch->first = registered->admit_below = first;
   /* The first run finds cold memory. */
   if (to_time > 0 && to_time <= DF_MOST_TIMES)
-    df_epoch_set_range(context, front, first + 1, first + 1 + to_time, epoch->number);
-  go_over(context, front);
-  go_on(context, front);
+    df_plan_switch_set_range(context, registered, first + 1, first + 1 + to_time,
+                             plan_switch->number);
+  perform(context, registered);
+  go_on(context, registered);
 }
 
-static void hear_answer(dfcclContext_t context, df_coll *front, uint32_t position, uint64_t floor,
-                        int is_refused);
+static void handle_answer(dfcclContext_t context, df_coll *registered, uint32_t position,
+                          uint64_t floor, int is_refused);
 
-static void answer(dfcclContext_t context, df_coll *front, int is_refused) {
-  df_epoch *epoch = front->epoch;
-  const uint64_t floor = front->admitted + DF_EPOCH_AHEAD;
-  if (!epoch->is_pending || epoch->has_answered) return;
-  epoch->has_answered = 1;
-  if (!is_refused) front->admit_below = floor;
+static void answer(dfcclContext_t context, df_coll *registered, int is_refused) {
+  df_plan_switch *plan_switch = registered->plan_switch;
+  const uint64_t floor = registered->admitted + DF_PLAN_SWITCH_AHEAD;
+  if (!plan_switch->is_pending || plan_switch->has_answered) return;
+  plan_switch->has_answered = 1;
+  if (!is_refused) registered->admit_below = floor;
   /* plant: held */
-  if (front->position == 0) {
-    hear_answer(context, front, 0, floor, is_refused);
+  if (registered->position == 0) {
+    handle_answer(context, registered, 0, floor, is_refused);
     return;
   }
-  send(context, front, leader_of(front), DF_MESSAGE_READY, floor, (uint64_t)is_refused);
-  if (is_refused) cancel(context, front);
+  send(context, registered, leader_of(registered), DF_MESSAGE_READY, floor, (uint64_t)is_refused);
+  if (is_refused) cancel(context, registered);
 }
 
-static int is_open(const dfcclContext_t context, const df_coll *front) {
-  return front->ready && front->failed == dfcclSuccess && front->run_limit == UINT64_MAX &&
-         context->failure.broken == dfcclSuccess;
+static int is_open(const dfcclContext_t context, const df_coll *registered) {
+  return registered->ready && registered->failed == dfcclSuccess &&
+         registered->run_limit == UINT64_MAX && context->failure.broken == dfcclSuccess;
 }
 
 /* Half of the places in the device are kept for registrations. */
@@ -168,24 +175,24 @@ static int is_sound(const df_variant_spec *spec) {
          spec->blocks <= DF_MAX_BLOCKS && spec->split <= DF_MAX_RANKS;
 }
 
-static void take_proposal(dfcclContext_t context, df_coll *front, uint64_t number,
+static void take_proposal(dfcclContext_t context, df_coll *registered, uint64_t number,
                           df_purpose purpose, const df_variant_spec *spec) {
-  df_epoch *epoch = front->epoch;
-  epoch->number = number;
-  epoch->asked = purpose;
-  epoch->is_pending = 1;
-  epoch->has_answered = 0;
+  df_plan_switch *plan_switch = registered->plan_switch;
+  plan_switch->number = number;
+  plan_switch->asked = purpose;
+  plan_switch->is_pending = 1;
+  plan_switch->has_answered = 0;
   if (spec->algorithm == DF_AS_REGISTERED) {
-    answer(context, front, !is_open(context, front));
+    answer(context, registered, !is_open(context, registered));
     return;
   }
   df_coll *variant = NULL;
-  if (!is_open(context, front) || !has_place(context) || !is_sound(spec) ||
-      df_register_variant(context, front, number, spec, &variant) != dfcclSuccess) {
-    answer(context, front, 1);
+  if (!is_open(context, registered) || !has_place(context) || !is_sound(spec) ||
+      df_register_variant(context, registered, number, spec, &variant) != dfcclSuccess) {
+    answer(context, registered, 1);
     return;
   }
-  epoch->candidate = variant;
+  plan_switch->candidate = variant;
   df_coll_announce(context, variant, 0);
   variant->references++; /* it may fail, and be given up, meanwhile */
   df_match_bind(context, variant);
@@ -193,258 +200,267 @@ static void take_proposal(dfcclContext_t context, df_coll *front, uint64_t numbe
   df_coll_unreference(context, variant);
 }
 
-static df_epoch *epoch_of_candidate(const df_coll *variant) {
-  df_epoch *epoch = variant->front->epoch;
-  return epoch && epoch->candidate == variant && epoch->is_pending ? epoch : NULL;
+static df_plan_switch *epoch_of_candidate(const df_coll *variant) {
+  df_plan_switch *plan_switch = variant->registered->plan_switch;
+  return plan_switch && plan_switch->candidate == variant && plan_switch->is_pending ? plan_switch
+                                                                                     : NULL;
 }
 
 static int is_agreed(const df_coll *variant) {
-  const df_epoch *epoch = variant->front->epoch;
-  return epoch->current == variant || (epoch->candidate == variant && !epoch->is_pending);
+  const df_plan_switch *plan_switch = variant->registered->plan_switch;
+  return plan_switch->current == variant ||
+         (plan_switch->candidate == variant && !plan_switch->is_pending);
 }
 
-static void variant_stands(dfcclContext_t context, df_coll *variant) {
-  if (epoch_of_candidate(variant)) answer(context, variant->front, 0);
+static void variant_links_connected(dfcclContext_t context, df_coll *variant) {
+  if (epoch_of_candidate(variant)) answer(context, variant->registered, 0);
 }
 
 static void variant_lost(dfcclContext_t context, df_coll *variant) {
-  if (epoch_of_candidate(variant)) answer(context, variant->front, 1);
+  if (epoch_of_candidate(variant)) answer(context, variant->registered, 1);
 }
 
 /* ---- the leader ---- */
 
-static const df_manner *registered(const df_coll *front) {
-  const df_epoch *epoch = front->epoch;
-  return epoch->current ? &epoch->current->manner : &front->manner;
+static const df_configuration *registered_configuration(const df_coll *registered) {
+  const df_plan_switch *plan_switch = registered->plan_switch;
+  return plan_switch->current ? &plan_switch->current->configuration : &registered->configuration;
 }
 
-int df_epoch_is_busy(const df_coll *front) {
-  return front->epoch && (front->epoch->asks || front->epoch->to_retire > 0);
+int df_plan_switch_is_busy(const df_coll *registered) {
+  return registered->plan_switch &&
+         (registered->plan_switch->asks || registered->plan_switch->to_retire > 0);
 }
 
-static void call_off(dfcclContext_t context, df_coll *front) {
-  if (!front->epoch->asks) return;
-  front->epoch->asks = 0;
-  send_all(context, front, DF_MESSAGE_CANCEL, 0, 0);
-  cancel(context, front);
-  if (front->epoch->owner) front->epoch->owner->called_off(context, front);
+static void call_off(dfcclContext_t context, df_coll *registered) {
+  if (!registered->plan_switch->asks) return;
+  registered->plan_switch->asks = 0;
+  send_all(context, registered, DF_MESSAGE_CANCEL, 0, 0);
+  cancel(context, registered);
+  if (registered->plan_switch->owner)
+    registered->plan_switch->owner->called_off(context, registered);
 }
 
-static void hear_answer(dfcclContext_t context, df_coll *front, uint32_t position, uint64_t floor,
-                        int is_refused) {
-  df_epoch *epoch = front->epoch;
-  if (!epoch->asks || !df_epoch_hears_first(front, position, DF_HEARD_ANSWER)) return;
-  if (is_refused || !is_open(context, front)) {
-    call_off(context, front);
+static void handle_answer(dfcclContext_t context, df_coll *registered, uint32_t position,
+                          uint64_t floor, int is_refused) {
+  df_plan_switch *plan_switch = registered->plan_switch;
+  if (!plan_switch->asks || !df_plan_switch_is_first(registered, position, DF_HEARD_ANSWER)) return;
+  if (is_refused || !is_open(context, registered)) {
+    call_off(context, registered);
     return;
   }
-  epoch->most = DF_MAX(epoch->most, floor);
-  if (++epoch->answers < front->n) return;
-  epoch->asks = 0;
-  epoch->to_retire = front->n;
-  send_all(context, front, DF_MESSAGE_COMMIT, epoch->most, epoch->to_time);
-  commit(context, front, epoch->most, epoch->to_time);
+  plan_switch->most = DF_MAX(plan_switch->most, floor);
+  if (++plan_switch->answers < registered->n) return;
+  plan_switch->asks = 0;
+  plan_switch->to_retire = registered->n;
+  send_all(context, registered, DF_MESSAGE_COMMIT, plan_switch->most, plan_switch->to_time);
+  commit(context, registered, plan_switch->most, plan_switch->to_time);
 }
 
-static void hear_retired(df_coll *front, uint32_t position) {
-  if (front->epoch->to_retire > 0 && df_epoch_hears_first(front, position, DF_HEARD_RETIRED))
-    front->epoch->to_retire--;
+static void handle_retired(df_coll *registered, uint32_t position) {
+  if (registered->plan_switch->to_retire > 0 &&
+      df_plan_switch_is_first(registered, position, DF_HEARD_RETIRED))
+    registered->plan_switch->to_retire--;
 }
 
 /* A leader that gives up other collectives still completes its runs of this one. It waits for each
  * answer, and so does its floor. */
-static void limited(dfcclContext_t context, df_coll *front, uint32_t peer) {
-  if (front->epoch == NULL) return;
-  if (front->position == 0) {
-    call_off(context, front);
-  } else if (leader_of(front) == peer) {
-    answer(context, front, 1);
-    cancel(context, front); /* its COMMIT would have come before */
+static void limited(dfcclContext_t context, df_coll *registered, uint32_t peer) {
+  if (registered->plan_switch == NULL) return;
+  if (registered->position == 0) {
+    call_off(context, registered);
+  } else if (leader_of(registered) == peer) {
+    answer(context, registered, 1);
+    cancel(context, registered); /* its COMMIT would have come before */
   }
 }
 
-static void end(dfcclContext_t context, df_coll *front) {
-  df_epoch *epoch = front->epoch;
-  if (epoch == NULL) return;
-  df_coll *current = epoch->current, *candidate = epoch->candidate;
-  epoch->counts = 0;
-  df_epoch_set_range(context, front, 0, 0, 0);
-  epoch->owner = NULL;
+static void end(dfcclContext_t context, df_coll *registered) {
+  df_plan_switch *plan_switch = registered->plan_switch;
+  if (plan_switch == NULL) return;
+  df_coll *current = plan_switch->current, *candidate = plan_switch->candidate;
+  plan_switch->counts = 0;
+  df_plan_switch_set_range(context, registered, 0, 0, 0);
+  plan_switch->owner = NULL;
   if (current) {
-    if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, front);
-    const int is_described = front->is_described; /* its runs are all from before */
-    exchange(context, front, current);
-    front->is_described = is_described;
+    if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, registered);
+    const int is_described = registered->is_described; /* its runs are all from before */
+    exchange(context, registered, current);
+    registered->is_described = is_described;
   }
-  epoch->current = epoch->candidate = NULL;
-  epoch->is_pending = epoch->asks = 0; /* the members hear of the end itself: limited() */
+  plan_switch->current = plan_switch->candidate = NULL;
+  plan_switch->is_pending = plan_switch->asks =
+      0; /* the members hear of the end itself: limited() */
   if (candidate) df_coll_leave(context, candidate);
   if (current) df_coll_leave(context, current);
 }
 
-static void freed(df_coll *front) {
-  free(front->epoch->tuner);
-  free(front->epoch->heard);
-  free(front->epoch);
+static void freed(df_coll *registered) {
+  free(registered->plan_switch->tuner);
+  free(registered->plan_switch->heard);
+  free(registered->plan_switch);
 }
 
-static df_switch_state state(const df_coll *front) {
-  const df_epoch *epoch = front->epoch;
-  if (epoch->switches == 0) return (df_switch_state){.purpose = "registered"};
-  return (df_switch_state){.switches = epoch->switches,
-                           .purpose = df_purpose_name(epoch->purpose),
-                           .words = df_purpose_words(epoch->purpose)};
+static df_switch_state state(const df_coll *registered) {
+  const df_plan_switch *plan_switch = registered->plan_switch;
+  if (plan_switch->switches == 0) return (df_switch_state){.purpose = "registered"};
+  return (df_switch_state){.switches = plan_switch->switches,
+                           .purpose = df_purpose_name(plan_switch->purpose),
+                           .words = df_purpose_words(plan_switch->purpose)};
 }
 
-static const df_switch_events events = {.stands = variant_stands,
+static const df_switch_events events = {.links_connected = variant_links_connected,
                                         .lost = variant_lost,
                                         .is_agreed = is_agreed,
                                         .limited = limited,
-                                        .go_over = go_over,
+                                        .perform = perform,
                                         .end = end,
-                                        .timed = df_epoch_timed,
+                                        .timed = df_plan_switch_timed,
                                         .freed = freed,
                                         .state = state,
-                                        .registered = registered};
+                                        .registered = registered_configuration};
 
-df_epoch *df_epoch_of(df_coll *front) {
-  if (front->epoch == NULL && (front->epoch = calloc(1, sizeof *front->epoch)) != NULL) {
-    front->epoch->events = &events;
-    front->epoch->first = UINT64_MAX;
+df_plan_switch *df_plan_switch_of(df_coll *registered) {
+  if (registered->plan_switch == NULL &&
+      (registered->plan_switch = calloc(1, sizeof *registered->plan_switch)) != NULL) {
+    registered->plan_switch->events = &events;
+    registered->plan_switch->first = UINT64_MAX;
   }
-  return front->epoch;
+  return registered->plan_switch;
 }
 
-static dfcclResult_t refuse(const dfcclContext_t context, const df_coll *front) {
+static dfcclResult_t refuse(const dfcclContext_t context, const df_coll *registered) {
   const char *why = "its pieces have sizes of their own, and one algorithm";
-  if (front->position != 0) {
+  if (registered->position != 0) {
     return df_fail(dfcclInvalidUsage,
                    "collective %" PRIu64
                    ": rank %u is not the first of its group, rank %u, which alone may ask",
-                   front->id, context->rank, leader_of(front));
+                   registered->id, context->rank, leader_of(registered));
   }
-  if (df_epoch_is_busy(front))
+  if (df_plan_switch_is_busy(registered))
     why = "its members are going over to another algorithm; each does so at its next run";
-  else if (!front->ready && front->failed == dfcclSuccess)
+  else if (!registered->ready && registered->failed == dfcclSuccess)
     why = "it has not been run yet by all members";
-  else if (!is_open(context, front))
+  else if (!is_open(context, registered))
     why = "it or its context has failed, or a member has deregistered it";
   return df_fail(dfcclInvalidUsage, "collective %" PRIu64 " on rank %u cannot change now: %s",
-                 front->id, context->rank, why);
+                 registered->id, context->rank, why);
 }
 
-static int has_variants(const df_coll *front) {
-  return front->pairs == NULL && front->operation != DF_OP_ALL_TO_ALL_DYNAMIC;
+static int has_variants(const df_coll *registered) {
+  return registered->pairs == NULL && registered->operation != DF_OP_ALL_TO_ALL_DYNAMIC;
 }
 
-dfcclResult_t df_epoch_propose(dfcclContext_t context, df_coll *front, const df_variant_spec *spec,
-                               df_purpose purpose, uint32_t to_time) {
-  if (front->position != 0 || df_epoch_is_busy(front) || !is_open(context, front) ||
-      !has_variants(front))
-    return refuse(context, front);
-  df_epoch *epoch = df_epoch_of(front);
-  if (epoch && epoch->heard == NULL) epoch->heard = malloc(front->n);
-  if (epoch == NULL || epoch->heard == NULL)
-    return df_fail(dfcclOutOfMemory, "no memory for a variant of collective %" PRIu64, front->id);
+dfcclResult_t df_plan_switch_propose(dfcclContext_t context, df_coll *registered,
+                                     const df_variant_spec *spec, df_purpose purpose,
+                                     uint32_t to_time) {
+  if (registered->position != 0 || df_plan_switch_is_busy(registered) ||
+      !is_open(context, registered) || !has_variants(registered))
+    return refuse(context, registered);
+  df_plan_switch *plan_switch = df_plan_switch_of(registered);
+  if (plan_switch && plan_switch->heard == NULL) plan_switch->heard = malloc(registered->n);
+  if (plan_switch == NULL || plan_switch->heard == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for a variant of collective %" PRIu64,
+                   registered->id);
   const uint64_t number =
-      (uint64_t)(context->rank + 1) << DF_EPOCH_RANK_SHIFT | ++context->registry.proposals;
-  memset(epoch->heard, 0, front->n);
-  if (epoch->timed_number) df_epoch_set_range(context, front, 0, 0, 0);
-  epoch->asks = 1;
-  epoch->answers = 0;
-  epoch->most = 0;
-  epoch->to_time = to_time;
+      (uint64_t)(context->rank + 1) << DF_PLAN_SWITCH_RANK_SHIFT | ++context->registry.proposals;
+  memset(plan_switch->heard, 0, registered->n);
+  if (plan_switch->timed_number) df_plan_switch_set_range(context, registered, 0, 0, 0);
+  plan_switch->asks = 1;
+  plan_switch->answers = 0;
+  plan_switch->most = 0;
+  plan_switch->to_time = to_time;
   df_message message = {.kind = DF_MESSAGE_PROPOSE,
                         .payload_bytes = sizeof *spec,
-                        .id = front->id,
+                        .id = registered->id,
                         .a = purpose,
                         .variant = number};
-  df_coll_send(context, front, &message, spec);
-  take_proposal(context, front, number, purpose, spec);
+  df_coll_send(context, registered, &message, spec);
+  take_proposal(context, registered, number, purpose, spec);
   return dfcclSuccess;
 }
 
-static void stay(dfcclContext_t context, df_coll *front, df_purpose purpose) {
-  if (front->epoch->switches == 0 || front->epoch->purpose == purpose) return;
-  front->epoch->purpose = purpose;
-  front->is_described = 0;
-  if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, front);
+static void stay(dfcclContext_t context, df_coll *registered, df_purpose purpose) {
+  if (registered->plan_switch->switches == 0 || registered->plan_switch->purpose == purpose) return;
+  registered->plan_switch->purpose = purpose;
+  registered->is_described = 0;
+  if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, registered);
 }
 
-void df_epoch_stays(dfcclContext_t context, df_coll *front, df_purpose purpose) {
-  if (df_epoch_is_busy(front) || front->epoch->purpose == purpose || front->epoch->switches == 0)
+void df_plan_switch_keep(dfcclContext_t context, df_coll *registered, df_purpose purpose) {
+  if (df_plan_switch_is_busy(registered) || registered->plan_switch->purpose == purpose ||
+      registered->plan_switch->switches == 0)
     return;
-  send_all(context, front, DF_MESSAGE_PURPOSE, purpose, 0);
-  stay(context, front, purpose);
+  send_all(context, registered, DF_MESSAGE_PURPOSE, purpose, 0);
+  stay(context, registered, purpose);
 }
 
 /* ---- messages ---- */
 
-/* Its length: no member. */
-static uint32_t position_of(const df_coll *front, uint32_t rank) {
-  uint32_t i = 0;
-  while (i < front->n && front->ranks[i] != rank) i++;
-  return i;
-}
-
-static void hear_proposal(dfcclContext_t context, uint32_t from, df_coll *front,
-                          const df_message *message) {
+static void handle_proposal(dfcclContext_t context, uint32_t from, df_coll *registered,
+                            const df_message *message) {
   df_variant_spec spec;
   memcpy(&spec, df_message_payload(message), sizeof spec);
-  if (front && message->variant && leader_of(front) == from && has_variants(front) &&
-      df_epoch_of(front) && !front->epoch->is_pending && front->epoch->first == UINT64_MAX) {
-    take_proposal(context, front, message->variant, (df_purpose)message->a, &spec);
+  if (registered && message->variant && leader_of(registered) == from && has_variants(registered) &&
+      df_plan_switch_of(registered) && !registered->plan_switch->is_pending &&
+      registered->plan_switch->first == UINT64_MAX) {
+    take_proposal(context, registered, message->variant, (df_purpose)message->a, &spec);
     return;
   }
   df_message refusal = {
       .kind = DF_MESSAGE_READY, .id = message->id, .b = 1, .variant = message->variant};
-  df_post_send(&context->control, from, &refusal, NULL, -1);
+  df_messenger_send(&context->control, from, &refusal, NULL, -1);
 }
 
 /* Whoever has answered admits nothing from its floor on. */
-static int may_commit(const df_coll *front, uint64_t first) {
-  return !front->epoch->is_pending || (front->epoch->has_answered && first >= front->admit_below);
+static int may_commit(const df_coll *registered, uint64_t first) {
+  return !registered->plan_switch->is_pending ||
+         (registered->plan_switch->has_answered && first >= registered->admit_below);
 }
 
-void df_epoch_hear(dfcclContext_t context, uint32_t from, const df_message *message) {
-  df_coll *front = df_find(context, message->id);
+void df_plan_switch_receive(dfcclContext_t context, uint32_t from, const df_message *message) {
+  df_coll *registered = df_find(context, message->id);
   if (message->kind == DF_MESSAGE_PROPOSE) {
-    hear_proposal(context, from, front, message);
+    handle_proposal(context, from, registered, message);
     return;
   }
-  if (front == NULL || front->epoch == NULL || front->epoch->number != message->variant) return;
-  const uint32_t position = position_of(front, from);
-  if (position == front->n) return; /* of an earlier registration, or called off */
-  const int leads = front->position == 0, is_led = !leads && leader_of(front) == from;
+  if (registered == NULL || registered->plan_switch == NULL ||
+      registered->plan_switch->number != message->variant)
+    return;
+  const uint32_t position = df_coll_place_of(registered, from, registered->n);
+  if (position == registered->n) return; /* of an earlier registration, or called off */
+  const int leads = registered->position == 0, is_led = !leads && leader_of(registered) == from;
   if (leads && message->kind == DF_MESSAGE_READY)
-    hear_answer(context, front, position, message->a, message->b != 0);
+    handle_answer(context, registered, position, message->a, message->b != 0);
   else if (leads && message->kind == DF_MESSAGE_TIMES)
-    df_epoch_hear_times(context, front, position, message);
+    df_plan_switch_receive_times(context, registered, position, message);
   else if (leads && message->kind == DF_MESSAGE_RETIRED)
-    hear_retired(front, position);
-  else if (is_led && message->kind == DF_MESSAGE_COMMIT && !may_commit(front, message->a))
+    handle_retired(registered, position);
+  else if (is_led && message->kind == DF_MESSAGE_COMMIT && !may_commit(registered, message->a))
     df_control_refuse(&context->control, from);
   else if (is_led && message->kind == DF_MESSAGE_COMMIT)
-    commit(context, front, message->a, message->b);
+    commit(context, registered, message->a, message->b);
   else if (is_led && message->kind == DF_MESSAGE_CANCEL)
-    cancel(context, front);
-  else if (is_led && message->kind == DF_MESSAGE_PURPOSE && df_epoch_is_there(front))
-    stay(context, front, (df_purpose)message->a);
+    cancel(context, registered);
+  else if (is_led && message->kind == DF_MESSAGE_PURPOSE && df_plan_switch_is_complete(registered))
+    stay(context, registered, (df_purpose)message->a);
 }
 
-dfcclResult_t df_epoch_ask(dfcclContext_t context, dfcclCollId_t id, const df_variant_spec *spec) {
+dfcclResult_t df_plan_switch_ask(dfcclContext_t context, dfcclCollId_t id,
+                                 const df_variant_spec *spec) {
   dfcclResult_t result;
   pthread_mutex_lock(&context->lock);
-  df_coll *front = df_find(context, id);
-  if (front == NULL)
+  df_coll *registered = df_find(context, id);
+  if (registered == NULL)
     result = df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u",
                      id, context->rank);
   else if (spec->algorithm != DF_AS_REGISTERED && spec->algorithm != DF_FROM_FILE &&
-           !df_algorithm_has((int)spec->algorithm, front->operation))
-    result = df_fail(dfcclInvalidArgument, "algorithm is \"%s\", which %s does not have",
-                     df_algorithm_name((int)spec->algorithm), df_operation_name(front->operation));
+           !df_algorithm_has((int)spec->algorithm, registered->operation))
+    result =
+        df_fail(dfcclInvalidArgument, "algorithm is \"%s\", which %s does not have",
+                df_algorithm_name((int)spec->algorithm), df_operation_name(registered->operation));
   else
-    result = df_epoch_propose(context, front, spec, DF_PURPOSE_ASKED, 0);
+    result = df_plan_switch_propose(context, registered, spec, DF_PURPOSE_ASKED, 0);
   pthread_mutex_unlock(&context->lock);
   return result;
 }
@@ -458,5 +474,5 @@ dfcclResult_t df_set_algorithm(dfcclContext_t context, dfcclCollId_t id, const c
     if (named < 0) return df_fail(dfcclInvalidArgument, "algorithm is \"%s\", which is none", name);
     spec.algorithm = (uint32_t)named;
   }
-  return df_epoch_ask(context, id, &spec);
+  return df_plan_switch_ask(context, id, &spec);
 }

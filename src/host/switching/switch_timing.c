@@ -5,111 +5,122 @@
 #include "base/clock.h"
 #include "control/messenger.h"
 
-static int has_range(const df_epoch *epoch) { return epoch->timed_to > epoch->timed_from; }
+static int has_range(const df_plan_switch *plan_switch) {
+  return plan_switch->timed_to > plan_switch->timed_from;
+}
 
 /* One run is only waited for. */
-static int needs_clock(const df_epoch *epoch) { return epoch->timed_to - epoch->timed_from > 1; }
+static int needs_clock(const df_plan_switch *plan_switch) {
+  return plan_switch->timed_to - plan_switch->timed_from > 1;
+}
 
 /* While no run is near that is timed, a run costs one compare, and no submission reads the clock. */
-static void measure(dfcclContext_t context, df_epoch *epoch, int on) {
-  if (on == epoch->is_measuring) return;
-  epoch->is_measuring = on;
-  epoch->last_end_ns = 0;
+static void measure(dfcclContext_t context, df_plan_switch *plan_switch, int on) {
+  if (on == plan_switch->is_measuring) return;
+  plan_switch->is_measuring = on;
+  plan_switch->last_end_ns = 0;
   df_store_relaxed_u32(&context->runs.timing, context->runs.timing + (on ? 1u : UINT32_MAX));
 }
 
 /* From the run before the first that is timed on: its end may be the first one's beginning. */
-static void heed(dfcclContext_t context, df_coll *front) {
-  df_epoch *epoch = front->epoch;
-  const uint64_t before = epoch->timed_from - (epoch->timed_from > 0 && needs_clock(epoch));
-  front->heeded_from = epoch->counts ? 0 : has_range(epoch) ? before : UINT64_MAX;
-  measure(context, epoch,
-          epoch->counts || (needs_clock(epoch) && front->retired >= epoch->timed_from));
+static void heed(dfcclContext_t context, df_coll *registered) {
+  df_plan_switch *plan_switch = registered->plan_switch;
+  const uint64_t before =
+      plan_switch->timed_from - (plan_switch->timed_from > 0 && needs_clock(plan_switch));
+  registered->heeded_from = plan_switch->counts ? 0 : has_range(plan_switch) ? before : UINT64_MAX;
+  measure(context, plan_switch,
+          plan_switch->counts ||
+              (needs_clock(plan_switch) && registered->retired >= plan_switch->timed_from));
 }
 
-void df_epoch_set_range(dfcclContext_t context, df_coll *front, uint64_t from, uint64_t to,
-                        uint64_t number) {
-  df_epoch *epoch = front->epoch;
-  epoch->timed_from = from;
-  epoch->timed_to = to;
-  epoch->timed_number = number;
-  heed(context, front);
+void df_plan_switch_set_range(dfcclContext_t context, df_coll *registered, uint64_t from,
+                              uint64_t to, uint64_t number) {
+  df_plan_switch *plan_switch = registered->plan_switch;
+  plan_switch->timed_from = from;
+  plan_switch->timed_to = to;
+  plan_switch->timed_number = number;
+  heed(context, registered);
 }
 
-void df_epoch_time(dfcclContext_t context, df_coll *front, uint64_t from, uint64_t until) {
-  df_epoch_set_range(context, front, until > from + DF_MOST_TIMES ? until - DF_MOST_TIMES : from,
-                     until, 0);
+void df_plan_switch_time(dfcclContext_t context, df_coll *registered, uint64_t from,
+                         uint64_t until) {
+  df_plan_switch_set_range(context, registered,
+                           until > from + DF_MOST_TIMES ? until - DF_MOST_TIMES : from, until, 0);
 }
 
-void df_epoch_count(dfcclContext_t context, df_coll *front, int on) {
-  if (front->epoch->counts == on) return;
-  front->epoch->counts = on;
-  heed(context, front);
+void df_plan_switch_count(dfcclContext_t context, df_coll *registered, int on) {
+  if (registered->plan_switch->counts == on) return;
+  registered->plan_switch->counts = on;
+  heed(context, registered);
 }
 
-int df_epoch_is_there(const df_coll *front) {
-  return !front->epoch->asks && !front->epoch->is_pending && front->epoch->first == UINT64_MAX;
+int df_plan_switch_is_complete(const df_coll *registered) {
+  return !registered->plan_switch->asks && !registered->plan_switch->is_pending &&
+         registered->plan_switch->first == UINT64_MAX;
 }
 
-static void tell_leader(dfcclContext_t context, df_coll *front, uint32_t position, uint64_t from,
-                        const uint32_t *ns, uint32_t n) {
-  df_epoch *epoch = front->epoch;
-  if (epoch->owner == NULL || epoch->asks || n != epoch->to_time || from != epoch->most + 1 ||
-      !df_epoch_hears_first(front, position, DF_HEARD_TIMES))
+static void tell_leader(dfcclContext_t context, df_coll *registered, uint32_t position,
+                        uint64_t from, const uint32_t *ns, uint32_t n) {
+  df_plan_switch *plan_switch = registered->plan_switch;
+  if (plan_switch->owner == NULL || plan_switch->asks || n != plan_switch->to_time ||
+      from != plan_switch->most + 1 ||
+      !df_plan_switch_is_first(registered, position, DF_HEARD_TIMES))
     return; /* a member is mistaken, or its times are not asked for any more */
-  epoch->owner->told(context, front, ns, n);
+  plan_switch->owner->told(context, registered, ns, n);
 }
 
-static void tell_times(dfcclContext_t context, df_coll *front) {
-  df_epoch *epoch = front->epoch;
-  const uint64_t from = epoch->timed_from, number = epoch->timed_number;
-  const uint32_t n = (uint32_t)(epoch->timed_to - from);
+static void tell_times(dfcclContext_t context, df_coll *registered) {
+  df_plan_switch *plan_switch = registered->plan_switch;
+  const uint64_t from = plan_switch->timed_from, number = plan_switch->timed_number;
+  const uint32_t n = (uint32_t)(plan_switch->timed_to - from);
   uint32_t ns[DF_MOST_TIMES];
-  memcpy(ns, epoch->times, n * sizeof ns[0]);
-  df_epoch_set_range(context, front, 0, 0, 0);
+  memcpy(ns, plan_switch->times, n * sizeof ns[0]);
+  df_plan_switch_set_range(context, registered, 0, 0, 0);
   if (number == 0) {
-    if (epoch->owner) epoch->owner->own(context, front, ns, n);
+    if (plan_switch->owner) plan_switch->owner->own(context, registered, ns, n);
     return;
   }
-  if (front->position == 0) {
-    tell_leader(context, front, 0, from, ns, n);
+  if (registered->position == 0) {
+    tell_leader(context, registered, 0, from, ns, n);
     return;
   }
   /* By now another switch may have been proposed. */
   df_message message = {.kind = DF_MESSAGE_TIMES,
                         .payload_bytes = n * (uint32_t)sizeof ns[0],
-                        .id = front->id,
+                        .id = registered->id,
                         .a = from,
                         .variant = number};
-  df_post_send(&context->control, front->ranks[0], &message, ns, -1);
+  df_messenger_send(&context->control, registered->ranks[0], &message, ns, -1);
 }
 
 /* Runs that wait for each other take turns: then the time from end to end counts. UINT32_MAX: it
  * had begun before anybody looked. */
-static uint32_t time_of(df_epoch *epoch, const df_run *run) {
-  const uint64_t now = df_clock_ns(), since = DF_MAX(run->submitted_ns, epoch->last_end_ns);
-  epoch->last_end_ns = now;
+static uint32_t time_of(df_plan_switch *plan_switch, const df_run *run) {
+  const uint64_t now = df_clock_ns(), since = DF_MAX(run->submitted_ns, plan_switch->last_end_ns);
+  plan_switch->last_end_ns = now;
   return since == 0 ? UINT32_MAX : (uint32_t)DF_MIN(now - since, (uint64_t)UINT32_MAX - 1);
 }
 
-void df_epoch_timed(dfcclContext_t context, df_coll *front, const df_run *run) {
-  df_epoch *epoch = front->epoch;
-  const uint64_t number = front->retired - 1;
-  if (epoch->counts || needs_clock(epoch)) {
-    measure(context, epoch, 1);
-    const uint32_t ns = time_of(epoch, run);
-    if (number >= epoch->timed_from && number < epoch->timed_to)
-      epoch->times[number - epoch->timed_from] = ns;
+void df_plan_switch_timed(dfcclContext_t context, df_coll *registered, const df_run *run) {
+  df_plan_switch *plan_switch = registered->plan_switch;
+  const uint64_t number = registered->retired - 1;
+  if (plan_switch->counts || needs_clock(plan_switch)) {
+    measure(context, plan_switch, 1);
+    const uint32_t ns = time_of(plan_switch, run);
+    if (number >= plan_switch->timed_from && number < plan_switch->timed_to)
+      plan_switch->times[number - plan_switch->timed_from] = ns;
     /* The owner may ask for another variant, and then for no times of this one. */
-    if (epoch->counts && epoch->owner && ns != UINT32_MAX) epoch->owner->ran(context, front, ns);
+    if (plan_switch->counts && plan_switch->owner && ns != UINT32_MAX)
+      plan_switch->owner->ran(context, registered, ns);
   }
-  if (has_range(epoch) && number + 1 >= epoch->timed_to) tell_times(context, front);
+  if (has_range(plan_switch) && number + 1 >= plan_switch->timed_to)
+    tell_times(context, registered);
 }
 
-void df_epoch_hear_times(dfcclContext_t context, df_coll *front, uint32_t position,
-                         const df_message *message) {
+void df_plan_switch_receive_times(dfcclContext_t context, df_coll *registered, uint32_t position,
+                                  const df_message *message) {
   uint32_t ns[DF_MOST_TIMES];
   memcpy(ns, df_message_payload(message), message->payload_bytes);
-  tell_leader(context, front, position, message->a, ns,
+  tell_leader(context, registered, position, message->a, ns,
               message->payload_bytes / (uint32_t)sizeof ns[0]);
 }

@@ -6,12 +6,12 @@
 
 /* [lock] all of them. From `from` on, below `to`; equal: none. number: the switch that asked for
  * them, whose leader is told; 0: this rank's owner. */
-void df_epoch_set_range(dfcclContext_t context, df_coll *front, uint64_t from, uint64_t to,
-                        uint64_t number);
+void df_plan_switch_set_range(dfcclContext_t context, df_coll *registered, uint64_t from,
+                              uint64_t to, uint64_t number);
 /* A run from front->heeded_from on has retired. */
-void df_epoch_timed(dfcclContext_t context, df_coll *front, const df_run *run);
+void df_plan_switch_timed(dfcclContext_t context, df_coll *registered, const df_run *run);
 /* On the leader, from the member at `position` of the group. */
-void df_epoch_hear_times(dfcclContext_t context, df_coll *front, uint32_t position,
-                         const df_message *message);
+void df_plan_switch_receive_times(dfcclContext_t context, df_coll *registered, uint32_t position,
+                                  const df_message *message);
 
 #endif

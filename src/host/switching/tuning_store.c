@@ -5,47 +5,49 @@
 #include "base/log.h"
 #include "primitives/elements/types.h"
 
-dfcclResult_t df_learning_open(dfcclContext_t context) {
-  context->learnt.files = &context->settings.files;
+dfcclResult_t df_tuning_store_open(dfcclContext_t context) {
+  context->tuning_cache.files = &context->settings.files;
   if (context->settings.tune_file[0] == '\0') return dfcclSuccess;
-  df_learnt_describe_machine(context->learnt.machine, sizeof context->learnt.machine,
-                             context->topology.n_cores, context->n_ranks,
-                             context->topology.n_hosts);
-  return df_learnt_read(&context->learnt, context->settings.tune_file);
+  df_tuning_cache_describe_machine(context->tuning_cache.machine,
+                                   sizeof context->tuning_cache.machine, context->topology.n_cores,
+                                   context->n_ranks, context->topology.n_hosts);
+  return df_tuning_cache_read(&context->tuning_cache, context->settings.tune_file);
 }
 
-void df_learning_write(dfcclContext_t context) {
-  df_learnt *taken;
+void df_tuning_store_write(dfcclContext_t context) {
+  df_tuning_cache *taken;
   pthread_mutex_lock(&context->lock);
-  const uint32_t n = df_learnt_take_new(&context->learnt, &taken);
+  const uint32_t n = df_tuning_cache_take_new(&context->tuning_cache, &taken);
   pthread_mutex_unlock(&context->lock);
-  if (n && df_learnt_write(context->settings.tune_file, context->learnt.machine, taken, n) !=
-               dfcclSuccess)
+  if (n && df_tuning_cache_write(context->settings.tune_file, context->tuning_cache.machine, taken,
+                                 n) != dfcclSuccess)
     df_log(DF_LOG_WARN, "what was learnt is lost: %s", df_last_sentence());
   free(taken);
 }
 
-static df_memory_kind kind_of(const dfcclContext_t context, const df_coll *front) {
-  return context->settings.backend == dfcclBackendCuda ? DF_MEMORY_CUDA : front->manner.memory;
+static df_memory_kind kind_of(const dfcclContext_t context, const df_coll *registered) {
+  return context->settings.backend == dfcclBackendCuda ? DF_MEMORY_CUDA
+                                                       : registered->configuration.memory;
 }
 
-static uint64_t bytes_of(const df_coll *front) {
-  return df_larger_buffer(front->operation, front->n, front->count,
-                          (uint32_t)df_type_size(front->type));
+static uint64_t bytes_of(const df_coll *registered) {
+  return df_larger_buffer(registered->operation, registered->n, registered->count,
+                          (uint32_t)df_type_size(registered->type));
 }
 
-const df_rule *df_learning_find(const dfcclContext_t context, const df_coll *front) {
-  return df_learnt_find(&context->learnt, front->operation, front->n, bytes_of(front),
-                        kind_of(context, front));
+const df_rule *df_tuning_store_find(const dfcclContext_t context, const df_coll *registered) {
+  return df_tuning_cache_find(&context->tuning_cache, registered->operation, registered->n,
+                              bytes_of(registered), kind_of(context, registered));
 }
 
-void df_learning_note(dfcclContext_t context, const df_coll *front, df_rule rule, double us,
-                      double registered_us) {
+void df_tuning_store_note(dfcclContext_t context, const df_coll *registered, df_rule rule,
+                          double us, double registered_us) {
   if (context->settings.tune_file[0] == '\0') return;
-  rule.operation = front->operation;
-  rule.memory = kind_of(context, front);
-  rule.ranks_least = rule.ranks_most = front->n;
-  rule.bytes_least = rule.bytes_most = bytes_of(front);
-  const df_learnt learnt = {.rule = rule, .us = us, .registered_us = registered_us, .is_new = 1};
-  df_learnt_note(&context->learnt, &learnt);
+  rule.operation = registered->operation;
+  rule.memory = kind_of(context, registered);
+  rule.ranks_least = rule.ranks_most = registered->n;
+  rule.bytes_least = rule.bytes_most = bytes_of(registered);
+  const df_tuning_cache tuning_cache = {
+      .rule = rule, .us = us, .registered_us = registered_us, .is_new = 1};
+  df_tuning_cache_note(&context->tuning_cache, &tuning_cache);
 }

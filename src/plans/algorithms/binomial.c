@@ -11,8 +11,8 @@ static uint32_t position_of(const df_plan *plan, uint32_t v) {
 
 /* Size of v's subtree. Children are v + 1, v + 2, v + 4, ... */
 static uint32_t span(uint32_t v, uint32_t n) {
-  uint32_t reach = v ? v & -v : n;
-  return v + reach < n ? reach : n - v;
+  uint32_t mapping = v ? v & -v : n;
+  return v + mapping < n ? mapping : n - v;
 }
 
 /* The largest subtree first: it has the longest way. */

@@ -73,7 +73,8 @@ static void barrier(df_plan *plan) {
   plan->geometry = DF_GEOMETRY_PARTITION;
   plan->pieces = plan->scratch_pieces = 1;
   for (uint32_t s = 1; s < plan->key.n; s++) df_plan_send(plan, 0, peer_of(plan, s), df_scratch(0));
-  for (uint32_t s = 1; s < plan->key.n; s++) df_plan_hear(plan, peer_of(plan, plan->key.n - s));
+  for (uint32_t s = 1; s < plan->key.n; s++)
+    df_plan_receive_empty(plan, peer_of(plan, plan->key.n - s));
 }
 
 void df_plan_direct(df_plan *plan) {

@@ -11,6 +11,6 @@ void df_plan_dissemination(df_plan *plan) {
   plan->scratch_pieces = 1;
   for (uint32_t d = 1; d < n; d *= 2) {
     df_plan_send(plan, 0, (r + d) % n, df_scratch(0));
-    df_plan_hear(plan, (r + n - d) % n);
+    df_plan_receive_empty(plan, (r + n - d) % n);
   }
 }

@@ -55,10 +55,10 @@ static void barrier(df_plan *plan) {
   plan->scratch_pieces = 1;
   if (plan->key.position != 0) {
     df_plan_send(plan, 0, 0, df_scratch(0));
-    df_plan_hear(plan, 0);
+    df_plan_receive_empty(plan, 0);
     return;
   }
-  for (uint32_t s = 1; s < plan->key.n; s++) df_plan_hear(plan, s);
+  for (uint32_t s = 1; s < plan->key.n; s++) df_plan_receive_empty(plan, s);
   for (uint32_t s = 1; s < plan->key.n; s++) df_plan_send(plan, 0, s, df_scratch(0));
 }
 

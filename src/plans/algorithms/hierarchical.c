@@ -26,11 +26,11 @@ df_run df_run_of(const df_plan *plan, df_members list, uint32_t at, uint32_t bas
   return run;
 }
 
-uint32_t df_lane_longest(const df_hierarchy *h) {
+uint32_t df_host_channel_longest(const df_hierarchy *h) {
   uint32_t longest = 0;
   for (uint32_t host = 0; host < h->n_hosts; host++)
-    for (uint32_t k = 0; k < h->lanes; k++)
-      longest = DF_MAX(longest, df_lane_members(&h->view, host, k).n);
+    for (uint32_t k = 0; k < h->host_channels; k++)
+      longest = DF_MAX(longest, df_host_channel_members(&h->view, host, k).n);
   return longest;
 }
 
@@ -61,7 +61,7 @@ static int passes_of(const df_hierarchy *h) { return h->view.levels->depth == 1 
 
 void df_host_reduce(const df_hierarchy *h, const df_sum *sums) {
   for (int pass = 0; pass < passes_of(h); pass++)
-    for (uint32_t k = 0; k < h->lanes; k++) {
+    for (uint32_t k = 0; k < h->host_channels; k++) {
       df_sum s = sums[k];
       if (s.run.n == 0) continue;
       const df_family family = df_family_of(&h->view, k, s.root, h->r);
@@ -76,8 +76,8 @@ void df_host_reduce(const df_hierarchy *h, const df_sum *sums) {
     }
 }
 
-static void spread_one(const df_hierarchy *h, uint32_t lane, uint32_t root, df_run run) {
-  const df_family family = df_family_of(&h->view, lane, root, h->r);
+static void spread_one(const df_hierarchy *h, uint32_t host_channel, uint32_t root, df_run run) {
+  const df_family family = df_family_of(&h->view, host_channel, root, h->r);
   if (h->r != root)
     df_plan_receive_run(h->plan, run, family.parent, DF_NO_PEER, df_output(run.piece));
   for (uint32_t i = 0; i < family.children.n; i++)
@@ -87,8 +87,8 @@ static void spread_one(const df_hierarchy *h, uint32_t lane, uint32_t root, df_r
 /* The root of each lane's tree is who speaks for it. */
 void df_host_spread(const df_hierarchy *h, const df_run *runs) {
   for (int pass = 0; pass < passes_of(h); pass++)
-    for (uint32_t k = 0; k < h->lanes; k++) {
-      const uint32_t root = df_lane_speaker(&h->view, h->host, k);
+    for (uint32_t k = 0; k < h->host_channels; k++) {
+      const uint32_t root = df_host_channel_leader(&h->view, h->host, k);
       if (runs[k].n && (passes_of(h) == 1 || (root != h->r) == pass))
         spread_one(h, k, root, runs[k]);
     }
@@ -100,30 +100,31 @@ void df_host_spread(const df_hierarchy *h, const df_run *runs) {
 static void all_reduce_in_ring(const df_hierarchy *h) {
   df_plan *plan = h->plan;
   const uint32_t hosts = h->n_hosts;
-  const uint32_t next = h->lane == DF_NO_PEER ? DF_NO_PEER : df_partner_on(h, df_host_after(h, 1));
+  const uint32_t next =
+      h->host_channel == DF_NO_PEER ? DF_NO_PEER : df_partner_on(h, df_host_after(h, 1));
   const uint32_t previous =
-      h->lane == DF_NO_PEER ? DF_NO_PEER : df_partner_on(h, df_host_before(h, 1));
+      h->host_channel == DF_NO_PEER ? DF_NO_PEER : df_partner_on(h, df_host_before(h, 1));
   df_sum sums[DF_LANES_MOST] = {0};
   df_run runs[DF_LANES_MOST] = {0};
   for (uint32_t s = 0; s < hosts; s++) {
     const uint32_t b = df_host_before(h, 1 + s);
     const int final = s + 1 == hosts;
-    for (uint32_t k = 0; k < h->lanes; k++) {
+    for (uint32_t k = 0; k < h->host_channels; k++) {
       const uint32_t piece = k * hosts + b;
       sums[k] = (df_sum){.run = {piece, 1, 1},
-                         .root = df_lane_speaker(&h->view, h->host, k),
+                         .root = df_host_channel_leader(&h->view, h->host, k),
                          .to = hosts > 1 ? next : DF_NO_PEER,
                          .into = final ? df_output(piece) : df_nowhere(),
                          .flags = final ? df_plan_average(plan) : 0,
-                         .remote = s > 0 && k == h->lane ? previous : DF_NO_PEER};
+                         .remote = s > 0 && k == h->host_channel ? previous : DF_NO_PEER};
     }
     df_host_reduce(h, sums);
   }
   for (uint32_t s = 0; s < hosts; s++) {
     const uint32_t b = df_host_before(h, s);
-    for (uint32_t k = 0; k < h->lanes; k++) runs[k] = (df_run){k * hosts + b, 1, 1};
-    if (s > 0 && h->lane != DF_NO_PEER) {
-      const df_run run = runs[h->lane];
+    for (uint32_t k = 0; k < h->host_channels; k++) runs[k] = (df_run){k * hosts + b, 1, 1};
+    if (s > 0 && h->host_channel != DF_NO_PEER) {
+      const df_run run = runs[h->host_channel];
       df_plan_receive_run(plan, run, previous, s + 1 < hosts ? next : DF_NO_PEER,
                           df_output(run.piece));
     }
@@ -137,21 +138,21 @@ static void all_reduce_by_doubling(const df_hierarchy *h) {
   df_sum sums[DF_LANES_MOST] = {0};
   df_run runs[DF_LANES_MOST] = {0};
   const int alone = h->n_hosts == 1, is_single = df_host_members(&h->view, h->host).n == 1;
-  for (uint32_t k = 0; k < h->lanes; k++) {
+  for (uint32_t k = 0; k < h->host_channels; k++) {
     runs[k] = (df_run){k, 1, 1};
     sums[k] = (df_sum){.run = runs[k],
                        .scratch = k,
-                       .root = df_lane_speaker(&h->view, h->host, k),
+                       .root = df_host_channel_leader(&h->view, h->host, k),
                        .to = DF_NO_PEER,
                        .into = alone ? df_output(k) : df_scratch(k),
                        .flags = alone ? df_plan_average(plan) : 0,
                        .remote = DF_NO_PEER};
   }
   if (!is_single) df_host_reduce(h, sums);
-  if (!alone && h->lane != DF_NO_PEER) {
-    const uint32_t k = h->lane;
+  if (!alone && h->host_channel != DF_NO_PEER) {
+    const uint32_t k = h->host_channel;
     for (uint32_t host = 0; host < h->n_hosts; host++)
-      h->view.children[host] = df_lane_speaker(&h->view, host, k);
+      h->view.children[host] = df_host_channel_leader(&h->view, host, k);
     df_plan_doubling_among(plan, (df_among){h->n_hosts, h->host, 1, h->view.children}, k,
                            is_single ? df_input(k) : df_scratch(k));
   }
@@ -161,10 +162,11 @@ static void all_reduce_by_doubling(const df_hierarchy *h) {
 /* ---- broadcast and reduce: piece k is lane k's part */
 
 /* In the root's host the root itself speaks for its lane. */
-static uint32_t speaker_of(const df_hierarchy *h, uint32_t host, uint32_t lane) {
+static uint32_t speaker_of(const df_hierarchy *h, uint32_t host, uint32_t host_channel) {
   const uint32_t root = h->plan->key.root;
-  if (host == df_host_of(&h->view, root) && lane == df_lane_of(&h->view, root)) return root;
-  return df_lane_speaker(&h->view, host, lane);
+  if (host == df_host_of(&h->view, root) && host_channel == df_host_channel_of(&h->view, root))
+    return root;
+  return df_host_channel_leader(&h->view, host, host_channel);
 }
 
 /* Of hosts numbered from the root's: a chain if pieces are long, else a binomial tree. Hosts with
@@ -192,7 +194,7 @@ static void walk_hosts(const df_hierarchy *h,
   const uint32_t root = h->plan->key.root, first = df_host_of(&h->view, root);
   const uint32_t v = (h->host + h->n_hosts - first) % h->n_hosts;
   uint32_t room[32], children[32];
-  for (uint32_t k = 0; k < h->lanes; k++) {
+  for (uint32_t k = 0; k < h->host_channels; k++) {
     df_members hosts = {children, 0};
     uint32_t parent = DF_NO_PEER;
     if (speaker_of(h, h->host, k) == h->r) {
@@ -210,7 +212,7 @@ static void broadcast_lane(const df_hierarchy *h, uint32_t k, uint32_t parent, d
   df_plan *plan = h->plan;
   const uint32_t root = plan->key.root;
   const int is_roots = h->host == df_host_of(&h->view, root);
-  const uint32_t top = is_roots ? root : df_lane_speaker(&h->view, h->host, k);
+  const uint32_t top = is_roots ? root : df_host_channel_leader(&h->view, h->host, k);
   const df_family family = df_family_of(&h->view, k, top, h->r);
   if (h->r == root)
     df_plan_copy(plan, 0, k, DF_NO_PEER, df_input(k), df_output(k));
@@ -225,7 +227,7 @@ static void reduce_lane(const df_hierarchy *h, uint32_t k, uint32_t parent, df_m
   df_plan *plan = h->plan;
   const uint32_t root = plan->key.root;
   const int is_roots = h->host == df_host_of(&h->view, root);
-  const uint32_t top = is_roots ? root : df_lane_speaker(&h->view, h->host, k);
+  const uint32_t top = is_roots ? root : df_host_channel_leader(&h->view, h->host, k);
   const df_family family = df_family_of(&h->view, k, top, h->r);
   uint32_t *from = h->view.children; /* the last of them are combined first */
   memmove(from + hosts.n, from, family.children.n * sizeof *from);
@@ -256,8 +258,8 @@ static void build(df_hierarchy *h) {
     df_hierarchical_all_to_all(h);
     return;
   case DF_OP_ALL_REDUCE:
-    plan->pieces = is_short ? h->lanes : h->lanes * h->n_hosts;
-    plan->scratch_pieces = is_short ? h->lanes : 1;
+    plan->pieces = is_short ? h->host_channels : h->host_channels * h->n_hosts;
+    plan->scratch_pieces = is_short ? h->host_channels : 1;
     plan->direct_in_place = !is_short; /* the partner may still read the input */
     if (is_short)
       all_reduce_by_doubling(h);
@@ -265,23 +267,23 @@ static void build(df_hierarchy *h) {
       all_reduce_in_ring(h);
     return;
   default:
-    plan->pieces = h->lanes;
+    plan->pieces = h->host_channels;
     plan->scratch_pieces = plan->key.operation == DF_OP_REDUCE;
     walk_hosts(h, plan->key.operation == DF_OP_REDUCE ? reduce_lane : broadcast_lane);
   }
 }
 
 void df_plan_hierarchical(df_plan *plan) {
-  df_hierarchy h = {.plan = plan, .r = plan->key.position, .lane = DF_NO_PEER};
+  df_hierarchy h = {.plan = plan, .r = plan->key.position, .host_channel = DF_NO_PEER};
   plan->geometry = DF_GEOMETRY_PARTITION;
   if (!df_level_view_open(&h.view, plan->key.levels)) {
     plan->failed = 1;
   } else {
     h.host = df_host_of(&h.view, h.r);
     h.n_hosts = h.view.n_hosts;
-    h.lanes = plan->key.levels->lanes;
-    const uint32_t own = df_lane_of(&h.view, h.r);
-    if (df_lane_speaker(&h.view, h.host, own) == h.r) h.lane = own;
+    h.host_channels = plan->key.levels->host_channels;
+    const uint32_t own = df_host_channel_of(&h.view, h.r);
+    if (df_host_channel_leader(&h.view, h.host, own) == h.r) h.host_channel = own;
     build(&h);
   }
   df_level_view_close(&h.view);

@@ -9,8 +9,8 @@ typedef struct df_hierarchy {
   df_plan *plan;
   df_level_view view;
   uint32_t r, host; /* this member, and its host */
-  uint32_t n_hosts, lanes;
-  uint32_t lane; /* that this member speaks for; or DF_NO_PEER */
+  uint32_t n_hosts, host_channels;
+  uint32_t host_channel; /* that this member speaks for; or DF_NO_PEER */
 } df_hierarchy;
 
 /* Pieces that one message has: piece, piece + stride ... in a circle of all pieces. */
@@ -42,9 +42,9 @@ static inline uint32_t df_host_before(const df_hierarchy *h, uint32_t steps) {
 }
 /* Who speaks for this member's lane on another host. */
 static inline uint32_t df_partner_on(const df_hierarchy *h, uint32_t host) {
-  return df_lane_speaker(&h->view, host, h->lane);
+  return df_host_channel_leader(&h->view, host, h->host_channel);
 }
-uint32_t df_lane_longest(const df_hierarchy *h); /* most members of a lane */
+uint32_t df_host_channel_longest(const df_hierarchy *h); /* most members of a lane */
 
 /* hierarchical_wide.c, hierarchical_exchange.c */
 void df_hierarchical_all_gather(const df_hierarchy *h);

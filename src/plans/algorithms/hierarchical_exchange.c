@@ -35,10 +35,10 @@ static void within(const df_hierarchy *h) {
 static void collect(const exchange *e, uint32_t host) {
   const df_hierarchy *h = e->h;
   df_plan *plan = h->plan;
-  const uint32_t lane = df_lane_of(&h->view, h->r),
-                 speaker = df_lane_speaker(&h->view, h->host, lane);
+  const uint32_t host_channel = df_host_channel_of(&h->view, h->r),
+                 speaker = df_host_channel_leader(&h->view, h->host, host_channel);
   const df_members there = df_host_members(&h->view, host);
-  const df_members own = df_lane_members(&h->view, h->host, lane);
+  const df_members own = df_host_channel_members(&h->view, h->host, host_channel);
   for (uint32_t at = 0; at < own.n; at++)
     for (uint32_t i = 0; i < there.n;) {
       const df_run run = df_run_of(plan, there, i, DF_ANYWHERE);
@@ -58,9 +58,9 @@ static void collect(const exchange *e, uint32_t host) {
 static void swap(const exchange *e, uint32_t to, uint32_t from) {
   const df_hierarchy *h = e->h;
   const uint32_t here = df_host_members(&h->view, h->host).n;
-  const uint32_t out =
-      df_lane_members(&h->view, h->host, h->lane).n * df_host_members(&h->view, to).n;
-  const uint32_t in = df_lane_members(&h->view, from, h->lane).n * here;
+  const uint32_t out = df_host_channel_members(&h->view, h->host, h->host_channel).n *
+                       df_host_members(&h->view, to).n;
+  const uint32_t in = df_host_channel_members(&h->view, from, h->host_channel).n * here;
   const uint32_t most_out = h->plan->key.several ? out : 1, most_in = h->plan->key.several ? in : 1;
   for (uint32_t o = 0, i = 0; o < out || i < in; o += most_out, i += most_in) {
     if (o < out) {
@@ -85,19 +85,20 @@ static void hand_out(const exchange *e, uint32_t row, uint32_t wide) {
   }
 }
 
-static void keep(exchange *e, df_members there, uint32_t lane, uint32_t row, uint32_t wide) {
+static void keep(exchange *e, df_members there, uint32_t host_channel, uint32_t row,
+                 uint32_t wide) {
   const df_hierarchy *h = e->h;
   const df_members here = df_host_members(&h->view, h->host);
   uint32_t me = 0;
   while (here.at[me] != h->r) me++;
   for (uint32_t i = 0; i < wide; i++) {
     e->owner[e->kept + i] = there.at[row + i];
-    if (lane == h->lane)
+    if (host_channel == h->host_channel)
       df_plan_copy(h->plan, 0, 0, DF_NO_PEER, df_scratch(e->arrived + (row + i) * here.n + me),
                    df_scratch(e->kept + i));
   }
-  if (lane != h->lane) {
-    df_plan_receive(h->plan, 0, df_lane_speaker(&h->view, h->host, lane), DF_NO_PEER,
+  if (host_channel != h->host_channel) {
+    df_plan_receive(h->plan, 0, df_host_channel_leader(&h->view, h->host, host_channel), DF_NO_PEER,
                     df_scratch(e->kept));
     df_plan_widen(h->plan, wide, 1);
   }
@@ -110,11 +111,11 @@ static void hand_out_and_keep(exchange *e, uint32_t from) {
   const int several = h->plan->key.several;
   for (uint32_t row = 0, more = 1; more; row++) {
     more = 0;
-    for (int keeps = h->lane == DF_NO_PEER; keeps <= 1; keeps++)
-      for (uint32_t k = 0; k < h->lanes; k++) {
-        const df_members there = df_lane_members(&h->view, from, k);
+    for (int keeps = h->host_channel == DF_NO_PEER; keeps <= 1; keeps++)
+      for (uint32_t k = 0; k < h->host_channels; k++) {
+        const df_members there = df_host_channel_members(&h->view, from, k);
         more |= !several && row + 1 < there.n;
-        if (row >= there.n || (!keeps && k != h->lane)) continue;
+        if (row >= there.n || (!keeps && k != h->host_channel)) continue;
         if (keeps)
           keep(e, there, k, row, several ? there.n : 1);
         else
@@ -132,7 +133,7 @@ static uint32_t largest_host(const df_hierarchy *h) {
 
 void df_hierarchical_all_to_all(const df_hierarchy *h) {
   df_plan *plan = h->plan;
-  const uint32_t n = plan->key.n, rows = df_lane_longest(h) * largest_host(h);
+  const uint32_t n = plan->key.n, rows = df_host_channel_longest(h) * largest_host(h);
   exchange e = {.h = h, .collected = n, .arrived = n + rows};
   plan->geometry = DF_GEOMETRY_PIECES;
   plan->pieces = n;
@@ -145,7 +146,7 @@ void df_hierarchical_all_to_all(const df_hierarchy *h) {
   for (uint32_t d = 1; d < h->n_hosts && !plan->failed; d++) {
     const uint32_t to = df_host_after(h, d), from = df_host_before(h, d);
     collect(&e, to);
-    if (h->lane != DF_NO_PEER) swap(&e, to, from);
+    if (h->host_channel != DF_NO_PEER) swap(&e, to, from);
     hand_out_and_keep(&e, from);
   }
   for (uint32_t i = 0; i < e.kept; i++)

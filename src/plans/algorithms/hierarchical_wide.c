@@ -4,24 +4,25 @@
 #include "plans/algorithms/hierarchical.h"
 
 /* Piece `at` of a lane of a host; n 0: there are fewer. */
-static df_run piece_of(const df_hierarchy *h, uint32_t host, uint32_t lane, uint32_t at) {
-  const df_members list = df_lane_members(&h->view, host, lane);
+static df_run piece_of(const df_hierarchy *h, uint32_t host, uint32_t host_channel, uint32_t at) {
+  const df_members list = df_host_channel_members(&h->view, host, host_channel);
   return at < list.n ? (df_run){list.at[at], 1, 1} : (df_run){0, 0, 0};
 }
 
 static uint32_t next_in_ring(const df_hierarchy *h) {
-  return h->lane == DF_NO_PEER ? DF_NO_PEER : df_partner_on(h, df_host_after(h, 1));
+  return h->host_channel == DF_NO_PEER ? DF_NO_PEER : df_partner_on(h, df_host_after(h, 1));
 }
 static uint32_t previous_in_ring(const df_hierarchy *h) {
-  return h->lane == DF_NO_PEER ? DF_NO_PEER : df_partner_on(h, df_host_before(h, 1));
+  return h->host_channel == DF_NO_PEER ? DF_NO_PEER : df_partner_on(h, df_host_before(h, 1));
 }
 
 /* The pieces of a lane of `hosts` hosts, the first of which is `host`. */
-static df_members lane_of_hosts(const df_hierarchy *h, uint32_t host, uint32_t hosts, uint32_t lane,
-                                uint32_t *room) {
+static df_members host_channels(const df_hierarchy *h, uint32_t host, uint32_t hosts,
+                                uint32_t host_channel, uint32_t *room) {
   df_members list = {room, 0};
   for (uint32_t i = 0; i < hosts; i++) {
-    const df_members part = df_lane_members(&h->view, (host + i) % h->n_hosts, lane);
+    const df_members part =
+        df_host_channel_members(&h->view, (host + i) % h->n_hosts, host_channel);
     for (uint32_t at = 0; at < part.n; at++) room[list.n++] = part.at[at];
   }
   return list;
@@ -35,19 +36,21 @@ static void gather_host(const df_hierarchy *h) {
   const df_members all = df_host_members(&h->view, h->host);
   uint32_t me = 0;
   while (all.at[me] != h->r) me++;
-  const df_members own = df_family_of(&h->view, df_lane_of(&h->view, h->r), h->r, h->r).children;
+  const df_members own =
+      df_family_of(&h->view, df_host_channel_of(&h->view, h->r), h->r, h->r).children;
   uint32_t first = 0;
   while (first < own.n && own.at[first] < h->r) first++;
   for (uint32_t i = 0; i < own.n; i++) /* the next member first: all start elsewhere */
     df_plan_send(plan, h->r, own.at[(first + i) % own.n], df_output(h->r));
   for (uint32_t i = 1; i < all.n; i++) {
-    const uint32_t root = all.at[(me + all.n - i) % all.n], lane = df_lane_of(&h->view, root);
-    if (df_family_of(&h->view, lane, root, h->r).parent == root)
+    const uint32_t root = all.at[(me + all.n - i) % all.n],
+                   host_channel = df_host_channel_of(&h->view, root);
+    if (df_family_of(&h->view, host_channel, root, h->r).parent == root)
       df_plan_receive(plan, root, root, DF_NO_PEER, df_output(root));
   }
   for (uint32_t i = 0; i < all.n; i++) {
     const uint32_t root = all.at[i];
-    const df_family family = df_family_of(&h->view, df_lane_of(&h->view, root), root, h->r);
+    const df_family family = df_family_of(&h->view, df_host_channel_of(&h->view, root), root, h->r);
     if (root == h->r) continue;
     if (family.parent != root)
       df_plan_receive(plan, root, family.parent, DF_NO_PEER, df_output(root));
@@ -60,11 +63,12 @@ static void gather_in_ring(const df_hierarchy *h) {
   df_plan *plan = h->plan;
   const uint32_t next = next_in_ring(h), previous = previous_in_ring(h);
   df_run runs[DF_LANES_MOST] = {0};
-  for (uint32_t at = 0; at < df_lane_longest(h); at++)
+  for (uint32_t at = 0; at < df_host_channel_longest(h); at++)
     for (uint32_t s = 0; s < h->n_hosts; s++) {
-      for (uint32_t k = 0; k < h->lanes; k++) runs[k] = piece_of(h, df_host_before(h, s), k, at);
-      if (h->lane != DF_NO_PEER && runs[h->lane].n) {
-        const df_run run = runs[h->lane];
+      for (uint32_t k = 0; k < h->host_channels; k++)
+        runs[k] = piece_of(h, df_host_before(h, s), k, at);
+      if (h->host_channel != DF_NO_PEER && runs[h->host_channel].n) {
+        const df_run run = runs[h->host_channel];
         if (s == 0)
           df_plan_send_run(plan, run, next, df_output(run.piece));
         else
@@ -96,20 +100,21 @@ static void gather_in_rounds(const df_hierarchy *h, reading *out, reading *in) {
   df_run runs[DF_LANES_MOST] = {0};
   for (uint32_t d = 1; d < hosts; d *= 2) {
     const uint32_t wide = DF_MIN(d, hosts - d);
-    for (uint32_t k = 0; k < h->lanes; k++) {
-      in[k].list = lane_of_hosts(h, df_host_after(h, d), wide, k, in[k].room);
+    for (uint32_t k = 0; k < h->host_channels; k++) {
+      in[k].list = host_channels(h, df_host_after(h, d), wide, k, in[k].room);
       in[k].at = 0;
     }
-    if (h->lane != DF_NO_PEER) out->list = lane_of_hosts(h, h->host, wide, h->lane, out->room);
+    if (h->host_channel != DF_NO_PEER)
+      out->list = host_channels(h, h->host, wide, h->host_channel, out->room);
     out->at = 0;
     for (int more = 1; more;) {
       more = 0;
-      for (uint32_t k = 0; k < h->lanes; k++) {
+      for (uint32_t k = 0; k < h->host_channels; k++) {
         runs[k] = next_run(h, &in[k], DF_ANYWHERE);
         more |= in[k].at < in[k].list.n;
       }
-      if (h->lane != DF_NO_PEER) {
-        const df_run send = next_run(h, out, DF_ANYWHERE), receive = runs[h->lane];
+      if (h->host_channel != DF_NO_PEER) {
+        const df_run send = next_run(h, out, DF_ANYWHERE), receive = runs[h->host_channel];
         if (send.n)
           df_plan_send_run(plan, send, df_partner_on(h, df_host_before(h, d)),
                            df_output(send.piece));
@@ -126,9 +131,9 @@ static void gather_in_rounds(const df_hierarchy *h, reading *out, reading *in) {
 /* Rooms for a list of each lane and one more; NULL: no memory. */
 static uint32_t *take_rooms(const df_hierarchy *h, reading *out, reading *in) {
   const uint32_t n = h->plan->key.n;
-  uint32_t *rooms = malloc(sizeof *rooms * n * (h->lanes + 1));
-  for (uint32_t k = 0; rooms && k < h->lanes; k++) in[k] = (reading){.room = rooms + k * n};
-  if (rooms) *out = (reading){.room = rooms + h->lanes * n};
+  uint32_t *rooms = malloc(sizeof *rooms * n * (h->host_channels + 1));
+  for (uint32_t k = 0; rooms && k < h->host_channels; k++) in[k] = (reading){.room = rooms + k * n};
+  if (rooms) *out = (reading){.room = rooms + h->host_channels * n};
   h->plan->failed |= rooms == NULL;
   return rooms;
 }
@@ -161,17 +166,17 @@ void df_hierarchical_all_gather(const df_hierarchy *h) {
 static void scatter_in_ring(const df_hierarchy *h) {
   const uint32_t next = next_in_ring(h), previous = previous_in_ring(h);
   df_sum sums[DF_LANES_MOST] = {0};
-  for (uint32_t at = 0; at < df_lane_longest(h); at++)
+  for (uint32_t at = 0; at < df_host_channel_longest(h); at++)
     for (uint32_t s = 0; s < h->n_hosts; s++) {
       const int final = s + 1 == h->n_hosts;
-      for (uint32_t k = 0; k < h->lanes; k++) {
+      for (uint32_t k = 0; k < h->host_channels; k++) {
         const df_run run = piece_of(h, df_host_before(h, 1 + s), k, at);
         sums[k] = (df_sum){.run = run,
-                           .root = final ? run.piece : df_lane_speaker(&h->view, h->host, k),
+                           .root = final ? run.piece : df_host_channel_leader(&h->view, h->host, k),
                            .to = final ? DF_NO_PEER : next,
                            .into = final ? df_output(0) : df_nowhere(),
                            .flags = final ? df_plan_average(h->plan) : 0,
-                           .remote = s > 0 && k == h->lane ? previous : DF_NO_PEER};
+                           .remote = s > 0 && k == h->host_channel ? previous : DF_NO_PEER};
       }
       df_host_reduce(h, sums);
     }
@@ -198,19 +203,19 @@ static void sum_host(const df_hierarchy *h, reading *in, uint32_t base) {
   const int alone = h->n_hosts == 1;
   const uint32_t first = is_host_by_host(h) ? h->host : 0;
   df_sum sums[DF_LANES_MOST] = {0};
-  for (uint32_t k = 0; k < h->lanes; k++) {
-    in[k].list = lane_of_hosts(h, first, h->n_hosts, k, in[k].room);
+  for (uint32_t k = 0; k < h->host_channels; k++) {
+    in[k].list = host_channels(h, first, h->n_hosts, k, in[k].room);
     in[k].at = 0;
   }
   for (int more = 1; more;) {
     more = 0;
-    for (uint32_t k = 0; k < h->lanes; k++) {
+    for (uint32_t k = 0; k < h->host_channels; k++) {
       const df_run run = next_run(h, &in[k], base);
       const uint32_t place = place_of(h, base, run.piece);
       more |= in[k].at < in[k].list.n;
       sums[k] = (df_sum){.run = run,
                          .scratch = place,
-                         .root = df_lane_speaker(&h->view, h->host, k),
+                         .root = df_host_channel_leader(&h->view, h->host, k),
                          .to = DF_NO_PEER,
                          .into = df_scratch(place),
                          .flags = alone ? df_plan_average(h->plan) : 0,
@@ -229,8 +234,8 @@ static void scatter_in_rounds(const df_hierarchy *h, reading *out, reading *in, 
     const uint32_t wide = DF_MIN(d, hosts - d);
     const uint32_t to = df_partner_on(h, df_host_after(h, d));
     const uint32_t from = df_partner_on(h, df_host_before(h, d));
-    out->list = lane_of_hosts(h, df_host_after(h, d), wide, h->lane, out->room);
-    in->list = lane_of_hosts(h, h->host, wide, h->lane, in->room);
+    out->list = host_channels(h, df_host_after(h, d), wide, h->host_channel, out->room);
+    in->list = host_channels(h, h->host, wide, h->host_channel, in->room);
     out->at = in->at = 0;
     while (out->at < out->list.n || in->at < in->list.n) {
       const df_run send = next_run(h, out, base), receive = next_run(h, in, base);
@@ -247,12 +252,13 @@ static void scatter_in_rounds(const df_hierarchy *h, reading *out, reading *in, 
 /* From a lane's speaker to the owners. */
 static void give_to_owners(const df_hierarchy *h, uint32_t base) {
   df_plan *plan = h->plan;
-  const uint32_t speaker = df_lane_speaker(&h->view, h->host, df_lane_of(&h->view, h->r));
+  const uint32_t speaker =
+      df_host_channel_leader(&h->view, h->host, df_host_channel_of(&h->view, h->r));
   if (h->r != speaker) {
     df_plan_receive(plan, h->r, speaker, DF_NO_PEER, df_output(0));
     return;
   }
-  const df_members own = df_lane_members(&h->view, h->host, h->lane);
+  const df_members own = df_host_channel_members(&h->view, h->host, h->host_channel);
   for (uint32_t i = 1; i < own.n; i++)
     df_plan_send(plan, own.at[i], own.at[i], df_scratch(place_of(h, base, own.at[i])));
   df_plan_copy(plan, 0, h->r, DF_NO_PEER, df_scratch(place_of(h, base, h->r)), df_output(0));
@@ -271,7 +277,7 @@ void df_hierarchical_reduce_scatter(const df_hierarchy *h) {
   if (rooms == NULL) return;
   const uint32_t base = first_sum(h);
   sum_host(h, in, base);
-  if (h->lane != DF_NO_PEER) scatter_in_rounds(h, &out, &in[0], base);
+  if (h->host_channel != DF_NO_PEER) scatter_in_rounds(h, &out, &in[0], base);
   give_to_owners(h, base);
   free(rooms);
 }

@@ -199,13 +199,13 @@ static void build(df_plan *plan, const df_lists *lists) {
   if (!reduces) copy_own(plan, lists);
 }
 
-df_plan *df_plan_make_listed(const df_plan_key *key, const df_lists *lists, uint32_t chunk) {
+df_plan *df_plan_make_piece_table(const df_plan_key *key, const df_lists *lists, uint32_t chunk) {
   const uint64_t most = df_lists_steps(lists, chunk);
   df_plan *plan = calloc(1, sizeof *plan);
   if (plan == NULL) return NULL;
   DF_ASSERT(most <= DF_LISTS_MOST_STEPS);
   plan->key = *key;
-  plan->geometry = DF_GEOMETRY_LISTED;
+  plan->geometry = DF_GEOMETRY_PIECE_TABLE;
   plan->chunk = chunk;
   plan->pieces = plan->longest = 1;
   plan->scratch_pieces = df_operation_reduces(key->operation) && key->n > 2;

@@ -27,6 +27,6 @@ uint64_t df_lists_steps(const df_lists *lists, uint32_t chunk);
  * The caller frees it. NULL: out of memory. A reducing operation receives the same elements from
  * all others, and combines them with what it would send to itself.
  */
-df_plan *df_plan_make_listed(const df_plan_key *key, const df_lists *lists, uint32_t chunk);
+df_plan *df_plan_make_piece_table(const df_plan_key *key, const df_lists *lists, uint32_t chunk);
 
 #endif

@@ -12,6 +12,20 @@ static uint32_t behind(const ring *g, uint32_t position, uint32_t steps) {
   return (position + g->n - steps % g->n) % g->n;
 }
 
+/* Receives the other pieces, and sends all but the last on; `own` was sent before. */
+static void collect(df_plan *plan, const ring *g, uint32_t own) {
+  for (uint32_t s = 1; s < g->n; s++) {
+    uint32_t piece = behind(g, own, s);
+    uint32_t send = s + 1 < g->n ? DF_PRIM_SEND : 0;
+    df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_RECV | DF_PRIM_STORE | send,
+                                     .piece = piece,
+                                     .recv_from = g->previous,
+                                     .send_to = g->next,
+                                     .destination = DF_BUFFER_OUTPUT,
+                                     .destination_piece = piece});
+  }
+}
+
 static void all_reduce(df_plan *plan, const ring *g) {
   uint32_t average = plan->key.average ? DF_PRIM_AVERAGE : 0;
   plan->geometry = DF_GEOMETRY_PARTITION;
@@ -43,16 +57,7 @@ static void all_reduce(df_plan *plan, const ring *g) {
                                    .source_piece = own,
                                    .destination = DF_BUFFER_OUTPUT,
                                    .destination_piece = own});
-  for (uint32_t s = 1; s < g->n; s++) {
-    uint32_t piece = behind(g, own, s);
-    uint32_t send = s + 1 < g->n ? DF_PRIM_SEND : 0;
-    df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_RECV | DF_PRIM_STORE | send,
-                                     .piece = piece,
-                                     .recv_from = g->previous,
-                                     .send_to = g->next,
-                                     .destination = DF_BUFFER_OUTPUT,
-                                     .destination_piece = piece});
-  }
+  collect(plan, g, own);
 }
 
 static void reduce_scatter(df_plan *plan, const ring *g) {
@@ -93,16 +98,7 @@ static void all_gather(df_plan *plan, const ring *g) {
                                    .source_piece = 0,
                                    .destination = DF_BUFFER_OUTPUT,
                                    .destination_piece = g->r});
-  for (uint32_t s = 1; s < g->n; s++) {
-    uint32_t piece = behind(g, g->r, s);
-    uint32_t send = s + 1 < g->n ? DF_PRIM_SEND : 0;
-    df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_RECV | DF_PRIM_STORE | send,
-                                     .piece = piece,
-                                     .recv_from = g->previous,
-                                     .send_to = g->next,
-                                     .destination = DF_BUFFER_OUTPUT,
-                                     .destination_piece = piece});
-  }
+  collect(plan, g, g->r);
 }
 
 /* A chain that starts at the root. */

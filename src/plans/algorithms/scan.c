@@ -51,7 +51,12 @@ static void exclusive_doubling(df_plan *plan) {
 static void inclusive_doubling(df_plan *plan) {
   const uint32_t n = plan->key.n, r = plan->key.position;
   df_place own = df_input(0);
-  if (r == 0) df_plan_copy(plan, 0, 0, DF_NO_PEER, df_input(0), df_output(0));
+  if (r == 0) {
+    /* A pre-multiplied operator scales every read of the input, and in place the copy has
+     * overwritten the input with the scaled value. */
+    df_plan_copy(plan, 0, 0, DF_NO_PEER, df_input(0), df_output(0));
+    own = df_output(0);
+  }
   for (uint32_t d = 1; d < n; d *= 2) {
     if (r + d < n) df_plan_send(plan, 0, r + d, own);
     if (r < d) continue;

@@ -198,13 +198,13 @@ static void barrier(df_plan *plan, const level *l) {
   const uint32_t groups = DF_DIV_UP(plan->key.n, split);
   if (plan->key.position != l->leader) {
     df_plan_send(plan, 0, l->leader, df_scratch(0));
-    df_plan_hear(plan, l->leader);
+    df_plan_receive_empty(plan, l->leader);
     return;
   }
-  for (uint32_t m = l->first + 1; m < l->end; m++) df_plan_hear(plan, m);
+  for (uint32_t m = l->first + 1; m < l->end; m++) df_plan_receive_empty(plan, m);
   for (uint32_t d = 1; d < groups; d *= 2) {
     df_plan_send(plan, 0, (own + d) % groups * split, df_scratch(0));
-    df_plan_hear(plan, (own + groups - d) % groups * split);
+    df_plan_receive_empty(plan, (own + groups - d) % groups * split);
   }
   for (uint32_t m = l->first + 1; m < l->end; m++) df_plan_send(plan, 0, m, df_scratch(0));
 }

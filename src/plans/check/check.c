@@ -32,9 +32,12 @@ static int compare_plans(df_checker *c) {
   return 1;
 }
 
+/* As contributions. */
+static uint64_t first_ranks(uint32_t n) { return n == 64 ? UINT64_MAX : (1ull << n) - 1; }
+
 static int check_listed_results(df_checker *c) {
   const int reduces = df_operation_reduces(c->key.operation);
-  const uint64_t all = c->n == 64 ? UINT64_MAX : (1ull << c->n) - 1;
+  const uint64_t all = first_ranks(c->n);
   for (uint32_t r = 0; r < c->n; r++) {
     const df_plan *plan = c->players[r].plan;
     for (uint32_t piece = 0; piece < plan->n_extents; piece++) {
@@ -43,7 +46,8 @@ static int check_listed_results(df_checker *c) {
       if (!name->output) continue;
       if (v->element != df_check_named(c, name) ||
           v->contributions != (reduces ? all : 1ull << name->from) ||
-          v->divided != (uint32_t)(c->key.average != 0))
+          v->divided != (uint32_t)(c->key.average != 0) ||
+          v->scaled != (uint32_t)(c->o->scales != 0))
         return df_check_complain(c, r, "chunk %u from rank %u is element %u of %llx, divided %u",
                                  name->chunk, name->from, v->element,
                                  (unsigned long long)v->contributions, v->divided);
@@ -54,8 +58,7 @@ static int check_listed_results(df_checker *c) {
 
 static int check_results(df_checker *c) {
   int reduces = df_operation_reduces(c->key.operation);
-  uint64_t all = c->n == 64 ? UINT64_MAX : (1ull << c->n) - 1;
-  if (df_operation_is_listed(c->key.operation)) return check_listed_results(c);
+  if (df_operation_has_piece_table(c->key.operation)) return check_listed_results(c);
   for (uint32_t r = 0; r < c->n; r++) {
     df_check_player *p = &c->players[r];
     if (p->output == NULL) continue;
@@ -66,9 +69,8 @@ static int check_results(df_checker *c) {
         const uint32_t share = p->plan->geometry == DF_GEOMETRY_GRID ? piece / c->pieces : piece;
         uint32_t from = df_operation_is_wide(c->key.operation, 1) ? share : c->key.root;
         uint32_t element = df_check_element(c, p->loop, from, r, piece);
-        uint64_t contributions = reduces ? all : 1ull << from;
-        if (df_operation_is_scan(c->key.operation))
-          contributions = ((2ull << r) - 1) >> (c->key.operation == DF_OP_EXCLUSIVE_SCAN);
+        const uint64_t contributions =
+            reduces ? first_ranks(df_operation_operands(c->key.operation, r, c->n)) : 1ull << from;
         if (v->element != element || v->contributions != contributions)
           return df_check_complain(
               c, r, "the result's piece %u is element %u of %llx instead of %u of %llx", piece,
@@ -81,7 +83,10 @@ static int check_results(df_checker *c) {
         if (v->divided != (uint32_t)(c->key.average != 0))
           return df_check_complain(c, r, "the result's piece %u was divided %u times", piece,
                                    v->divided);
-        if (c->key.operation != DF_OP_ALL_REDUCE || r == 0) continue;
+        if (v->scaled != (uint32_t)(c->o->scales != 0))
+          return df_check_complain(c, r, "the result's piece %u was scaled %u times", piece,
+                                   v->scaled);
+        if (!df_operation_has_one_result(c->key.operation) || r == 0) continue;
         c->players[0].loop = p->loop;
         if (df_check_place(c, 0, DF_BUFFER_OUTPUT, piece)->value.order == v->order) continue;
         c->findings.same_bits = 0;

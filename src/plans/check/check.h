@@ -3,6 +3,8 @@
  * says which element it is, who contributed, and in which order the contributions were combined.
  * df_plan_check proves for a group, or names the first primitive that is wrong:
  *   - each element of each result has each contribution exactly once, and dfcclAvg divides it once;
+ *   - if inputs are scaled, each contribution is multiplied exactly once, also where an output
+ *     overwrites an input in place;
  *   - all ranks combine an element in the same order; a scan's is the group's;
  *   - a primitive reads only what was written before, and touches only the plan's pieces;
  *   - messages are received in the order, with the numbers, and with the lengths they are sent
@@ -40,6 +42,7 @@ typedef struct df_plan_check_options {
   int ordered;                      /* results must be combined in the group's order */
   int any_order;                    /* ranks may combine in different orders */
   int varying;                      /* the first loop's counts travel (df_brings_count) */
+  int scales;                       /* inputs are multiplied where a primitive reads them */
   df_plan_lending lending;          /* of the messages that may lend their buffer */
   uint64_t seed;                    /* DF_LENDS_SOME: draws the messages that lend */
   df_plan_check_findings *findings; /* or NULL */

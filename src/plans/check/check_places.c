@@ -42,18 +42,11 @@ uint32_t df_check_element(const df_checker *c, uint32_t loop, uint32_t from, uin
     from *= c->pieces;
     to *= c->pieces;
   }
-  switch (c->key.operation) {
-  case DF_OP_ALL_GATHER:
-  case DF_OP_GATHER:
-    return 1 + loop * width + from + part;
-  case DF_OP_REDUCE_SCATTER:
-  case DF_OP_SCATTER:
-    return 1 + loop * width + to + part;
-  case DF_OP_ALL_TO_ALL:
-    return 1 + loop * width + from * c->n + to + part;
-  default:
-    return 1 + loop * width + piece;
-  }
+  const int is_for_each = df_operation_is_wide(c->key.operation, 0);
+  const int is_of_each = df_operation_is_wide(c->key.operation, 1);
+  if (!is_for_each && !is_of_each) return 1 + loop * width + piece;
+  return 1 + loop * width + (is_of_each ? from * (is_for_each ? c->n : 1) : 0) +
+         (is_for_each ? to : 0) + part;
 }
 
 int df_check_piece_is_there(const df_checker *c, uint32_t loop, uint32_t piece) {
@@ -71,7 +64,7 @@ uint32_t df_check_length_of(const df_checker *c, uint32_t piece) {
 }
 
 static int is_listed(const df_checker *c) {
-  return c->players[0].plan->geometry == DF_GEOMETRY_LISTED;
+  return c->players[0].plan->geometry == DF_GEOMETRY_PIECE_TABLE;
 }
 
 uint32_t df_check_named(const df_checker *c, const df_plan_name *name) {
@@ -88,6 +81,12 @@ uint32_t df_check_pieces_of(const df_checker *c, uint32_t rank) {
 /* GRID: chunks of one rank's share of a wide buffer; else 1. */
 static uint32_t chunks_of_share(const df_checker *c) {
   return c->players[0].plan->geometry == DF_GEOMETRY_GRID ? c->pieces : 1;
+}
+
+/* In place, the narrow buffer is this rank's piece of the wide one. */
+static int narrow_in_wide(const df_checker *c, int output) {
+  return df_operation_is_wide(c->key.operation, output) &&
+         !df_operation_is_wide(c->key.operation, !output);
 }
 
 static void fill_input(df_checker *c, uint32_t rank) {
@@ -109,7 +108,7 @@ static df_check_cell *take_cells(df_checker *c, df_check_player *p, int which, u
 /* One loop, and never in place. */
 static int give_listed_memory(df_checker *c, uint32_t rank) {
   df_check_player *p = &c->players[rank];
-  if (p->plan->geometry != DF_GEOMETRY_LISTED || c->o->loops != 1 || c->o->in_place)
+  if (p->plan->geometry != DF_GEOMETRY_PIECE_TABLE || c->o->loops != 1 || c->o->in_place)
     return df_check_complain(c, rank, "a plan of lists is checked in one loop, not in place");
   p->scratch = take_cells(c, p, 2, p->plan->scratch_pieces);
   p->input = take_cells(c, p, 0, p->plan->n_extents);
@@ -136,7 +135,7 @@ int df_check_give_memory(df_checker *c, uint32_t rank) {
   if (c->result != dfcclSuccess) return 0;
   if (has_input) fill_input(c, rank);
   if (operation == DF_OP_BARRIER && p->plan->scratch_pieces) p->scratch->value.element = 1;
-  const int is_part = operation == DF_OP_ALL_GATHER || operation == DF_OP_GATHER;
+  const int is_part = narrow_in_wide(c, 1);
   for (uint32_t loop = 0; is_part && has_output && c->o->in_place && loop < loops; loop++)
     for (uint32_t k = 0; k < c->input_pieces; k++)
       p->output[loop * c->output_pieces + rank * chunks_of_share(c) % c->output_pieces + k].value =
@@ -156,10 +155,8 @@ df_check_cell *df_check_place(df_checker *c, uint32_t rank, uint32_t buffer, uin
     return df_check_complain(c, rank, "piece %u of buffer %u, which has %u", piece, buffer, limit),
            NULL;
   if (buffer == DF_BUFFER_SCRATCH) return &p->scratch[piece];
-  df_operation operation = c->key.operation;
   if (c->o->in_place && p->input && p->output) { /* the smaller buffer is a part of the larger */
-    const int gathers = operation == DF_OP_ALL_GATHER || operation == DF_OP_GATHER;
-    const int scatters = operation == DF_OP_REDUCE_SCATTER || operation == DF_OP_SCATTER;
+    const int gathers = narrow_in_wide(c, 1), scatters = narrow_in_wide(c, 0);
     if (gathers && buffer == DF_BUFFER_INPUT)
       return &p->output[p->loop * c->output_pieces + rank * chunks_of_share(c) % c->output_pieces +
                         piece];

@@ -12,6 +12,7 @@ typedef struct df_check_moment {
 /* The symbolic content of a piece. element 0: nothing was written. */
 typedef struct df_check_value {
   uint32_t element, divided;
+  uint32_t scaled;        /* the contributions were multiplied */
   uint64_t contributions; /* one bit for each rank */
   uint64_t order;         /* a fingerprint of the order of reductions */
   uint32_t disordered;    /* an operand came before one of an earlier position */

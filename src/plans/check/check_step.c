@@ -33,11 +33,14 @@ static int reduce(df_checker *c, uint32_t rank, df_check_value *into, const df_c
     return df_check_complain(c, rank, "counts contributions twice: %llx and %llx",
                              (unsigned long long)first->contributions,
                              (unsigned long long)second->contributions);
+  if (first->scaled != second->scaled)
+    return df_check_complain(c, rank, "combines a scaled contribution with one that is not");
   if (first->divided || second->divided)
     return df_check_complain(c, rank, "goes on after the division");
   const int in_order = first->contributions >> __builtin_ctzll(second->contributions) == 0;
   *into = (df_check_value){.disordered = first->disordered | second->disordered | !in_order,
                            .element = first->element,
+                           .scaled = first->scaled,
                            .contributions = first->contributions | second->contributions,
                            .order = (first->order ^ (first->order >> 29)) * 0xbf58476d1ce4e5b9u +
                                     second->order * 3 + 1};
@@ -67,6 +70,11 @@ static int buffer_may_be_lent(const df_checker *c, uint32_t rank, uint32_t buffe
   return !known || p->plan->direct_in_place;
 }
 
+/* The step function multiplies a source that is in the input (primitives/prepared.h). */
+static int scales_source(const df_checker *c, const df_primitive *prim) {
+  return c->o->scales && prim->source == DF_BUFFER_INPUT;
+}
+
 /* The value of the primitive, from what it received and its source. */
 static int compute(df_checker *c, uint32_t rank, const df_primitive *prim,
                    const df_check_value *received, df_check_value *v) {
@@ -75,6 +83,8 @@ static int compute(df_checker *c, uint32_t rank, const df_primitive *prim,
   if (!receives || reduces) {
     df_check_cell *from = df_check_place(c, rank, prim->source, prim->source_piece);
     if (!df_check_read(c, rank, from, prim->piece, &source)) return 0;
+    if (scales_source(c, prim) && source.scaled++)
+      return df_check_complain(c, rank, "scales a contribution a second time");
   }
   *v = receives ? *received : source;
   if (reduces) {
@@ -190,6 +200,7 @@ static df_check_message *begin_message(df_checker *c, uint32_t rank, const df_pr
 
 static int lends_message(df_checker *c, uint32_t rank, const df_primitive *prim) {
   const uint32_t buffer = df_prim_computes(prim->flags) ? prim->destination : prim->source;
+  if (!df_prim_computes(prim->flags) && scales_source(c, prim)) return 0;
   return c->o->lending != DF_LENDS_NOTHING && buffer_may_be_lent(c, rank, buffer) &&
          (c->o->lending == DF_LENDS_ALL || chance_of_half(c));
 }
@@ -210,7 +221,8 @@ static int store(df_checker *c, uint32_t rank, const df_primitive *prim, const d
                              prim->piece, prim->destination_piece);
   const df_check_cell *source =
       prim->flags & DF_PRIM_RECV ? NULL : df_check_place(c, rank, prim->source, prim->source_piece);
-  int copies_nothing = source == into && !(prim->flags & (DF_PRIM_REDUCE | DF_PRIM_AVERAGE));
+  int copies_nothing = source == into && !scales_source(c, prim) &&
+                       !(prim->flags & (DF_PRIM_REDUCE | DF_PRIM_AVERAGE));
   return copies_nothing || df_check_write(c, rank, into, v);
 }
 
@@ -231,7 +243,7 @@ static int fits(df_checker *c, uint32_t rank, const df_primitive *prim, const tu
   if (m->pieces != DF_MAX(prim->pieces, 1u))
     return df_check_complain(c, rank, "receives %u pieces from rank %u in one message, not %u",
                              m->pieces, t->from, prim->pieces);
-  for (uint32_t at = 0; at < m->pieces && geometry != DF_GEOMETRY_LISTED; at++) {
+  for (uint32_t at = 0; at < m->pieces && geometry != DF_GEOMETRY_PIECE_TABLE; at++) {
     const df_primitive sent = {.piece = (uint16_t)m->piece, .stride = (uint16_t)m->stride};
     const uint32_t theirs = df_check_length_of(c, part_of(c, &sent, at).piece);
     const uint32_t ours = df_check_length_of(c, part_of(c, prim, at).piece);
@@ -239,7 +251,7 @@ static int fits(df_checker *c, uint32_t rank, const df_primitive *prim, const tu
       return df_check_complain(c, rank, "receives piece %u from rank %u as piece %u", theirs,
                                t->from, ours);
   }
-  return geometry != DF_GEOMETRY_LISTED || has_length_of(c, rank, prim, t->from, m);
+  return geometry != DF_GEOMETRY_PIECE_TABLE || has_length_of(c, rank, prim, t->from, m);
 }
 
 /* The pieces are moved in a row, or all at once: none is written that a later one reads. */

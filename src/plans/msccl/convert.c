@@ -22,7 +22,7 @@ typedef struct converter {
   const df_file_model *model;
   const df_file_order *order;
   const df_file_target *target;
-  df_file_complaint *complaint;
+  df_file_diagnostic *diagnostic;
   df_file_places places;
   queue *queues; /* by the sending block */
   uint64_t all;
@@ -51,7 +51,7 @@ static int note_line(converter *c, uint32_t position, uint32_t line) {
   if (plan->n_primitives > c->capacity[position]) {
     const uint32_t larger = 2 * plan->n_primitives + 16;
     uint32_t *moved = realloc(lines[position], larger * sizeof *moved);
-    if (moved == NULL) return df_file_no_memory(c->complaint);
+    if (moved == NULL) return df_file_no_memory(c->diagnostic);
     lines[position] = moved;
     c->capacity[position] = larger;
   }
@@ -81,10 +81,10 @@ static int emit(converter *c, const work *w) {
   if (w->flags & DF_PRIM_RECV) spec.recv_from = c->places.holders[w->block->recv_from].position;
   if (w->block) spec.channel = w->block->channel;
   if (plan->n_primitives == UINT16_MAX)
-    return df_file_complain(c->complaint, w->line, "rank %u has more than %d steps", w->rank,
+    return df_file_complain(c->diagnostic, w->line, "rank %u has more than %d steps", w->rank,
                             UINT16_MAX);
   df_plan_add(plan, spec);
-  if (plan->failed) return df_file_no_memory(c->complaint);
+  if (plan->failed) return df_file_no_memory(c->diagnostic);
   return note_line(c, position, w->line);
 }
 
@@ -110,7 +110,7 @@ static int push_value(converter *c, queue *q, value v) {
   if (q->n == q->capacity) {
     const uint32_t larger = q->capacity ? 2 * q->capacity : 16;
     value *moved = realloc(q->values, larger * sizeof *moved);
-    if (moved == NULL) return df_file_no_memory(c->complaint);
+    if (moved == NULL) return df_file_no_memory(c->diagnostic);
     q->values = moved;
     q->capacity = larger;
   }
@@ -124,7 +124,7 @@ static int read_cell(converter *c, uint32_t rank, const df_file_step *step, df_f
   df_file_cell *from = df_file_cell_of(&c->places, rank, named);
   static const char *const names[] = {"?", "i", "o", "s"};
   if (from->contributions == 0)
-    return df_file_complain(c->complaint, step->line,
+    return df_file_complain(c->diagnostic, step->line,
                             "reads chunk %u of buffer %s of rank %u, which was never written",
                             named.chunk, names[named.buffer], rank);
   if (from->is_spoiled && from->at.buffer == DF_BUFFER_INPUT &&
@@ -140,11 +140,11 @@ static int read_cell(converter *c, uint32_t rank, const df_file_step *step, df_f
 static int add(converter *c, uint32_t rank, const df_file_step *step, value *sum, value other) {
   const uint32_t pieces = c->model->pieces;
   if (sum->piece % pieces != other.piece % pieces)
-    return df_file_complain(c->complaint, step->line,
+    return df_file_complain(c->diagnostic, step->line,
                             "rank %u combines chunks %u and %u, which are not the same element",
                             rank, sum->piece, other.piece);
   if (sum->contributions & other.contributions)
-    return df_file_complain(c->complaint, step->line, "rank %u adds a contribution a second time",
+    return df_file_complain(c->diagnostic, step->line, "rank %u adds a contribution a second time",
                             rank);
   sum->contributions |= other.contributions;
   return 1;
@@ -259,7 +259,7 @@ static int convert_step(converter *c, const df_file_event *e) {
   row row_of = {0};
   value values[64];
   value *v = count <= 64 ? values : malloc(count * sizeof *v);
-  if (v == NULL) return df_file_no_memory(c->complaint);
+  if (v == NULL) return df_file_no_memory(c->diagnostic);
   int fine = 1;
   for (uint32_t i = 0; fine == 1 && i < count; i++) {
     row here;
@@ -323,11 +323,11 @@ static int end_rank(converter *c, uint32_t r) {
     const df_file_place named = {DF_BUFFER_OUTPUT, i};
     const df_file_cell *result = df_file_cell_of(&c->places, r, named);
     if (result->contributions == 0)
-      return df_file_complain(c->complaint, line, "rank %u ends without chunk %u of its result", r,
+      return df_file_complain(c->diagnostic, line, "rank %u ends without chunk %u of its result", r,
                               i);
     if (result->at.buffer == DF_BUFFER_OUTPUT && result->at.chunk == i) continue;
     if (result->piece % c->model->pieces != i % c->model->pieces)
-      return df_file_complain(c->complaint, line,
+      return df_file_complain(c->diagnostic, line,
                               "rank %u ends with chunk %u as chunk %u of its result", r,
                               result->piece, i);
     value v;
@@ -370,7 +370,7 @@ static int take_memory(converter *c) {
     p->copied = calloc(c->places.inputs + 1u, 1);
     made = p->input && p->output && p->scratch && p->copied;
   }
-  return made || df_file_no_memory(c->complaint);
+  return made || df_file_no_memory(c->diagnostic);
 }
 
 static void give_memory_back(converter *c) {
@@ -403,12 +403,12 @@ static void say_shape(const converter *c) {
 }
 
 int df_file_convert(const df_file_model *model, const df_file_order *order,
-                    const df_file_target *target, df_file_complaint *complaint) {
+                    const df_file_target *target, df_file_diagnostic *diagnostic) {
   converter c = {.model = model,
                  .places = {.model = model},
                  .order = order,
                  .target = target,
-                 .complaint = complaint,
+                 .diagnostic = diagnostic,
                  .longest = 1,
                  .is_trial = 1};
   int fine = take_memory(&c);

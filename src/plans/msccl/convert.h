@@ -23,6 +23,6 @@ typedef struct df_file_target {
 
 /* 1: done. 0: complained. -1: the chunks of some message do not lie in a row: one by one they do. */
 int df_file_convert(const df_file_model *model, const df_file_order *order,
-                    const df_file_target *target, df_file_complaint *complaint);
+                    const df_file_target *target, df_file_diagnostic *diagnostic);
 
 #endif

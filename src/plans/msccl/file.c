@@ -28,18 +28,18 @@ struct df_plan_file {
 /* ---- one list a rank */
 
 /* The least slots, a power of two; then a list for links that have that many and two at least. */
-static int order_form(df_plan_file *file, int one_by_one, form *f, df_file_complaint *complaint) {
-  int fine = df_file_connect(&file->model, &f->order, complaint) ? -1 : 0;
+static int order_form(df_plan_file *file, int one_by_one, form *f, df_file_diagnostic *diagnostic) {
+  int fine = df_file_connect(&file->model, &f->order, diagnostic) ? -1 : 0;
   for (f->slots = 1; fine < 0 && f->slots <= DF_MAX_LINK_SLOTS; f->slots *= 2) {
-    fine = df_file_schedule(&file->model, f->slots, one_by_one, &f->order, complaint);
+    fine = df_file_schedule(&file->model, f->slots, one_by_one, &f->order, diagnostic);
     if (fine > 0) break;
   }
   if (fine < 0)
-    return df_file_complain(complaint, file->model.line,
+    return df_file_complain(diagnostic, file->model.line,
                             "needs more than %d slots in a connection, one chunk each",
                             DF_MAX_LINK_SLOTS);
   if (fine > 0 && f->slots < DF_MIN_LINK_SLOTS)
-    fine = df_file_schedule(&file->model, DF_MIN_LINK_SLOTS, one_by_one, &f->order, complaint);
+    fine = df_file_schedule(&file->model, DF_MIN_LINK_SLOTS, one_by_one, &f->order, diagnostic);
   return fine;
 }
 
@@ -75,27 +75,27 @@ static void free_plans(proof *p) {
 }
 
 /* As df_file_convert. */
-static int make_plans(proof *p, int which, int average, df_file_complaint *complaint) {
+static int make_plans(proof *p, int which, int average, df_file_diagnostic *diagnostic) {
   const df_file_model *m = &p->file->model;
   int fine = 1;
   free_plans(p);
   for (uint32_t r = 0; r < m->n; r++) {
     const df_plan_key key = key_of(p->file, r, average, which == ROWS);
     p->plans[r] = df_plan_begin(&key);
-    if (p->plans[r] == NULL) fine = df_file_no_memory(complaint);
+    if (p->plans[r] == NULL) fine = df_file_no_memory(diagnostic);
   }
   const df_file_target target = {.root = m->root,
                                  .one_by_one = which == ONE_BY_ONE,
                                  .average = average,
                                  .plans = p->plans,
                                  .lines = p->lines};
-  if (fine) fine = df_file_convert(m, &p->form->order, &target, complaint);
+  if (fine) fine = df_file_convert(m, &p->form->order, &target, diagnostic);
   for (uint32_t r = 0; r < m->n && p->plans[r]; r++) p->plans[r]->least_slots = p->form->slots;
   return fine;
 }
 
 typedef struct question {
-  int in_place;
+  int in_place, scales;
   df_plan_lending lending;
   uint32_t slots, last_pieces;
 } question;
@@ -105,6 +105,7 @@ static int is_proven(proof *p, const question *q) {
                                          .loops = 2,
                                          .last_pieces = q->last_pieces,
                                          .in_place = q->in_place,
+                                         .scales = q->scales,
                                          .lending = q->lending,
                                          .any_order = 1,
                                          .findings = &p->findings};
@@ -112,40 +113,47 @@ static int is_proven(proof *p, const question *q) {
 }
 
 /* The checker's complaint, at the line of the primitive. */
-static int complain_of(const proof *p, df_file_complaint *complaint) {
+static int complain_of(const proof *p, df_file_diagnostic *diagnostic) {
   const df_plan_check_findings *f = &p->findings;
   uint32_t line = p->file->model.line;
   if (f->rank < p->file->model.n && p->lines[f->rank])
     line = f->is_result || f->primitive >= p->plans[f->rank]->n_primitives
                ? p->file->model.ranks[f->rank].line
                : p->lines[f->rank][f->primitive];
-  return df_file_complain(complaint, line, "%s", p->sentence);
+  return df_file_complain(diagnostic, line, "%s", p->sentence);
 }
 
 /* Without a word that a link has slots no write follows a release: so all slots are the hardest
  * for lending, and the fewest for waiting. */
-static int prove_form(df_plan_file *file, int which, form *f, df_file_complaint *complaint) {
+static int prove_form(df_plan_file *file, int which, form *f, df_file_diagnostic *diagnostic) {
   proof *p = calloc(1, sizeof *p);
-  if (p == NULL) return df_file_no_memory(complaint);
+  if (p == NULL) return df_file_no_memory(diagnostic);
   *p = (proof){.file = file, .form = f};
   const uint32_t least = f->slots < DF_MIN_LINK_SLOTS ? (uint32_t)DF_MIN_LINK_SLOTS : f->slots;
   const int reduces = df_operation_reduces(file->model.operation);
   f->ordered = f->same_bits = 1;
   int fine = 1;
   for (int average = reduces; fine == 1 && average >= 0; average--) {
-    fine = make_plans(p, which, average, complaint);
+    fine = make_plans(p, which, average, diagnostic);
     for (int in_place = 0; fine == 1 && in_place < 2; in_place++) {
-      const question whole = {in_place, DF_LENDS_NOTHING, least, 0};
-      const question cut = {in_place, DF_LENDS_NOTHING, least, 1};
-      if (!is_proven(p, &whole)) fine = complain_of(p, complaint);
+      const question whole = {.in_place = in_place, .lending = DF_LENDS_NOTHING, .slots = least};
+      const question cut = {
+          .in_place = in_place, .lending = DF_LENDS_NOTHING, .slots = least, .last_pieces = 1};
+      const question scaled = {.in_place = in_place,
+                               .scales = reduces && !average,
+                               .lending = DF_LENDS_NOTHING,
+                               .slots = least};
+      if (!is_proven(p, &whole)) fine = complain_of(p, diagnostic);
       f->ordered &= p->findings.ordered;
       f->same_bits &= p->findings.same_bits;
-      if (fine && !is_proven(p, &cut)) fine = complain_of(p, complaint);
+      if (fine && !is_proven(p, &cut)) fine = complain_of(p, diagnostic);
+      if (fine && !is_proven(p, &scaled)) fine = complain_of(p, diagnostic);
     }
   }
   if (fine == 1) {
-    const question lent = {0, DF_LENDS_ALL, DF_MAX_LINK_SLOTS, 0};
-    const question lent_in_place = {1, DF_LENDS_ALL, DF_MAX_LINK_SLOTS, 0};
+    const question lent = {.lending = DF_LENDS_ALL, .slots = DF_MAX_LINK_SLOTS};
+    question lent_in_place = lent;
+    lent_in_place.in_place = 1;
     f->lends = is_proven(p, &lent);
     for (uint32_t r = 0; r < file->model.n; r++) p->plans[r]->direct_in_place = 1;
     f->lends_in_place = f->lends && is_proven(p, &lent_in_place);
@@ -168,19 +176,19 @@ static int has_rows(const df_file_model *m) {
   return 0;
 }
 
-static int prove(df_plan_file *file, df_file_complaint *complaint) {
+static int prove(df_plan_file *file, df_file_diagnostic *diagnostic) {
   form *single = &file->forms[ONE_BY_ONE], *rows = &file->forms[ROWS];
-  single->exists = order_form(file, 1, single, complaint) == 1 &&
-                   prove_form(file, ONE_BY_ONE, single, complaint) == 1;
+  single->exists = order_form(file, 1, single, diagnostic) == 1 &&
+                   prove_form(file, ONE_BY_ONE, single, diagnostic) == 1;
   if (!single->exists) return 0;
   if (!has_rows(&file->model)) return 1;
   /* Rows are a gain, and no condition. */
   char unused[DF_SENTENCE_BYTES];
-  df_file_complaint nothing = {.file = file->name, .sentence = unused, .bytes = sizeof unused};
+  df_file_diagnostic nothing = {.file = file->name, .sentence = unused, .bytes = sizeof unused};
   rows->exists =
       order_form(file, 0, rows, &nothing) == 1 && prove_form(file, ROWS, rows, &nothing) == 1;
   if (!rows->exists) df_file_order_free(&rows->order);
-  if (nothing.no_memory) return df_file_no_memory(complaint);
+  if (nothing.no_memory) return df_file_no_memory(diagnostic);
   return 1;
 }
 
@@ -195,13 +203,14 @@ static uint64_t hash_of(const char *text, size_t bytes) {
 
 df_plan_file *df_plan_file_make(const char *name, const char *text, size_t bytes, char *sentence,
                                 size_t sentence_bytes) {
-  df_file_complaint complaint = {.file = name, .sentence = sentence, .bytes = sentence_bytes};
+  df_file_diagnostic diagnostic = {.file = name, .sentence = sentence, .bytes = sentence_bytes};
   df_plan_file *file = calloc(1, sizeof *file);
-  if (file == NULL) return df_file_no_memory(&complaint), NULL;
+  if (file == NULL) return df_file_no_memory(&diagnostic), NULL;
   const char *slash = strrchr(name, '/');
   snprintf(file->name, sizeof file->name, "%s", slash ? slash + 1 : name);
   file->hash = hash_of(text, bytes);
-  if (df_file_parse(&file->model, text, bytes, &complaint) && prove(file, &complaint)) return file;
+  if (df_file_parse(&file->model, text, bytes, &diagnostic) && prove(file, &diagnostic))
+    return file;
   df_plan_file_free(file);
   return NULL;
 }
@@ -248,7 +257,7 @@ df_plan_file_facts df_plan_file_facts_of(const df_plan_file *file) {
 void df_plan_from_file(df_plan *plan) {
   char unused[16];
   const df_plan_file *file = plan->key.file;
-  df_file_complaint complaint = {.file = "", .sentence = unused, .bytes = sizeof unused};
+  df_file_diagnostic diagnostic = {.file = "", .sentence = unused, .bytes = sizeof unused};
   const int which = plan->key.several && file->forms[ROWS].exists ? ROWS : ONE_BY_ONE;
   const form *f = &file->forms[which];
   df_plan *plans[DF_FILE_MOST_RANKS] = {NULL};
@@ -257,13 +266,13 @@ void df_plan_from_file(df_plan *plan) {
                                  .one_by_one = which == ONE_BY_ONE,
                                  .average = plan->key.average,
                                  .plans = plans};
-  int fine = df_file_convert(&file->model, &f->order, &target, &complaint);
+  int fine = df_file_convert(&file->model, &f->order, &target, &diagnostic);
   if (fine < 0) { /* with another root, a row may not lie side by side */
     const df_file_target single = {
         .root = plan->key.root, .one_by_one = 1, .average = plan->key.average, .plans = plans};
     f = &file->forms[ONE_BY_ONE];
     df_plan_empty(plan);
-    fine = df_file_convert(&file->model, &f->order, &single, &complaint);
+    fine = df_file_convert(&file->model, &f->order, &single, &diagnostic);
   }
   if (fine != 1) plan->failed = 1; /* it was proved, so for want of memory */
   plan->least_slots = f->slots;

@@ -6,13 +6,13 @@
 #include "base/escape.h"
 #include "base/text.h"
 
-int df_file_complain(df_file_complaint *complaint, uint32_t line, const char *format, ...) {
-  if (complaint->is_made) return 0;
+int df_file_complain(df_file_diagnostic *diagnostic, uint32_t line, const char *format, ...) {
+  if (diagnostic->is_made) return 0;
   va_list arguments;
-  df_text text = {.at = complaint->sentence, .left = complaint->bytes};
+  df_text text = {.at = diagnostic->sentence, .left = diagnostic->bytes};
   char file[201]; /* its name is the directory's owner's */
-  complaint->is_made = 1;
-  df_escape(file, sizeof file, complaint->file);
+  diagnostic->is_made = 1;
+  df_escape(file, sizeof file, diagnostic->file);
   df_say(&text, "%s:%u: ", file, line);
   va_start(arguments, format);
   df_say_list(&text, format, arguments);
@@ -20,9 +20,9 @@ int df_file_complain(df_file_complaint *complaint, uint32_t line, const char *fo
   return 0;
 }
 
-int df_file_no_memory(df_file_complaint *complaint) {
-  complaint->no_memory = 1;
-  return df_file_complain(complaint, 0, "no memory to read it");
+int df_file_no_memory(df_file_diagnostic *diagnostic) {
+  diagnostic->no_memory = 1;
+  return df_file_complain(diagnostic, 0, "no memory to read it");
 }
 
 uint32_t df_file_chunks(const df_file_model *model, uint32_t rank, df_buffer buffer) {
@@ -47,7 +47,7 @@ static int by_id(const void *a, const void *b) {
 }
 
 /* Copies come first, and blocks that wait for steps know them by place, so ids move up by one. */
-static int order_blocks(df_file_model *m, uint32_t r, df_file_complaint *complaint) {
+static int order_blocks(df_file_model *m, uint32_t r, df_file_diagnostic *diagnostic) {
   df_file_rank *rank = &m->ranks[r];
   if (rank->n_blocks == 0) return 1;
   df_file_block *blocks = &m->blocks[rank->first];
@@ -55,7 +55,7 @@ static int order_blocks(df_file_model *m, uint32_t r, df_file_complaint *complai
   const int32_t copies = blocks[0].id < 0;
   for (uint32_t b = 0; b < rank->n_blocks; b++) {
     if (blocks[b].id != (int32_t)b - copies)
-      return df_file_complain(complaint, blocks[b].line,
+      return df_file_complain(diagnostic, blocks[b].line,
                               "<tb id=\"%d\"> of rank %u: ids go from 0 on without gaps, each once",
                               blocks[b].id, r);
     for (uint32_t s = 0; s < blocks[b].n_steps; s++) {
@@ -64,7 +64,7 @@ static int order_blocks(df_file_model *m, uint32_t r, df_file_complaint *complai
       step->after_block += copies;
       if ((uint32_t)step->after_block >= rank->n_blocks ||
           (uint32_t)step->after_step >= blocks[step->after_block].n_steps)
-        return df_file_complain(complaint, step->line,
+        return df_file_complain(diagnostic, step->line,
                                 "waits for step %d of block %d of rank %u, which is not there",
                                 step->after_step, step->after_block - copies, r);
     }
@@ -74,7 +74,7 @@ static int order_blocks(df_file_model *m, uint32_t r, df_file_complaint *complai
 }
 
 /* A peer and channel belong to one block of a rank, in each direction. */
-static int check_connections(const df_file_model *m, uint32_t r, df_file_complaint *complaint) {
+static int check_connections(const df_file_model *m, uint32_t r, df_file_diagnostic *diagnostic) {
   const df_file_rank *rank = &m->ranks[r];
   for (uint32_t b = 0; b < rank->n_blocks; b++) {
     const df_file_block *one = &m->blocks[rank->first + b];
@@ -83,7 +83,7 @@ static int check_connections(const df_file_model *m, uint32_t r, df_file_complai
       const int sends = one->send_to >= 0 && one->send_to == other->send_to;
       const int receives = one->recv_from >= 0 && one->recv_from == other->recv_from;
       if (one->channel != other->channel || (!sends && !receives)) continue;
-      return df_file_complain(complaint, one->line,
+      return df_file_complain(diagnostic, one->line,
                               "%s rank %d through channel %u, as the block in line %u does",
                               sends ? "sends to" : "receives from",
                               sends ? one->send_to : one->recv_from, one->channel, other->line);
@@ -92,16 +92,16 @@ static int check_connections(const df_file_model *m, uint32_t r, df_file_complai
   return 1;
 }
 
-int df_file_model_finish(df_file_model *m, df_file_complaint *complaint) {
+int df_file_model_finish(df_file_model *m, df_file_diagnostic *diagnostic) {
   for (uint32_t r = 0; r < m->n; r++) {
     if (m->ranks[r].line == 0)
-      return df_file_complain(complaint, m->line, "ngpus=\"%u\", but <gpu id=\"%u\"> is not there",
+      return df_file_complain(diagnostic, m->line, "ngpus=\"%u\", but <gpu id=\"%u\"> is not there",
                               m->n, r);
     if (m->in_place == 2 && m->ranks[r].output_chunks == 0) m->in_place = 1;
   }
   if (m->in_place == 2) m->in_place = 0; /* its steps are right in either case */
   for (uint32_t r = 0; r < m->n; r++)
-    if (!order_blocks(m, r, complaint) || !check_connections(m, r, complaint)) return 0;
+    if (!order_blocks(m, r, diagnostic) || !check_connections(m, r, diagnostic)) return 0;
   for (uint32_t b = 0; b < m->n_blocks; b++)
     m->n_channels =
         m->blocks[b].channel + 1 > m->n_channels ? m->blocks[b].channel + 1 : m->n_channels;

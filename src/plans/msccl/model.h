@@ -92,24 +92,24 @@ typedef struct df_file_model {
 } df_file_model;
 
 /* The first complaint is kept: "FILE:LINE: why". */
-typedef struct df_file_complaint {
+typedef struct df_file_diagnostic {
   const char *file;
   char *sentence;
   size_t bytes;
   int is_made;
   int no_memory; /* and nothing is known of the file */
-} df_file_complaint;
+} df_file_diagnostic;
 
 /* Returns 0. line 0: of the file as a whole. */
-int df_file_complain(df_file_complaint *complaint, uint32_t line, const char *format, ...)
+int df_file_complain(df_file_diagnostic *diagnostic, uint32_t line, const char *format, ...)
     DF_PRINTF(3, 4);
-int df_file_no_memory(df_file_complaint *complaint);
+int df_file_no_memory(df_file_diagnostic *diagnostic);
 
 /* 0: the text is no such file. Reads by libxml2, one call at a time. */
 int df_file_parse(df_file_model *model, const char *text, size_t bytes,
-                  df_file_complaint *complaint);
+                  df_file_diagnostic *diagnostic);
 /* For the reader: sorts blocks, and checks what no element tells by itself. 0: complained. */
-int df_file_model_finish(df_file_model *model, df_file_complaint *complaint);
+int df_file_model_finish(df_file_model *model, df_file_diagnostic *diagnostic);
 void df_file_model_free(df_file_model *model);
 
 /* Chunks of a buffer that steps may name. */

@@ -41,32 +41,32 @@ static const df_file_step *next_message(const df_file_model *m, const df_file_bl
 
 static int compare_ends(const df_file_model *m, uint32_t from, uint32_t to,
                         const df_file_block *sender, const df_file_block *receiver,
-                        df_file_complaint *complaint) {
+                        df_file_diagnostic *diagnostic) {
   for (uint32_t s = 0, r = 0;;) {
     const df_file_step *sent = next_message(m, sender, 1, &s);
     const df_file_step *received = next_message(m, receiver, 0, &r);
     if (sent == NULL && received == NULL) return 1;
     if (received == NULL)
-      return df_file_complain(complaint, sent->line,
+      return df_file_complain(diagnostic, sent->line,
                               "rank %u sends what rank %u never receives, through channel %u", from,
                               to, sender->channel);
     if (sent == NULL)
-      return df_file_complain(complaint, received->line,
+      return df_file_complain(diagnostic, received->line,
                               "rank %u receives what rank %u never sends, through channel %u", to,
                               from, sender->channel);
     if (sent->count != received->count)
-      return df_file_complain(complaint, received->line,
+      return df_file_complain(diagnostic, received->line,
                               "receives %u chunks; rank %u sends %u in line %u", received->count,
                               from, sent->count, sent->line);
   }
 }
 
-int df_file_connect(const df_file_model *m, df_file_order *order, df_file_complaint *complaint) {
+int df_file_connect(const df_file_model *m, df_file_order *order, df_file_diagnostic *diagnostic) {
   static const df_file_block nobody;
   *order = (df_file_order){0};
   order->from = malloc((m->n_blocks + 1u) * sizeof *order->from);
   uint8_t *is_met = calloc(m->n_blocks + 1u, 1);
-  int fine = order->from && is_met ? 1 : df_file_no_memory(complaint);
+  int fine = order->from && is_met ? 1 : df_file_no_memory(diagnostic);
   for (uint32_t r = 0; fine && r < m->n; r++)
     for (uint32_t b = m->ranks[r].first; fine && b < m->ranks[r].first + m->ranks[r].n_blocks;
          b++) {
@@ -76,13 +76,13 @@ int df_file_connect(const df_file_model *m, df_file_order *order, df_file_compla
       const uint32_t sender = order->from[b] = find_sender(m, r, block);
       if (sender != UINT32_MAX) is_met[sender] = 1;
       fine = compare_ends(m, (uint32_t)block->recv_from, r,
-                          sender == UINT32_MAX ? &nobody : &m->blocks[sender], block, complaint);
+                          sender == UINT32_MAX ? &nobody : &m->blocks[sender], block, diagnostic);
     }
   for (uint32_t r = 0; fine && r < m->n; r++)
     for (uint32_t b = m->ranks[r].first; fine && b < m->ranks[r].first + m->ranks[r].n_blocks; b++)
       if (m->blocks[b].send_to >= 0 && !is_met[b])
         fine =
-            compare_ends(m, r, (uint32_t)m->blocks[b].send_to, &m->blocks[b], &nobody, complaint);
+            compare_ends(m, r, (uint32_t)m->blocks[b].send_to, &m->blocks[b], &nobody, diagnostic);
   free(is_met);
   if (!fine) df_file_order_free(order);
   return fine;
@@ -122,23 +122,23 @@ static void note(schedule *s, uint32_t b, const df_file_step *step, df_file_orde
   state->step++;
 }
 
-static int complain_of_circle(const schedule *s, df_file_complaint *complaint) {
+static int complain_of_circle(const schedule *s, df_file_diagnostic *diagnostic) {
   const uint32_t b = s->active[0];
   const df_file_model *m = s->model;
   const df_file_step *step = &m->steps[m->blocks[b].first + s->blocks[b].step];
   const wait_reason reason = look(s, b, step);
   if (reason == WAITS_FOR_STEP)
-    return df_file_complain(complaint, step->line,
+    return df_file_complain(diagnostic, step->line,
                             "waits for ever for step %d of block %d: %u blocks wait in a circle",
                             step->after_step, step->after_block, s->n_active);
   return df_file_complain(
-      complaint, step->line, "waits for ever for %s rank %d: %u blocks wait in a circle",
+      diagnostic, step->line, "waits for ever for %s rank %d: %u blocks wait in a circle",
       reason == WAITS_FOR_MESSAGE ? "a message from" : "a slot to",
       reason == WAITS_FOR_MESSAGE ? m->blocks[b].recv_from : m->blocks[b].send_to, s->n_active);
 }
 
 /* Each block does one step in turn, so that the list goes on as the file's blocks would. */
-static int run(schedule *s, df_file_order *order, df_file_complaint *complaint) {
+static int run(schedule *s, df_file_order *order, df_file_diagnostic *diagnostic) {
   const df_file_model *m = s->model;
   uint64_t looks = 0;
   while (s->n_active > 0) {
@@ -156,9 +156,9 @@ static int run(schedule *s, df_file_order *order, df_file_complaint *complaint) 
     }
     s->n_active = left;
     if (!moved && wants_slot) return -1;
-    if (!moved) return complain_of_circle(s, complaint);
+    if (!moved) return complain_of_circle(s, diagnostic);
     if (looks > MOST_LOOKS)
-      return df_file_complain(complaint, m->line,
+      return df_file_complain(diagnostic, m->line,
                               "its %u steps in %u blocks take too long to order", m->n_steps,
                               m->n_blocks);
   }
@@ -166,12 +166,12 @@ static int run(schedule *s, df_file_order *order, df_file_complaint *complaint) 
 }
 
 int df_file_schedule(const df_file_model *m, uint32_t slots, int one_by_one, df_file_order *order,
-                     df_file_complaint *complaint) {
+                     df_file_diagnostic *diagnostic) {
   schedule s = {.model = m, .order = order, .slots = slots, .one_by_one = one_by_one};
   uint64_t events = 0;
   for (uint32_t i = 0; i < m->n_steps; i++) events += one_by_one ? m->steps[i].count : 1;
   if (events > 4ull * DF_FILE_MOST_STEPS)
-    return df_file_complain(complaint, m->line,
+    return df_file_complain(diagnostic, m->line,
                             "its steps move %llu chunks; at most %llu are possible",
                             (unsigned long long)events, 4ull * DF_FILE_MOST_STEPS);
   free(order->events);
@@ -180,13 +180,13 @@ int df_file_schedule(const df_file_model *m, uint32_t slots, int one_by_one, df_
   s.blocks = calloc(m->n_blocks + 1u, sizeof *s.blocks);
   s.rank_of = calloc(m->n_blocks + 1u, sizeof *s.rank_of);
   s.active = calloc(m->n_blocks + 1u, sizeof *s.active);
-  int fine = order->events && s.blocks && s.rank_of && s.active ? 1 : df_file_no_memory(complaint);
+  int fine = order->events && s.blocks && s.rank_of && s.active ? 1 : df_file_no_memory(diagnostic);
   for (uint32_t r = 0; fine && r < m->n; r++)
     for (uint32_t b = m->ranks[r].first; b < m->ranks[r].first + m->ranks[r].n_blocks; b++)
       s.rank_of[b] = r;
   for (uint32_t b = 0; fine && b < m->n_blocks; b++)
     if (m->blocks[b].n_steps > 0) s.active[s.n_active++] = b;
-  if (fine) fine = run(&s, order, complaint);
+  if (fine) fine = run(&s, order, diagnostic);
   free(s.blocks);
   free(s.rank_of);
   free(s.active);

@@ -21,12 +21,13 @@ typedef struct df_file_order {
 } df_file_order;
 
 /* What the two ends of each connection do fits. Fills order->from. */
-int df_file_connect(const df_file_model *model, df_file_order *order, df_file_complaint *complaint);
+int df_file_connect(const df_file_model *model, df_file_order *order,
+                    df_file_diagnostic *diagnostic);
 
 /* 1: *order has the events. 0: complained. -1: more slots are needed. one_by_one: each message has
  * one chunk. */
 int df_file_schedule(const df_file_model *model, uint32_t slots, int one_by_one,
-                     df_file_order *order, df_file_complaint *complaint);
+                     df_file_order *order, df_file_diagnostic *diagnostic);
 void df_file_order_free(df_file_order *order);
 
 #endif

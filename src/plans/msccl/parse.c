@@ -21,7 +21,7 @@ enum { VALUE_BYTES = 80, MOST_DEPTH = 4 };
 typedef struct reader {
   xmlParserCtxtPtr context;
   df_file_model *model;
-  df_file_complaint *complaint;
+  df_file_diagnostic *diagnostic;
   uint32_t depth;
   int open[MOST_DEPTH + 1]; /* elements */
   int ended;                /* the only <algo> */
@@ -42,7 +42,7 @@ static uint32_t line_of(const reader *in) {
   return in->context->input ? (uint32_t)in->context->input->line : 0;
 }
 
-#define REFUSE(in, ...) df_file_complain((in)->complaint, line_of(in), __VA_ARGS__)
+#define REFUSE(in, ...) df_file_complain((in)->diagnostic, line_of(in), __VA_ARGS__)
 
 /* ---- attributes */
 
@@ -91,7 +91,7 @@ static void *room(reader *in, void *array, uint32_t used, uint32_t *capacity, si
   const uint32_t larger = *capacity ? 2 * *capacity : 64;
   void *moved = realloc(array, larger * item);
   if (moved == NULL) {
-    df_file_no_memory(in->complaint);
+    df_file_no_memory(in->diagnostic);
     return NULL;
   }
   *capacity = larger;
@@ -184,7 +184,7 @@ static int read_algo(const attributes *a) {
   m->most = (uint64_t)most;
   a->in->declared_channels = (int32_t)channels;
   m->ranks = calloc(m->n, sizeof *m->ranks);
-  return m->ranks != NULL || df_file_no_memory(a->in->complaint);
+  return m->ranks != NULL || df_file_no_memory(a->in->diagnostic);
 }
 
 static int read_gpu(const attributes *a) {
@@ -331,9 +331,9 @@ static int read_copy(const attributes *a) {
 
 static void stop(reader *in) { xmlStopParser(in->context); }
 
-static void hear_start(void *context, const xmlChar *name, const xmlChar *prefix,
-                       const xmlChar *uri, int n_namespaces, const xmlChar **namespaces,
-                       int n_attributes, int n_defaulted, const xmlChar **given) {
+static void handle_start(void *context, const xmlChar *name, const xmlChar *prefix,
+                         const xmlChar *uri, int n_namespaces, const xmlChar **namespaces,
+                         int n_attributes, int n_defaulted, const xmlChar **given) {
   static const struct {
     const char *name;
     int inside; /* ELEMENTS: nothing */
@@ -345,7 +345,7 @@ static void hear_start(void *context, const xmlChar *name, const xmlChar *prefix
                           {"copy", GPU, read_copy}};
   reader *in = ((xmlParserCtxtPtr)context)->_private;
   (void)prefix, (void)uri, (void)n_namespaces, (void)namespaces, (void)n_defaulted;
-  if (in->complaint->is_made) return;
+  if (in->diagnostic->is_made) return;
   char shown[VALUE_BYTES], short_name[VALUE_BYTES];
   snprintf(short_name, sizeof short_name, "%s", (const char *)name);
   df_escape(shown, sizeof shown, short_name);
@@ -362,18 +362,18 @@ static void hear_start(void *context, const xmlChar *name, const xmlChar *prefix
   if (!elements[which].read(&a)) stop(in);
 }
 
-static void hear_end(void *context, const xmlChar *name, const xmlChar *prefix,
-                     const xmlChar *uri) {
+static void handle_end(void *context, const xmlChar *name, const xmlChar *prefix,
+                       const xmlChar *uri) {
   reader *in = ((xmlParserCtxtPtr)context)->_private;
   (void)name, (void)prefix, (void)uri;
-  if (in->complaint->is_made) return;
+  if (in->diagnostic->is_made) return;
   if (in->depth > 0) in->depth--;
   if (in->depth == 0) in->ended = 1;
 }
 
-static void hear_text(void *context, const xmlChar *text, int length) {
+static void handle_text(void *context, const xmlChar *text, int length) {
   reader *in = ((xmlParserCtxtPtr)context)->_private;
-  if (in->complaint->is_made) return;
+  if (in->diagnostic->is_made) return;
   for (int i = 0; i < length; i++)
     if (strchr(" \t\r\n", text[i]) == NULL) {
       REFUSE(in, "text between elements");
@@ -382,22 +382,22 @@ static void hear_text(void *context, const xmlChar *text, int length) {
     }
 }
 
-static void hear_document_type(void *context, const xmlChar *name, const xmlChar *external,
-                               const xmlChar *system) {
+static void handle_document_type(void *context, const xmlChar *name, const xmlChar *external,
+                                 const xmlChar *system) {
   reader *in = ((xmlParserCtxtPtr)context)->_private;
   (void)name, (void)external, (void)system;
   REFUSE(in, "a document type; such a file needs none, and entities are not read");
   stop(in);
 }
 
-static void hear_error(void *context, xmlErrorPtr error) {
+static void handle_error(void *context, xmlErrorPtr error) {
   reader *in = ((xmlParserCtxtPtr)context)->_private;
   char text[160], shown[160];
-  if (error->level < XML_ERR_ERROR || in->complaint->is_made) return;
+  if (error->level < XML_ERR_ERROR || in->diagnostic->is_made) return;
   snprintf(text, sizeof text, "%s", error->message ? error->message : "no XML");
   text[strcspn(text, "\n")] = '\0';
   df_escape(shown, sizeof shown, text);
-  df_file_complain(in->complaint, (uint32_t)error->line, "%s", shown);
+  df_file_complain(in->diagnostic, (uint32_t)error->line, "%s", shown);
 }
 
 /* ---- the whole */
@@ -408,22 +408,22 @@ static void parse(reader *in, const char *text, size_t bytes) {
   xmlSAXHandler handlers;
   memset(&handlers, 0, sizeof handlers);
   handlers.initialized = XML_SAX2_MAGIC;
-  handlers.startElementNs = hear_start;
-  handlers.endElementNs = hear_end;
-  handlers.characters = hear_text;
-  handlers.cdataBlock = hear_text;
-  handlers.internalSubset = hear_document_type;
-  handlers.serror = hear_error;
+  handlers.startElementNs = handle_start;
+  handlers.endElementNs = handle_end;
+  handlers.characters = handle_text;
+  handlers.cdataBlock = handle_text;
+  handlers.internalSubset = handle_document_type;
+  handlers.serror = handle_error;
   in->context = xmlCreateMemoryParserCtxt(text, (int)bytes);
   if (in->context == NULL) {
-    df_file_no_memory(in->complaint);
+    df_file_no_memory(in->diagnostic);
     return;
   }
   in->context->_private = in;
   *in->context->sax = handlers;
   xmlCtxtUseOptions(in->context, XML_PARSE_NONET | XML_PARSE_NODICT | XML_PARSE_BIG_LINES);
   xmlParseDocument(in->context);
-  if (!in->complaint->is_made && (!in->context->wellFormed || !in->ended))
+  if (!in->diagnostic->is_made && (!in->context->wellFormed || !in->ended))
     REFUSE(in, "no MSCCL algorithm: it must be one <algo> with a <gpu> for each rank");
   if (in->context->myDoc) xmlFreeDoc(in->context->myDoc);
   in->context->myDoc = NULL;
@@ -431,21 +431,21 @@ static void parse(reader *in, const char *text, size_t bytes) {
 }
 
 int df_file_parse(df_file_model *model, const char *text, size_t bytes,
-                  df_file_complaint *complaint) {
+                  df_file_diagnostic *diagnostic) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  reader in = {.model = model, .complaint = complaint};
+  reader in = {.model = model, .diagnostic = diagnostic};
   memset(model, 0, sizeof *model);
-  if (bytes == 0) return df_file_complain(complaint, 1, "it is empty");
+  if (bytes == 0) return df_file_complain(diagnostic, 1, "it is empty");
   if (bytes > DF_FILE_MOST_BYTES)
-    return df_file_complain(complaint, 0, "it has %zu bytes; at most %d are possible", bytes,
+    return df_file_complain(diagnostic, 0, "it has %zu bytes; at most %d are possible", bytes,
                             DF_FILE_MOST_BYTES);
   pthread_mutex_lock(&lock);
   pthread_once(&once, prepare_libxml2);
   parse(&in, text, bytes);
   pthread_mutex_unlock(&lock);
-  if (!complaint->is_made) df_file_model_finish(model, complaint);
-  if (!complaint->is_made) return 1;
+  if (!diagnostic->is_made) df_file_model_finish(model, diagnostic);
+  if (!diagnostic->is_made) return 1;
   df_file_model_free(model);
   return 0;
 }

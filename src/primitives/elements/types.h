@@ -5,43 +5,78 @@
 #include "dfccl.h"
 
 enum {
-  DF_DATA_TYPES = 14,      /* of dfcclDataType_t */
-  DF_REDUCE_OPERATORS = 8, /* of dfcclRedOp_t; Avg is Sum, then a division */
-  DF_OPERATOR_OWN = 8,     /* in a descriptor: of primitives/user_operator.h */
-  DF_FIRST_OWN = 256       /* in dfcclRedOp_t: the first of them */
+#define DF_TYPE(id, ...) DF_TYPE_##id,
+#include "primitives/elements/types.def"
+  DF_DATA_TYPES /* of dfcclDataType_t */
 };
+enum {
+#define DF_REDUCTION(id, ...) DF_REDUCTION_##id,
+#include "primitives/elements/types.def"
+  DF_REDUCE_OPERATORS,                    /* of dfcclRedOp_t; Avg is Sum, then a division */
+  DF_OPERATOR_USER = DF_REDUCE_OPERATORS, /* in a descriptor: of primitives/user_operator.h */
+  DF_FIRST_USER_OPERATOR = 256            /* in dfcclRedOp_t: the first of them */
+};
+
+#define DF_TYPE(id, ...)                                                                           \
+  DF_STATIC_ASSERT((int)dfccl##id == (int)DF_TYPE_##id, "the order of dfccl.h");
+#include "primitives/elements/types.def"
+#define DF_REDUCTION(id, ...)                                                                      \
+  DF_STATIC_ASSERT((int)dfccl##id == (int)DF_REDUCTION_##id, "the order of dfccl.h");
+#include "primitives/elements/types.def"
 
 /* 0: no data type. */
 DF_CORE size_t df_type_size(dfcclDataType_t type) {
   switch (type) {
-  case dfcclInt8:
-  case dfcclUint8:
-  case dfcclFloat8e4m3:
-  case dfcclFloat8e5m2:
-    return 1;
-  case dfcclFloat16:
-  case dfcclBfloat16:
-  case dfcclInt16:
-  case dfcclUint16:
-    return 2;
-  case dfcclInt32:
-  case dfcclUint32:
-  case dfcclFloat32:
-    return 4;
-  case dfcclInt64:
-  case dfcclUint64:
-  case dfcclFloat64:
-    return 8;
+#define DF_TYPE(id, name, nccl, tool, bytes, ...)                                                  \
+  case dfccl##id:                                                                                  \
+    return bytes;
+#include "primitives/elements/types.def"
   }
   return 0;
 }
 
 DF_CORE int df_type_is_integer(dfcclDataType_t type) {
-  return type <= dfcclUint64 || type == dfcclInt16 || type == dfcclUint16;
+  switch (type) {
+#define DF_TYPE(id, name, nccl, tool, bytes, exponent_bits, ...)                                   \
+  case dfccl##id:                                                                                  \
+    return (exponent_bits) == 0;
+#include "primitives/elements/types.def"
+  }
+  return 0;
+}
+
+DF_CORE int df_operator_is_bitwise(dfcclRedOp_t op) {
+  switch ((int)op) {
+#define DF_REDUCTION(id, name, is_bitwise)                                                         \
+  case dfccl##id:                                                                                  \
+    return is_bitwise;
+#include "primitives/elements/types.def"
+  }
+  return 0;
+}
+
+DF_CORE const char *df_type_name(dfcclDataType_t type) {
+  switch (type) {
+#define DF_TYPE(id, name, ...)                                                                     \
+  case dfccl##id:                                                                                  \
+    return name;
+#include "primitives/elements/types.def"
+  }
+  return "unknown";
+}
+
+DF_CORE const char *df_redop_name(dfcclRedOp_t op) {
+  switch ((int)op) {
+#define DF_REDUCTION(id, name, is_bitwise)                                                         \
+  case dfccl##id:                                                                                  \
+    return name;
+#include "primitives/elements/types.def"
+  }
+  return "unknown";
 }
 
 DF_CORE int df_type_has_operator(dfcclDataType_t type, dfcclRedOp_t op) {
-  return op < dfcclBand || df_type_is_integer(type);
+  return !df_operator_is_bitwise(op) || df_type_is_integer(type);
 }
 
 #endif

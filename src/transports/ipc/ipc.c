@@ -2,7 +2,7 @@
 
 #include "transports/shm/endpoint.h"
 
-static uint32_t cost(const df_transport_card *mine, const df_transport_card *theirs) {
+static uint32_t cost(const df_transport_info *mine, const df_transport_info *theirs) {
   return mine->host == theirs->host && !mine->wants_wire && !theirs->wants_wire &&
          mine->backend == dfcclBackendCuda && theirs->backend == dfcclBackendCuda;
 }

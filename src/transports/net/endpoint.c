@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "transports/net/connect/connections.h"
@@ -26,8 +27,8 @@ typedef struct endpoint {
   df_endpoint base;
   pthread_mutex_t lock; /* of what follows; taken after the context's */
   df_connections connections;
-  df_rails *rails; /* NULL: all ranks are of this host */
-  struct df_ticket *tickets;
+  df_path_finder *path_finder; /* NULL: all ranks are of this host */
+  struct df_link_handle *tickets;
   uint32_t asked;       /* while another pumped: ASKS_SEND, ASKS_ALL */
   uint64_t patience_ns; /* as of the latest look by the endpoint's thread */
   uint32_t stopping;
@@ -39,8 +40,8 @@ typedef struct endpoint {
   df_bell nap_bell;
 } endpoint;
 
-struct df_ticket {
-  df_ticket *next, **at;
+struct df_link_handle {
+  df_link_handle *next, **at;
   df_wire *wire;
   df_wire_link *link;
   uint8_t *rings;
@@ -48,7 +49,7 @@ struct df_ticket {
 
 static endpoint *endpoint_of(df_endpoint *base) { return (endpoint *)(void *)base; }
 
-static uint32_t wire_cost(const df_transport_card *mine, const df_transport_card *theirs) {
+static uint32_t wire_cost(const df_transport_info *mine, const df_transport_info *theirs) {
   if (mine->backend != dfcclBackendCpu || theirs->backend != dfcclBackendCpu) return 0;
   return mine->wants_wire || theirs->wants_wire ? COST_WHERE_WANTED : COST;
 }
@@ -115,11 +116,11 @@ static void *pump_for_all(void *argument) {
     const uint32_t driven = df_load_relaxed_u32(&ep->driven);
     if (driven != df_load_relaxed_u32(&ep->driven_seen)) {
       df_store_relaxed_u32(&ep->driven_seen, driven);
-      const uint32_t ticket = df_bell_prepare(&ep->nap_bell);
+      const uint32_t handle = df_bell_prepare(&ep->nap_bell);
       if (df_load_relaxed_u32(&ep->stopping))
         df_bell_cancel(&ep->nap_bell);
       else
-        df_bell_sleep(&ep->nap_bell, ticket, nap_ns);
+        df_bell_sleep(&ep->nap_bell, handle, nap_ns);
       nap_ns = DF_MIN(2 * nap_ns, LAST_NAP_NS);
       continue;
     }
@@ -152,7 +153,7 @@ static void note_who_is_gone(endpoint *ep) {
 }
 
 /* Its threads go on meanwhile. */
-static void wire_settle(df_endpoint *base, uint64_t patience_ns) {
+static void net_flush(df_endpoint *base, uint64_t patience_ns) {
   endpoint *ep = endpoint_of(base);
   const uint64_t begin = df_clock_ns();
   const uint64_t silence_ns = base->owner.silence_ms * (uint64_t)1000000;
@@ -170,10 +171,10 @@ static void wire_settle(df_endpoint *base, uint64_t patience_ns) {
   }
 }
 
-static void wire_mute(df_endpoint *base) {
+static void net_quiesce(df_endpoint *base) {
   endpoint *ep = endpoint_of(base);
   pthread_mutex_lock(&ep->lock);
-  df_connections_mute(&ep->connections);
+  df_connections_quiesce(&ep->connections);
   unlock(ep);
 }
 
@@ -202,15 +203,15 @@ static int wire_traffic(df_endpoint *base, uint32_t peer, uint32_t which, df_tra
 
 /* ---- control's lines */
 
-static void wire_line_wanted(df_endpoint *base, uint32_t peer, df_line_wish wish) {
+static void want_channel(void *base, uint32_t peer, df_reconnect_request request) {
   endpoint *ep = endpoint_of(base);
   pthread_mutex_lock(&ep->lock);
-  df_lines_want(ep->connections.lines, peer, wish);
+  df_lines_want(ep->connections.lines, peer, request);
   ep->connections.left_work = 1;
   unlock(ep);
 }
 
-static uint64_t wire_line_refused_ns(df_endpoint *base, uint32_t peer) {
+static uint64_t channel_refused_ns(void *base, uint32_t peer) {
   endpoint *ep = endpoint_of(base);
   pthread_mutex_lock(&ep->lock);
   const uint64_t since_ns = df_lines_refused_ns(ep->connections.lines, peer);
@@ -279,14 +280,14 @@ static void find_pieces(const df_route *route, df_wire_pieces *piece_of) {
 
 /* [endpoint's lock] Takes the rings. offer: the sender's. */
 static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_wire_offer *offer,
-                               uint8_t *rings, df_ticket **out) {
+                               uint8_t *rings, df_link_handle **out) {
   const df_plan_link *planned = &route->plan->links[route->which];
   df_peer_wire *peer = NULL;
   df_link *ends = aligned_alloc(DF_CACHE_LINE, route->n_blocks * sizeof *ends);
   df_wire_pieces *piece_of = calloc(planned->messages + 1, sizeof *piece_of);
-  df_ticket *ticket = calloc(1, sizeof *ticket);
-  dfcclResult_t result = df_connections_meet(&ep->connections, route->peer, &peer);
-  if (result == dfcclSuccess && (ends == NULL || piece_of == NULL || ticket == NULL))
+  df_link_handle *handle = calloc(1, sizeof *handle);
+  dfcclResult_t result = df_connections_connect(&ep->connections, route->peer, &peer);
+  if (result == dfcclSuccess && (ends == NULL || piece_of == NULL || handle == NULL))
     result = df_fail(dfcclOutOfMemory, "no memory for the record of a link");
   if (result == dfcclSuccess) {
     fill_ends(ep, route, rings, ends);
@@ -302,76 +303,76 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_wir
                                       .element_bytes = route->element_bytes,
                                       .varying = route->varying};
     df_wire *wire = peer->wire;
-    result = offer ? df_wire_connect(wire, &wire_route, offer->link, offer->n_slots, &ticket->link)
-                   : df_wire_accept(wire, &wire_route, &ticket->link);
+    result = offer ? df_wire_connect(wire, &wire_route, offer->link, offer->n_slots, &handle->link)
+                   : df_wire_accept(wire, &wire_route, &handle->link);
   }
-  if (result == dfcclSuccess && ticket->link->is_bulk) {
+  if (result == dfcclSuccess && handle->link->is_bulk) {
     result = df_connections_need_bulk(peer);
-    if (result != dfcclSuccess) df_wire_release(peer->wire, ticket->link);
+    if (result != dfcclSuccess) df_wire_release(peer->wire, handle->link);
   }
   free(ends);
   free(piece_of);
   if (result != dfcclSuccess) {
-    free(ticket);
+    free(handle);
     free(rings);
     return result;
   }
-  ticket->wire = peer->wire;
-  ticket->rings = rings;
-  ticket->next = ep->tickets;
-  ticket->at = &ep->tickets;
-  if (ep->tickets) ep->tickets->at = &ticket->next;
-  ep->tickets = ticket;
-  *out = ticket;
+  handle->wire = peer->wire;
+  handle->rings = rings;
+  handle->next = ep->tickets;
+  handle->at = &ep->tickets;
+  if (ep->tickets) ep->tickets->at = &handle->next;
+  ep->tickets = handle;
+  *out = handle;
   return dfcclSuccess;
 }
 
 static dfcclResult_t wire_accept(df_endpoint *base, const df_route *route, df_patience *patience,
-                                 df_offer *offer, df_ticket **ticket) {
+                                 df_offer *offer, df_link_handle **handle) {
   endpoint *ep = endpoint_of(base);
   uint8_t *rings;
   dfcclResult_t result = make_rings(ep, route, patience, &rings);
   if (result != dfcclSuccess) return result;
   pthread_mutex_lock(&ep->lock);
-  result = make_link(ep, route, NULL, rings, ticket);
+  result = make_link(ep, route, NULL, rings, handle);
   if (result == dfcclSuccess) {
     df_wire_offer mine = {.magic = DF_WIRE_OFFER_MAGIC,
-                          .link = (*ticket)->link->id,
+                          .link = (*handle)->link->id,
                           .n_slots = route->ring.n_slots,
                           .port = ep->connections.tcp.port,
                           .release_mask = route->ring.release_mask};
-    df_greeting_key(mine.key, ep->connections.secret, route->peer);
+    df_connection_handshake_key(mine.key, ep->connections.secret, route->peer);
     memcpy(offer->bytes, &mine, sizeof mine);
   }
   unlock(ep);
   return result;
 }
 
-static void wire_release(df_endpoint *base, df_ticket *ticket) {
+static void wire_release(df_endpoint *base, df_link_handle *handle) {
   endpoint *ep = endpoint_of(base);
-  if (ticket == NULL) return;
+  if (handle == NULL) return;
   pthread_mutex_lock(&ep->lock);
-  df_wire_release(ticket->wire, ticket->link);
-  *ticket->at = ticket->next;
-  if (ticket->next) ticket->next->at = ticket->at;
+  df_wire_release(handle->wire, handle->link);
+  *handle->at = handle->next;
+  if (handle->next) handle->next->at = handle->at;
   unlock(ep);
-  free(ticket->rings);
-  free(ticket);
+  free(handle->rings);
+  free(handle);
 }
 
 /* A rank of another host is called where the mesh has found it. */
 static void call_peer(endpoint *ep, uint32_t rank, const df_wire_offer *offer) {
   df_peer_wire *peer = ep->connections.peers[rank];
   const df_far_rank *far = ep->base.owner.far;
-  df_tcp_way ways[DF_WIRE_RAILS_MOST] = {{.to = df_address_loopback(offer->port)}};
-  uint32_t n_ways = 1;
-  if (far && far[rank].is_far) n_ways = df_rails_find(ep->rails, &far[rank], ways);
-  df_connections_call(&ep->connections, peer, ways, n_ways, offer->key);
+  df_tcp_path paths[DF_NET_PATHS_MOST] = {{.to = df_address_loopback(offer->port)}};
+  uint32_t n_paths = 1;
+  if (far && far[rank].is_far) n_paths = df_path_finder_find(ep->path_finder, &far[rank], paths);
+  df_connections_call(&ep->connections, peer, paths, n_paths, offer->key);
 }
 
 /* The rings here are as deep as the receiver's. */
 static dfcclResult_t wire_connect(df_endpoint *base, const df_route *given, df_patience *patience,
-                                  const df_offer *offer, df_ticket **ticket) {
+                                  const df_offer *offer, df_link_handle **handle) {
   endpoint *ep = endpoint_of(base);
   df_wire_offer theirs;
   memcpy(&theirs, offer->bytes, sizeof theirs);
@@ -387,7 +388,7 @@ static dfcclResult_t wire_connect(df_endpoint *base, const df_route *given, df_p
   dfcclResult_t result = make_rings(ep, route, patience, &rings);
   if (result != dfcclSuccess) return result;
   pthread_mutex_lock(&ep->lock);
-  result = make_link(ep, route, &theirs, rings, ticket);
+  result = make_link(ep, route, &theirs, rings, handle);
   if (result == dfcclSuccess) call_peer(ep, route->peer, &theirs);
   unlock(ep);
   return result;
@@ -395,10 +396,10 @@ static dfcclResult_t wire_connect(df_endpoint *base, const df_route *given, df_p
 
 /* ---- memory: what is lent is read here */
 
-static void wire_share(df_endpoint *base, struct df_segment *segment, uint64_t *reach) {
+static void wire_share(df_endpoint *base, struct df_segment *segment, uint64_t *mapping) {
   (void)segment;
   for (uint32_t r = 0; r < base->owner.n_ranks; r++)
-    if (base->owner.serves[r]) df_publish_u64(&reach[r], 0);
+    if (base->owner.serves[r]) df_publish_u64(&mapping[r], 0);
 }
 
 static int wire_unshare(df_endpoint *base, struct df_segment *segment, int may_be_read) {
@@ -411,23 +412,41 @@ static int wire_unshare(df_endpoint *base, struct df_segment *segment, int may_b
 /* ---- opening and closing */
 
 static dfcclResult_t start(endpoint *ep) {
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  int error = pthread_create(&ep->thread, &attributes, pump_for_all, ep);
-  pthread_attr_destroy(&attributes);
+  int error = df_thread_create(&ep->thread, STACK_BYTES, 0, pump_for_all, ep);
   if (error == 0) return dfcclSuccess;
   return df_fail(dfcclOutOfMemory, "could not start the thread of connections: %s",
                  strerror(error));
 }
 
+/* Sockets are closed already (bootstrap/net/fork_guard.h). */
+static void wire_close_in_child(df_endpoint *base) {
+  df_net_backend *net_backend = endpoint_of(base)->connections.net_backend;
+  df_tcp_close_in_child(&endpoint_of(base)->connections.tcp);
+  if (net_backend && net_backend->ops->close_in_child)
+    net_backend->ops->close_in_child(net_backend);
+}
+
+static const df_network_ops network_ops = {.flush = net_flush,
+                                           .quiesce = net_quiesce,
+                                           .peer_left = wire_peer_left,
+                                           .close_in_child = wire_close_in_child,
+                                           .take_lost = wire_take_lost,
+                                           .traffic = wire_traffic};
+
 static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner) {
   endpoint *ep = aligned_alloc(DF_CACHE_LINE, sizeof *ep);
   if (ep == NULL) return df_fail(dfcclOutOfMemory, "no memory for an endpoint");
   memset(ep, 0, sizeof *ep);
-  ep->base = (df_endpoint){.transport = &df_transport_wire, .owner = *owner};
+  ep->base = (df_endpoint){.transport = &df_transport_wire,
+                           .owner = *owner,
+                           .network = &network_ops,
+                           .reconnector = {.owner = &ep->base,
+                                           .want = want_channel,
+                                           .refused_ns = channel_refused_ns,
+                                           .silence_ms = owner->silence_ms,
+                                           .resume_ms = owner->resume_ms}};
   dfcclResult_t result = df_connections_open(&ep->connections, owner->rank, owner->n_ranks,
-                                             owner->doors, owner->fabric);
+                                             owner->listeners, owner->net_backend);
   if (result != dfcclSuccess) goto free_memory;
   ep->connections.silence_ms = owner->silence_ms;
   ep->connections.lend_min = owner->lend_min;
@@ -438,10 +457,10 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
   ep->carrier = (df_carrier){.bell = &ep->bell, .who = ep, .carry = carry_for_blocks};
   ep->base.carrier = &ep->carrier;
   pthread_mutex_init(&ep->lock, NULL);
-  result =
-      df_shield_make(&ep->connections.shield, owner->security, owner->all_have_aes, owner->tls);
+  result = df_protection_make(&ep->connections.protection, owner->security, owner->all_have_aes,
+                              owner->tls);
   if (result == dfcclSuccess && owner->far)
-    result = df_rails_open(&ep->rails, owner->interfaces, owner->rails);
+    result = df_path_finder_open(&ep->path_finder, owner->interfaces, owner->rails);
   if (result == dfcclSuccess)
     result = df_lines_open(&ep->connections.lines, &ep->connections.tcp, &ep->base.owner);
   if (result == dfcclSuccess) result = start(ep);
@@ -452,7 +471,7 @@ close_connections:
   pthread_mutex_destroy(&ep->lock);
   df_connections_close(&ep->connections);
 free_memory:
-  df_rails_close(ep->rails);
+  df_path_finder_close(ep->path_finder);
   free(ep);
   return result;
 }
@@ -467,15 +486,8 @@ static void wire_close(df_endpoint *base, int keep) {
   while (ep->tickets) wire_release(base, ep->tickets);
   df_connections_close(&ep->connections);
   pthread_mutex_destroy(&ep->lock);
-  df_rails_close(ep->rails);
+  df_path_finder_close(ep->path_finder);
   free(ep);
-}
-
-/* Sockets are closed already (bootstrap/net/fork_guard.h). */
-static void wire_close_in_child(df_endpoint *base) {
-  df_fabric *fabric = endpoint_of(base)->connections.fabric;
-  df_tcp_close_in_child(&endpoint_of(base)->connections.tcp);
-  if (fabric && fabric->ops->close_in_child) fabric->ops->close_in_child(fabric);
 }
 
 const df_transport df_transport_wire = {.name = "wire",
@@ -486,12 +498,4 @@ const df_transport df_transport_wire = {.name = "wire",
                                         .unshare = wire_unshare,
                                         .accept = wire_accept,
                                         .connect = wire_connect,
-                                        .release = wire_release,
-                                        .settle = wire_settle,
-                                        .mute = wire_mute,
-                                        .peer_left = wire_peer_left,
-                                        .close_in_child = wire_close_in_child,
-                                        .take_lost = wire_take_lost,
-                                        .line_wanted = wire_line_wanted,
-                                        .line_refused_ns = wire_line_refused_ns,
-                                        .traffic = wire_traffic};
+                                        .release = wire_release};

@@ -10,8 +10,8 @@
 typedef struct df_common_segment {
   struct df_common_segment *next;
   const df_segment *segment;
-  uint64_t *reach; /* [n_ranks] as in df_transport.share */
-  uint8_t *told;   /* [n_ranks] 1: offered */
+  uint64_t *mapping; /* [n_ranks] as in df_transport.share */
+  uint8_t *told;     /* [n_ranks] 1: offered */
 } df_common_segment;
 
 static df_common_segment *find(const df_shm_endpoint *endpoint, const df_segment *segment) {
@@ -25,16 +25,16 @@ static df_common_segment *enter(df_shm_endpoint *endpoint, const df_segment *seg
   df_common_segment *record = calloc(1, sizeof *record);
   if (record == NULL) return NULL;
   record->segment = segment;
-  record->reach = malloc(control->n_ranks * sizeof *record->reach);
+  record->mapping = malloc(control->n_ranks * sizeof *record->mapping);
   record->told = calloc(control->n_ranks, 1);
-  if (record->reach == NULL || record->told == NULL) {
-    free(record->reach);
+  if (record->mapping == NULL || record->told == NULL) {
+    free(record->mapping);
     free(record->told);
     free(record);
     return NULL;
   }
   for (uint32_t r = 0; r < control->n_ranks; r++)
-    record->reach[r] = control->peers[r].local ? 0 : DF_OUT_OF_REACH;
+    record->mapping[r] = control->peers[r].local ? 0 : DF_NOT_MAPPED;
   record->next = endpoint->common_segments;
   endpoint->common_segments = record;
   return record;
@@ -65,8 +65,8 @@ static void publish_if_mapped(const df_common *common, const df_common_segment *
   df_run_words *words = common->words;
   if (df_load_relaxed_u64(&words->common) != 0) return;
   for (uint32_t i = 0; i < common->n_readers; i++)
-    if (record->reach[common->readers[i]] == DF_OUT_OF_REACH) return;
-  words->common_reach = record->reach;
+    if (record->mapping[common->readers[i]] == DF_NOT_MAPPED) return;
+  words->common_mapping = record->mapping;
   df_publish_u64(&words->common,
                  (uint64_t)(uintptr_t)(common->range.segment->base + common->range.offset));
 }
@@ -113,8 +113,8 @@ void df_common_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment
                       uint64_t address) {
   df_common_segment *record = endpoint->common_segments;
   while (record && record->segment->id != segment) record = record->next;
-  if (record == NULL || record->reach[peer] != DF_OUT_OF_REACH) return;
-  record->reach[peer] = address - (uint64_t)(uintptr_t)record->segment->base;
+  if (record == NULL || record->mapping[peer] != DF_NOT_MAPPED) return;
+  record->mapping[peer] = address - (uint64_t)(uintptr_t)record->segment->base;
   for (const df_common *common = endpoint->common_users; common; common = common->next)
     if (common->range.segment == record->segment) publish_if_mapped(common, record);
 }
@@ -132,7 +132,7 @@ void df_common_give(df_shm_endpoint *endpoint, df_common *common) {
 df_segment *df_common_dissolve(df_shm_endpoint *endpoint) {
   while (endpoint->common_segments) {
     df_common_segment *next = endpoint->common_segments->next;
-    free(endpoint->common_segments->reach);
+    free(endpoint->common_segments->mapping);
     free(endpoint->common_segments->told);
     free(endpoint->common_segments);
     endpoint->common_segments = next;

@@ -8,7 +8,7 @@
 #include "transports/shm/unmap.h"
 #include "transports/shm/common_slots.h"
 
-static uint32_t cost(const df_transport_card *mine, const df_transport_card *theirs) {
+static uint32_t cost(const df_transport_info *mine, const df_transport_info *theirs) {
   return mine->host == theirs->host && !mine->wants_wire && !theirs->wants_wire &&
          mine->backend == dfcclBackendCpu && theirs->backend == dfcclBackendCpu;
 }
@@ -37,12 +37,12 @@ static dfcclResult_t make_peers(df_shm_endpoint *endpoint) {
   return dfcclSuccess;
 }
 
-int df_shm_have_windows(df_shm_endpoint *endpoint, uint32_t rank) {
+int df_shm_have_mapped_ranges(df_shm_endpoint *endpoint, uint32_t rank) {
   df_shm_peer *peer = &endpoint->peers[rank];
   if (endpoint->base.owner.control->peers[rank].local || !endpoint->memory.host_sees_links)
     return 1;
-  if (peer->windows == NULL) peer->windows = calloc(1, sizeof *peer->windows);
-  return peer->windows != NULL;
+  if (peer->mapped_ranges == NULL) peer->mapped_ranges = calloc(1, sizeof *peer->mapped_ranges);
+  return peer->mapped_ranges != NULL;
 }
 
 dfcclResult_t df_shm_open(df_endpoint **out, const df_endpoint_owner *owner) {
@@ -68,7 +68,7 @@ static void close_peers(df_shm_endpoint *endpoint) {
   for (uint32_t r = 0; endpoint->peers && r < endpoint->base.owner.control->n_ranks; r++) {
     df_shm_peer *peer = &endpoint->peers[r];
     free(peer->told);
-    free(peer->windows);
+    free(peer->mapped_ranges);
     while (peer->segments) {
       df_segment *next = peer->segments->next;
       df_segment_destroy(peer->segments);
@@ -80,7 +80,7 @@ static void close_peers(df_shm_endpoint *endpoint) {
 
 void df_shm_close(df_endpoint *base, int keep) {
   df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
-  df_world *world = base->owner.control->world;
+  df_process_inbox *world = base->owner.control->process_inbox;
   df_segment *rings = df_arena_dissolve(&endpoint->arena);
   if (keep)
     df_segment_abandon(rings);
@@ -103,10 +103,10 @@ int df_shm_offer_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segm
   df_control *control = endpoint->base.owner.control;
   df_message message = {
       .kind = DF_MESSAGE_SEGMENT, .id = segment->id, .a = segment->bytes, .b = use};
-  int maps = segment->has_handle && df_post_reaches(control, rank, DF_MESSAGE_SEGMENT);
+  int maps = segment->has_handle && df_messenger_reaches(control, rank, DF_MESSAGE_SEGMENT);
   if (segment->has_handle) message.payload_bytes = DF_SEGMENT_HANDLE_BYTES;
   endpoint->peers[rank].maps |= maps;
-  df_post_send(control, rank, &message, segment->handle, segment->fd);
+  df_messenger_send(control, rank, &message, segment->handle, segment->fd);
   return maps;
 }
 
@@ -121,6 +121,6 @@ df_bell *df_shm_bell(df_shm_endpoint *endpoint, uint32_t rank) {
   const df_control *control = endpoint->base.owner.control;
   df_shm_peer *peer = &endpoint->peers[rank];
   if (peer->bell == NULL && control->peers[rank].local)
-    peer->bell = df_world_bell(control->world, rank);
+    peer->bell = df_process_inbox_bell(control->process_inbox, rank);
   return peer->bell;
 }

@@ -11,8 +11,9 @@
 typedef struct df_shm_peer {
   df_bell *bell;
   df_segment *segments;
-  df_windows *windows; /* over segments to lend from; NULL: see df_shm_have_windows */
-  uint64_t *told;      /* ids of our ring segments that it knows */
+  df_mapped_ranges
+      *mapped_ranges; /* over segments to lend from; NULL: see df_shm_have_mapped_ranges */
+  uint64_t *told;     /* ids of our ring segments that it knows */
   uint32_t n_told;
   int maps;    /* it may map memory of our device */
   int closing; /* our mappings of its device must go */
@@ -22,7 +23,7 @@ typedef struct df_shm_peer {
 typedef struct df_shared {
   struct df_shared *next;
   const df_segment *segment;
-  uint64_t *reach;    /* [n_ranks] the caller's */
+  uint64_t *mapping;  /* [n_ranks] the caller's */
   int is_unshared;    /* peers have been told that it goes */
   uint8_t *is_mapped; /* [n_ranks] 1: the peer may map the device's memory */
 } df_shared;
@@ -65,15 +66,15 @@ int df_shm_offer_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segm
 
 /* [lock] Makes them, 32 KB, when a link receives from the peer or when it lends. Nothing needs any of a
  * local peer, or if a device follows addresses. 0: no memory. */
-int df_shm_have_windows(df_shm_endpoint *endpoint, uint32_t rank);
+int df_shm_have_mapped_ranges(df_shm_endpoint *endpoint, uint32_t rank);
 
 dfcclResult_t df_shm_accept(df_endpoint *endpoint, const df_route *route, df_patience *patience,
-                            df_offer *offer, df_ticket **ticket);
+                            df_offer *offer, df_link_handle **handle);
 dfcclResult_t df_shm_connect(df_endpoint *endpoint, const df_route *route, df_patience *patience,
-                             const df_offer *offer, df_ticket **ticket);
-void df_shm_release(df_endpoint *endpoint, df_ticket *ticket);
+                             const df_offer *offer, df_link_handle **handle);
+void df_shm_release(df_endpoint *endpoint, df_link_handle *handle);
 
-void df_shm_share(df_endpoint *endpoint, df_segment *segment, uint64_t *reach);
+void df_shm_share(df_endpoint *endpoint, df_segment *segment, uint64_t *mapping);
 int df_shm_unshare(df_endpoint *endpoint, df_segment *segment, int may_be_read);
 /* [lock] address: the peer's. */
 void df_shm_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment, uint64_t address);

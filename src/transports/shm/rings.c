@@ -6,7 +6,7 @@
 #include "control/messenger.h"
 #include "transports/shm/endpoint.h"
 
-struct df_ticket {
+struct df_link_handle {
   df_range range;
 };
 
@@ -25,7 +25,8 @@ static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, co
   const int is_local = endpoint->base.owner.control->peers[route->peer].local;
   const int reads_all = is_local && memory->lends_to(memory->device, route->peer);
   const int asks = memory->host_sees_links && !planned->sends;
-  DF_ASSERT(!asks || is_local || peer->windows); /* without them any address would be followed */
+  DF_ASSERT(!asks || is_local ||
+            peer->mapped_ranges); /* without them any address would be followed */
   for (uint32_t block = 0; block < route->n_blocks; block++) {
     df_link *link = &route->ends[block * route->end_step];
     uint8_t *at = rings + block * df_link_ring_bytes(ring->stride, ring->n_slots);
@@ -42,7 +43,7 @@ static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, co
     link->sends = (uint8_t)planned->sends;
     link->far_ns = ring->far_ns;
     /* A device follows its own mappings' addresses, and does not see the host's table. */
-    link->windows = asks ? peer->windows : NULL;
+    link->mapped_ranges = asks ? peer->mapped_ranges : NULL;
   }
 }
 
@@ -87,31 +88,31 @@ static dfcclResult_t prepare(df_shm_endpoint *endpoint, const df_route *route,
 }
 
 dfcclResult_t df_shm_accept(df_endpoint *base, const df_route *route, df_patience *patience,
-                            df_offer *offer, df_ticket **out) {
+                            df_offer *offer, df_link_handle **out) {
   df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
   const uint64_t pages = pages_of(route);
   if (!patience->may_wait &&
       (endpoint->memory.sets_up_in_background || pages > patience->pages_left))
     return dfcclInProgress;
-  df_ticket *ticket = malloc(sizeof *ticket);
-  if (ticket == NULL || !df_shm_have_windows(endpoint, route->peer)) {
-    free(ticket);
+  df_link_handle *handle = malloc(sizeof *handle);
+  if (handle == NULL || !df_shm_have_mapped_ranges(endpoint, route->peer)) {
+    free(handle);
     return df_fail(dfcclOutOfMemory, "no memory to receive from rank %u", route->peer);
   }
   dfcclResult_t result =
       df_arena_take_apart(&endpoint->arena, base->owner.control->lock,
-                          bytes_of(&route->ring, route->n_blocks), &ticket->range);
+                          bytes_of(&route->ring, route->n_blocks), &handle->range);
   if (result != dfcclSuccess) {
-    free(ticket);
+    free(handle);
     return result;
   }
-  result = prepare(endpoint, route, &ticket->range, patience->may_wait);
+  result = prepare(endpoint, route, &handle->range, patience->may_wait);
   if (result != dfcclSuccess) {
-    df_shm_release(base, ticket);
+    df_shm_release(base, handle);
     return result;
   }
   if (!patience->may_wait) patience->pages_left -= (uint32_t)pages;
-  const df_range *range = &ticket->range;
+  const df_range *range = &handle->range;
   fill_ends(endpoint, route, &route->ring, range->segment->base + range->offset);
   tell_segment(endpoint, route->peer, range->segment);
   const int is_local = base->owner.control->peers[route->peer].local;
@@ -121,14 +122,14 @@ dfcclResult_t df_shm_accept(df_endpoint *base, const df_route *route, df_patienc
                              .n_slots = route->ring.n_slots,
                              .release_mask = route->ring.release_mask};
   memcpy(offer, &made, sizeof made);
-  *out = ticket;
+  *out = handle;
   return dfcclSuccess;
 }
 
-void df_shm_release(df_endpoint *base, df_ticket *ticket) {
-  if (ticket == NULL) return;
-  df_arena_give(&((df_shm_endpoint *)base)->arena, &ticket->range);
-  free(ticket);
+void df_shm_release(df_endpoint *base, df_link_handle *handle) {
+  if (handle == NULL) return;
+  df_arena_give(&((df_shm_endpoint *)base)->arena, &handle->range);
+  free(handle);
 }
 
 /* 0: the offer makes no sense. */
@@ -157,7 +158,7 @@ static int find_offered(const df_shm_endpoint *endpoint, const df_route *route,
 }
 
 dfcclResult_t df_shm_connect(df_endpoint *base, const df_route *route, df_patience *patience,
-                             const df_offer *offer, df_ticket **ticket) {
+                             const df_offer *offer, df_link_handle **handle) {
   df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
   const df_control *control = base->owner.control;
   df_shm_offer theirs;
@@ -177,6 +178,6 @@ dfcclResult_t df_shm_connect(df_endpoint *base, const df_route *route, df_patien
     pthread_mutex_lock(control->lock);
   }
   fill_ends(endpoint, route, &ring, offered.segment->base + offered.offset);
-  *ticket = NULL; /* the mapping stays */
+  *handle = NULL; /* the mapping stays */
   return dfcclSuccess;
 }

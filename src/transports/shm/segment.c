@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/quiet_signals.h"
 #include "base/limits.h"
 #include "bootstrap/net/sockets.h"
 
@@ -44,7 +45,11 @@ dfcclResult_t df_segment_create(df_segment **out, uint64_t id, size_t bytes) {
     result = system_failure("creation", bytes);
     goto free_record;
   }
-  if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, DF_SEALS) != 0) {
+  df_quiet_signals quiet;
+  df_quiet_signals_begin(&quiet);
+  const int is_sized = ftruncate(fd, (off_t)bytes) == 0 && fcntl(fd, F_ADD_SEALS, DF_SEALS) == 0;
+  df_quiet_signals_end(&quiet);
+  if (!is_sized) {
     result = system_failure("sizing", bytes);
     goto close_file;
   }
@@ -115,11 +120,11 @@ void df_segment_destroy(df_segment *segment) {
 
 static void destroy_remains(df_remains *remains) { df_segment_destroy((df_segment *)remains); }
 
-void df_segment_bury(df_world *world, df_segment *segments) {
+void df_segment_bury(df_process_inbox *world, df_segment *segments) {
   while (segments) {
     df_segment *next = segments->next;
     segments->remains.destroy = destroy_remains;
-    df_world_bury(world, &segments->remains);
+    df_process_inbox_bury(world, &segments->remains);
     segments = next;
   }
 }

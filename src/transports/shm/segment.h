@@ -29,7 +29,7 @@ dfcclResult_t df_segment_create(df_segment **segment, uint64_t id, size_t bytes)
 dfcclResult_t df_segment_map(df_segment **segment, uint64_t id, size_t bytes, int fd);
 void df_segment_destroy(df_segment *segment);
 /* Hands them to the ranks of this process, who may still point into them. */
-void df_segment_bury(df_world *world, df_segment *segments);
+void df_segment_bury(df_process_inbox *world, df_segment *segments);
 /* Keeps them until the process ends. */
 void df_segment_abandon(df_segment *segments);
 /* Best effort: takes the pages now, so that a ring's first lap has no page faults. */

@@ -22,14 +22,14 @@ static int maps_ours(const df_shm_endpoint *endpoint, uint32_t rank) {
 }
 
 /* Without memory for the record, messages are copied through slots. */
-void df_shm_share(df_endpoint *base, df_segment *segment, uint64_t *reach) {
+void df_shm_share(df_endpoint *base, df_segment *segment, uint64_t *mapping) {
   df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
   const df_control *control = base->owner.control;
   df_shared *shared = calloc(1, sizeof *shared + control->n_ranks);
   if (shared == NULL) return;
   shared->is_mapped = (uint8_t *)(shared + 1);
   shared->segment = segment;
-  shared->reach = reach;
+  shared->mapping = mapping;
   shared->next = endpoint->shared;
   endpoint->shared = shared;
   for (uint32_t r = 0; r < control->n_ranks; r++)
@@ -45,7 +45,7 @@ static void tell_unshared(df_shm_endpoint *endpoint, df_shared *shared, int may_
   /* A process that maps the host's memory keeps its pages alive. */
   if (may_be_read && !endpoint->memory.exports_memory) return;
   for (uint32_t r = 0; r < control->n_ranks; r++)
-    if (maps_ours(endpoint, r)) df_post_send(control, r, &message, NULL, -1);
+    if (maps_ours(endpoint, r)) df_messenger_send(control, r, &message, NULL, -1);
 }
 
 int df_shm_unshare(df_endpoint *base, df_segment *segment, int may_be_read) {
@@ -63,8 +63,8 @@ int df_shm_unshare(df_endpoint *base, df_segment *segment, int may_be_read) {
 
 void df_shm_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment, uint64_t address) {
   df_shared *shared = find_shared(endpoint, segment);
-  if (shared && !shared->is_unshared && shared->reach)
-    df_publish_u64(&shared->reach[peer], address - (uint64_t)(uintptr_t)shared->segment->base);
+  if (shared && !shared->is_unshared && shared->mapping)
+    df_publish_u64(&shared->mapping[peer], address - (uint64_t)(uintptr_t)shared->segment->base);
 }
 
 /* The number says what the segment is for: links' segments are never unmapped. */
@@ -82,9 +82,9 @@ static int is_sound_segment(const df_message *message) {
 /* Without a window the peer's memory is copied through slots. A device does not see windows. */
 static int may_lend(df_shm_endpoint *endpoint, uint32_t rank, const df_segment *segment) {
   if (!endpoint->memory.host_sees_links) return 1;
-  if (!df_shm_have_windows(endpoint, rank)) return 0;
-  df_windows *windows = endpoint->peers[rank].windows; /* NULL: a local peer */
-  return windows && df_windows_open(windows, segment->base, segment->bytes);
+  if (!df_shm_have_mapped_ranges(endpoint, rank)) return 0;
+  df_mapped_ranges *mapped_ranges = endpoint->peers[rank].mapped_ranges; /* NULL: a local peer */
+  return mapped_ranges && df_mapped_ranges_open(mapped_ranges, segment->base, segment->bytes);
 }
 
 /* Memory that cannot be lent is copied through slots; nothing goes without rings and bells. */
@@ -98,7 +98,7 @@ static void not_mapped(df_shm_endpoint *endpoint, uint32_t from, const df_messag
   owner->failed(owner->owner, result, sentence);
 }
 
-static void hear_segment(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_segment(void *room, uint32_t from, const df_message *message, int fd) {
   df_shm_endpoint *endpoint = room;
   const df_endpoint_owner *owner = &endpoint->base.owner;
   df_shm_peer *peer = &endpoint->peers[from];
@@ -140,11 +140,11 @@ static void hear_segment(void *room, uint32_t from, const df_message *message, i
   if (message->b == DF_SEGMENT_USER && may_lend(endpoint, from, segment)) {
     df_message reply = {
         .kind = DF_MESSAGE_MAPPED, .id = message->id, .a = (uint64_t)(uintptr_t)segment->base};
-    df_post_send(owner->control, from, &reply, NULL, -1);
+    df_messenger_send(owner->control, from, &reply, NULL, -1);
   }
 }
 
-static void hear_unmap(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_unmap(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
   df_shm_endpoint *endpoint = room;
   const df_endpoint_owner *owner = &endpoint->base.owner;
@@ -161,25 +161,26 @@ static void hear_unmap(void *room, uint32_t from, const df_message *message, int
   df_segment *segment = *at;
   if (segment == NULL) return;
   *at = segment->next;
-  if (endpoint->peers[from].windows) df_windows_close(endpoint->peers[from].windows, segment->base);
+  if (endpoint->peers[from].mapped_ranges)
+    df_mapped_ranges_close(endpoint->peers[from].mapped_ranges, segment->base);
   df_segment_destroy(segment);
 }
 
-static void hear_mapped(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_mapped(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
   df_shm_mapped(room, from, message->id, message->a);
   df_common_mapped(room, from, message->id, message->a);
 }
 
-static void hear_unmapped(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_unmapped(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
   df_unmapped(room, from, message->id);
 }
 
 void df_shm_subscribe(df_shm_endpoint *endpoint) {
   df_control *control = endpoint->base.owner.control;
-  df_post_subscribe(control, DF_MESSAGE_SEGMENT, hear_segment, endpoint, 1);
-  df_post_subscribe(control, DF_MESSAGE_MAPPED, hear_mapped, endpoint, 0);
-  df_post_subscribe(control, DF_MESSAGE_UNMAP, hear_unmap, endpoint, 0);
-  df_post_subscribe(control, DF_MESSAGE_UNMAPPED, hear_unmapped, endpoint, 0);
+  df_messenger_subscribe(control, DF_MESSAGE_SEGMENT, handle_segment, endpoint, 1);
+  df_messenger_subscribe(control, DF_MESSAGE_MAPPED, handle_mapped, endpoint, 0);
+  df_messenger_subscribe(control, DF_MESSAGE_UNMAP, handle_unmap, endpoint, 0);
+  df_messenger_subscribe(control, DF_MESSAGE_UNMAPPED, handle_unmapped, endpoint, 0);
 }

@@ -26,7 +26,7 @@ static void say_unmapped(df_shm_endpoint *endpoint, uint32_t rank, uint64_t id) 
   df_control *control = endpoint->base.owner.control;
   df_message message = {.kind = DF_MESSAGE_UNMAPPED, .id = id};
   pthread_mutex_lock(control->lock);
-  df_post_send(control, rank, &message, NULL, -1);
+  df_messenger_send(control, rank, &message, NULL, -1);
   pthread_mutex_unlock(control->lock);
 }
 
@@ -78,7 +78,7 @@ void df_unmap(df_shm_endpoint *endpoint, uint32_t rank, uint64_t id, int may_be_
     endpoint->unmaps_due = 1;
   } else { /* it could not be mapped, or may not be */
     df_message message = {.kind = DF_MESSAGE_UNMAPPED, .id = id};
-    df_post_send(endpoint->base.owner.control, rank, &message, NULL, -1);
+    df_messenger_send(endpoint->base.owner.control, rank, &message, NULL, -1);
   }
 }
 

@@ -6,16 +6,16 @@
 #include "transports/net/verbs/verbs.h"
 
 /* Closed by NULL: a build may have none. */
-static const df_fabric_ops *const known[] = {
+static const df_net_backend_ops *const known[] = {
 #if defined(DF_WITH_VERBS)
-    &df_fabric_verbs,
+    &df_net_backend_verbs,
 #endif
 #if defined(DF_WITH_PLUGINS)
-    &df_fabric_plugin,
+    &df_net_backend_plugin,
 #endif
     NULL};
 
-const df_fabric_ops *df_fabric_find(const char *choice, const char **rest) {
+const df_net_backend_ops *df_net_backend_find(const char *choice, const char **rest) {
   const size_t length = strcspn(choice, ":");
   *rest = choice + length + (choice[length] == ':');
   for (size_t i = 0; known[i]; i++)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "bootstrap/net/sockets.h"
 
@@ -34,17 +35,22 @@ enum {
 #define SETTLED_NS ((uint64_t)1000 * 1000 * 1000)
 #endif
 
+static void go(df_connection *c, df_connection_state to) {
+  DF_ASSERT(df_connection_may_go(c->state, to));
+  c->state = to;
+}
+
 /* ---- losing */
 
 void df_connection_end(df_connections *all, df_connection *c) {
-  if (c->frames) df_shield_lower(c->frames);
-  if (c->carried) all->fabric->ops->end(c->carried);
+  if (c->frames) df_protection_remove(c->frames);
+  if (c->carried) all->net_backend->ops->end(c->carried);
   if (c->stream) df_tcp_end(&all->tcp, c->stream);
   c->frames = NULL;
   c->carried = NULL;
   c->stream = NULL;
-  c->stands = c->has_met = 0;
-  sodium_memzero(&c->greeter, sizeof c->greeter);
+  go(c, DF_CONNECTION_CLOSED);
+  sodium_memzero(&c->handshake, sizeof c->handshake);
 }
 
 void df_connection_lose_peer(df_connections *all, df_peer_wire *peer, const df_connection *lost,
@@ -75,7 +81,7 @@ uint64_t df_connection_end_ns(const df_connections *all, const df_peer_wire *pee
   if (is_spare(port)) return UINT64_MAX;
   if (may_be_refused) patience_ns = DF_MAX(patience_ns, MEET_NS);
   /* A call that was given up for another rail is no loss, and a silent rail was lost early. */
-  if (peer->n_ways > 1 && (c->stood == 0 || all->resume_ns))
+  if (peer->n_paths > 1 && (c->stood == 0 || all->resume_ns))
     patience_ns = DF_MAX(patience_ns, all->silence_ms * (uint64_t)1000000);
   return c->lost_ns + patience_ns;
 }
@@ -86,7 +92,7 @@ void df_connection_lose(df_connections *all, df_peer_wire *peer, uint32_t port,
   df_connection *c = &peer->ports[port];
   snprintf(c->why, sizeof c->why, "%s", reason);
   const uint64_t now = df_clock_ns();
-  const int has_worked = c->stands && now - c->stood_ns >= PROVEN_NS;
+  const int has_worked = c->state == DF_CONNECTION_CONNECTED && now - c->stood_ns >= PROVEN_NS;
   const int was_silent = c->stream && df_is_silence(c->stream->error);
   const int is_hole = has_worked && is_spare(port) && !df_wire_has_delivered(peer->wire, port);
   df_wire_detach(peer->wire, port);
@@ -106,10 +112,10 @@ void df_connection_lose(df_connections *all, df_peer_wire *peer, uint32_t port,
 /* ---- making */
 
 static void describe(const df_connections *all, df_connection *c) {
-  char carried[DF_FABRIC_ENDS_BYTES];
+  char carried[DF_NET_BACKEND_ENDS_BYTES];
   df_tcp_describe(c->stream, c->ends);
   if (c->carried == NULL) return;
-  all->fabric->ops->describe(c->carried, carried);
+  all->net_backend->ops->describe(c->carried, carried);
   const size_t used = strlen(c->ends);
   snprintf(c->ends + used, sizeof c->ends - used, " (%s)", carried);
 }
@@ -117,15 +123,15 @@ static void describe(const df_connections *all, df_connection *c) {
 /* A rail that is cut is found early enough for the others to carry on. */
 static void set_silence(const df_connections *all, const df_peer_wire *peer,
                         const df_connection *c) {
-  const int has_rails = peer->n_ways > 1 && all->resume_ns;
+  const int has_paths = peer->n_paths > 1 && all->resume_ns;
   if (all->silence_ms)
     df_tcp_set_silence(c->stream,
-                       has_rails ? df_silence_of_rail(all->silence_ms) : all->silence_ms);
+                       has_paths ? df_silence_of_rail(all->silence_ms) : all->silence_ms);
 }
 
 void df_connection_set_silence(const df_connections *all, const df_peer_wire *peer) {
   for (uint32_t i = 0; i < peer->wire->n_ports; i++)
-    if (peer->ports[i].stands) set_silence(all, peer, &peer->ports[i]);
+    if (peer->ports[i].state == DF_CONNECTION_CONNECTED) set_silence(all, peer, &peer->ports[i]);
 }
 
 /* The first connection for bulk has moved to the rail of a spare one, which takes the first rail. */
@@ -140,7 +146,7 @@ static void free_way(df_connections *all, df_peer_wire *peer) {
 /* Its ends are noted: of a connection that is lost the system tells but one. */
 static void stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  c->stands = 1;
+  go(c, DF_CONNECTION_CONNECTED);
   c->stood++;
   c->stood_ns = df_clock_ns();
   const int has_moved = !c->was_called && c->way != c->called_way;
@@ -151,7 +157,7 @@ static void stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
   describe(all, c);
   set_silence(all, peer, c);
   df_wire_attach(peer->wire, port, c->frames);
-  if (all->is_mute) df_channel_mute(&peer->wire->ports[port].channel);
+  if (all->is_quiesced) df_channel_quiesce(&peer->wire->ports[port].channel);
   if (port == DF_WIRE_BULK && has_moved) free_way(all, peer);
 }
 
@@ -165,23 +171,24 @@ static void set_due(df_connections *all, df_connection *c, uint64_t most_ns) {
 /* The line stands. */
 static void begin_meeting(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
+  go(c, DF_CONNECTION_NETWORK);
   set_due(all, c, UINT64_MAX);
   c->stream->is_ready = 1; /* the other end's part may have come with the proof */
   if (all->silence_ms) df_tcp_set_silence(c->stream, all->silence_ms);
-  const df_fabric_line line = {.stream = &c->stream->stream,
-                               .here = df_tcp_address(c->stream),
-                               .silence_ms = all->silence_ms,
-                               .peer = peer->rank,
-                               .port = port,
-                               .calls = !c->was_called};
-  if (all->fabric->ops->begin(all->fabric, &line, &c->carried) != dfcclSuccess)
+  const df_net_backend_channel line = {.stream = &c->stream->stream,
+                                       .here = df_tcp_address(c->stream),
+                                       .silence_ms = all->silence_ms,
+                                       .peer = peer->rank,
+                                       .port = port,
+                                       .calls = !c->was_called};
+  if (all->net_backend->ops->begin(all->net_backend, &line, &c->carried) != dfcclSuccess)
     df_connection_lose(all, peer, port, df_last_sentence());
 }
 
 /* The stream that protects frames may have to come to stand, too. */
 static void bring_to_stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  const int met = c->frames->meet ? c->frames->meet(c->frames) : 1;
+  const int met = c->frames->connect ? c->frames->connect(c->frames) : 1;
   if (met == DF_STREAM_REFUSED) {
     snprintf(c->why, sizeof c->why, "%s", c->frames->reason(c->frames));
     df_connection_lose_peer(all, peer, c, c->why);
@@ -192,14 +199,16 @@ static void bring_to_stand(df_connections *all, df_peer_wire *peer, uint32_t por
 }
 
 /* greeter: whose ends have proven themselves. */
-static void protect(df_connections *all, df_peer_wire *peer, uint32_t port, df_greeter *greeter) {
+static void protect(df_connections *all, df_peer_wire *peer, uint32_t port,
+                    df_connection_handshake *handshake) {
   df_connection *c = &peer->ports[port];
   df_stream *below = c->carried ? &c->carried->stream : &c->stream->stream;
-  const dfcclResult_t result = df_shield_raise(&all->shield, greeter, below, &c->frames);
-  sodium_memzero(greeter, sizeof *greeter);
+  const dfcclResult_t result = df_protection_add(&all->protection, handshake, below, &c->frames);
+  sodium_memzero(handshake, sizeof *handshake);
   if (result == dfcclSuccess) {
+    go(c, DF_CONNECTION_SECURING);
     describe(all, c);
-    if (c->frames->meet) set_due(all, c, UINT64_MAX);
+    if (c->frames->connect) set_due(all, c, UINT64_MAX);
     bring_to_stand(all, peer, port);
     return;
   }
@@ -210,17 +219,18 @@ static void protect(df_connections *all, df_peer_wire *peer, uint32_t port, df_g
 /* Both ends have met, and prove themselves over what they found. */
 static void begin_greeting(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  c->has_met = 1;
+  go(c, DF_CONNECTION_NETWORK_HANDSHAKE);
   if (c->was_called)
-    df_greeting_listen(&c->greeter, &c->carried->stream, all->rank, all->secret,
-                       df_shield_needs_keys(&all->shield));
+    df_connection_handshake_listen(&c->handshake, &c->carried->stream, all->rank, all->secret,
+                                   df_protection_needs_keys(&all->protection));
   else
-    df_greeting_call(&c->greeter, &c->carried->stream, all->rank, peer->rank, port, c->calls_made,
-                     peer->key, df_shield_needs_keys(&all->shield));
+    df_connection_handshake_call(&c->handshake, &c->carried->stream, all->rank, peer->rank, port,
+                                 c->calls_made, peer->key,
+                                 df_protection_needs_keys(&all->protection));
 }
 
 static int is_another(const df_peer_wire *peer, uint32_t port, const df_connection *c) {
-  return c->was_called && (c->greeter.peer != peer->rank || c->greeter.port != port);
+  return c->was_called && (c->handshake.peer != peer->rank || c->handshake.port != port);
 }
 
 /* What carries it may have ended, and says why. */
@@ -231,24 +241,25 @@ static const char *why_refused(df_connection *c) {
 
 void df_connection_greet(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  if (c->frames) {
+  if (c->state == DF_CONNECTION_SECURING) {
     bring_to_stand(all, peer, port);
     return;
   }
-  if (c->carried && !c->has_met) {
-    df_meeting_state met = all->fabric->ops->meet(c->carried);
-    if (met == DF_MEETING_REFUSED)
+  if (c->state == DF_CONNECTION_NETWORK) {
+    df_connect_state met = all->net_backend->ops->connect(c->carried);
+    if (met == DF_CONNECT_REFUSED)
       df_connection_lose(all, peer, port, c->carried->stream.reason(&c->carried->stream));
-    if (met != DF_MEETING_STANDS) return;
+    if (met != DF_CONNECT_DONE) return;
     begin_greeting(all, peer, port);
   }
-  df_greeting_state state = df_greeting_progress(&c->greeter, all->n_ranks);
-  if (state == DF_GREETING_REFUSED || (state == DF_GREETING_STANDS && is_another(peer, port, c)))
+  df_connection_handshake_state state =
+      df_connection_handshake_progress(&c->handshake, all->n_ranks);
+  if (state == DF_HANDSHAKE_REFUSED || (state == DF_HANDSHAKE_DONE && is_another(peer, port, c)))
     df_connection_lose(all, peer, port, why_refused(c));
-  else if (state == DF_GREETING_STANDS && all->fabric && c->carried == NULL)
+  else if (state == DF_HANDSHAKE_DONE && all->net_backend && c->carried == NULL)
     begin_meeting(all, peer, port);
-  else if (state == DF_GREETING_STANDS)
-    protect(all, peer, port, &c->greeter);
+  else if (state == DF_HANDSHAKE_DONE)
+    protect(all, peer, port, &c->handshake);
 }
 
 /* The first retry goes where the connection was, unless it was silent. A spare one has its own rail;
@@ -257,27 +268,29 @@ static uint32_t way_of(const df_peer_wire *peer, uint32_t port) {
   const df_connection *c = &peer->ports[port];
   uint32_t way = port - DF_WIRE_BULK;
   if (!is_spare(port))
-    way = (c->way + (c->vain_tries > 1 ? c->vain_tries - 1 : 0)) % DF_MAX(peer->n_ways, 1u);
+    way = (c->way + (c->vain_tries > 1 ? c->vain_tries - 1 : 0)) % DF_MAX(peer->n_paths, 1u);
   else if (peer->ports[DF_WIRE_BULK].way == way)
     way = 0;
-  return way < peer->n_ways ? way : UINT32_MAX;
+  return way < peer->n_paths ? way : UINT32_MAX;
 }
 
 static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   const uint32_t way = way_of(peer, port);
-  const dfcclResult_t result = df_tcp_connect(&all->tcp, &peer->ways[way], &c->stream);
+  const dfcclResult_t result = df_tcp_connect(&all->tcp, &peer->paths[way], &c->stream);
   c->called_way = way;
   c->lacks_port = result == dfcclInProgress;
   if (result != dfcclSuccess) {
     df_connection_lose(all, peer, port, df_last_sentence());
     return;
   }
+  go(c, DF_CONNECTION_HANDSHAKE);
   c->was_called = 0;
   if (!c->has_heard) describe(all, c);
-  set_due(all, c, peer->n_ways > 1 ? RAIL_ANSWER_NS : UINT64_MAX);
-  df_greeting_call(&c->greeter, &c->stream->stream, all->rank, peer->rank, port, ++c->calls_made,
-                   peer->key, df_shield_needs_keys(&all->shield));
+  set_due(all, c, peer->n_paths > 1 ? RAIL_ANSWER_NS : UINT64_MAX);
+  df_connection_handshake_call(&c->handshake, &c->stream->stream, all->rank, peer->rank, port,
+                               ++c->calls_made, peer->key,
+                               df_protection_needs_keys(&all->protection));
 }
 
 int df_connection_is_wanted(const df_peer_wire *peer, uint32_t port) {
@@ -300,7 +313,7 @@ void df_connection_call_all(df_connections *all, df_peer_wire *peer) {
       df_connection_lose_peer(all, peer, c, c->why);
     else if (df_connection_is_wanted(peer, i) && (c->call_ns == 0 || df_clock_ns() >= c->call_ns))
       call(all, peer, i);
-    else if (c->stream && !c->stands && df_clock_ns() >= c->due_ns)
+    else if (c->stream && c->state != DF_CONNECTION_CONNECTED && df_clock_ns() >= c->due_ns)
       df_connection_lose(all, peer, i, "nobody answered");
     else if (c->stream == NULL && c->lost_ns && !peer->is_lost && !peer->wire->far_leaves &&
              df_clock_ns() >= df_connection_end_ns(all, peer, i))
@@ -308,26 +321,28 @@ void df_connection_call_all(df_connections *all, df_peer_wire *peer) {
   }
 }
 
-void df_connection_hear_call(df_connections *all, df_peer_wire *peer, uint32_t port) {
+void df_connection_handle_call(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  if (!c->stands || all->resume_ns == 0 || df_clock_ns() - c->stood_ns < SETTLED_NS) return;
+  if (c->state != DF_CONNECTION_CONNECTED || all->resume_ns == 0 ||
+      df_clock_ns() - c->stood_ns < SETTLED_NS)
+    return;
   df_connection_lose(all, peer, port, "the other end has lost it, and calls");
   c->vain_tries++; /* its rail may be cut: another one is tried first */
 }
 
 void df_connection_take(df_connections *all, df_peer_wire *peer, df_tcp_stream *stream,
-                        df_greeter *greeter) {
-  const uint32_t port = greeter->port;
+                        df_connection_handshake *handshake) {
+  const uint32_t port = handshake->port;
   df_connection *c = &peer->ports[port];
-  c->call_heard = greeter->number;
+  c->call_heard = handshake->number;
   df_wire_detach(peer->wire, port);
   df_connection_end(all, c);
   /* Only one end may leave the calling to the other, or nobody calls again. */
   if (all->rank > peer->rank) c->calls = 0;
   c->stream = stream;
   c->was_called = 1;
-  if (all->fabric)
+  if (all->net_backend)
     begin_meeting(all, peer, port);
   else
-    protect(all, peer, port, greeter);
+    protect(all, peer, port, handshake);
 }

@@ -14,10 +14,10 @@ void df_connection_call_all(df_connections *all, df_peer_wire *peer);
 void df_connection_greet(df_connections *all, df_peer_wire *peer, uint32_t port);
 /* The peer has called, and has proven itself, but this rank's calls count: then its end is lost, unless
  * both have just called. */
-void df_connection_hear_call(df_connections *all, df_peer_wire *peer, uint32_t port);
+void df_connection_handle_call(df_connections *all, df_peer_wire *peer, uint32_t port);
 /* The peer has called, and has proven itself. Takes the stream; the greeter is wiped. */
 void df_connection_take(df_connections *all, df_peer_wire *peer, df_tcp_stream *stream,
-                        df_greeter *greeter);
+                        df_connection_handshake *handshake);
 
 /* Of those that stand, when the rails are known. */
 void df_connection_set_silence(const df_connections *all, const df_peer_wire *peer);

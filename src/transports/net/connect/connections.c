@@ -33,7 +33,7 @@ dfcclResult_t df_connections_need(df_peer_wire *peer, uint32_t port) {
   return dfcclSuccess;
 }
 
-dfcclResult_t df_connections_meet(df_connections *all, uint32_t rank, df_peer_wire **out) {
+dfcclResult_t df_connections_connect(df_connections *all, uint32_t rank, df_peer_wire **out) {
   df_peer_wire *peer = all->peers[rank];
   *out = peer;
   if (peer) return dfcclSuccess;
@@ -58,15 +58,15 @@ dfcclResult_t df_connections_meet(df_connections *all, uint32_t rank, df_peer_wi
 }
 
 dfcclResult_t df_connections_need_bulk(df_peer_wire *peer) {
-  return df_connections_need(peer, DF_WIRE_BULK + DF_MAX(peer->n_ways, 1u) - 1);
+  return df_connections_need(peer, DF_WIRE_BULK + DF_MAX(peer->n_paths, 1u) - 1);
 }
 
-void df_connections_call(df_connections *all, df_peer_wire *peer, const df_tcp_way *ways,
-                         uint32_t n_ways, const unsigned char key[DF_KEY_BYTES]) {
+void df_connections_call(df_connections *all, df_peer_wire *peer, const df_tcp_path *paths,
+                         uint32_t n_paths, const unsigned char key[DF_KEY_BYTES]) {
   if (!peer->can_call) {
     peer->can_call = 1;
-    peer->n_ways = n_ways;
-    memcpy(peer->ways, ways, n_ways * sizeof *ways);
+    peer->n_paths = n_paths;
+    memcpy(peer->paths, paths, n_paths * sizeof *paths);
     memcpy(peer->key, key, sizeof peer->key);
     df_connection_set_silence(all, peer);
     /* Without memory for spare connections the others carry all. */
@@ -115,7 +115,9 @@ static int has_resting_stream(const df_connections *all) {
   for (uint32_t i = 0; i < all->n_active; i++) {
     const df_peer_wire *peer = all->active[i];
     for (uint32_t port = 0; port < peer->wire->n_ports; port++)
-      if (peer->ports[port].stands && rests(&peer->ports[port], &peer->wire->ports[port])) return 1;
+      if (peer->ports[port].state == DF_CONNECTION_CONNECTED &&
+          rests(&peer->ports[port], &peer->wire->ports[port]))
+        return 1;
   }
   return 0;
 }
@@ -123,15 +125,17 @@ static int has_resting_stream(const df_connections *all) {
 static int receive(df_connections *all, df_peer_wire *peer, uint32_t port, int spins) {
   df_connection *c = &peer->ports[port];
   const df_channel *channel = &peer->wire->ports[port].channel;
-  if (spins && c->stands && rests(c, &peer->wire->ports[port])) return 0;
+  if (spins && c->state == DF_CONNECTION_CONNECTED && rests(c, &peer->wire->ports[port])) return 0;
   if (c->stream == NULL) return 0;
   const int is_ready = c->stream->is_ready || (c->carried && c->carried->is_ready);
-  if (!is_ready && !(spins && c->stands && c->vain_looks < VAIN_LOOKS)) return 0;
-  if (c->carried && c->has_met && c->stream->is_ready) all->fabric->ops->hear(c->carried);
+  if (!is_ready && !(spins && c->state == DF_CONNECTION_CONNECTED && c->vain_looks < VAIN_LOOKS))
+    return 0;
+  if (c->carried && c->state != DF_CONNECTION_NETWORK && c->stream->is_ready)
+    all->net_backend->ops->on_readable(c->carried);
   if (c->carried) c->carried->is_ready = 0;
   c->stream->is_ready = 0;
-  if (!c->stands) df_connection_greet(all, peer, port);
-  if (!c->stands) return 0;
+  if (c->state != DF_CONNECTION_CONNECTED) df_connection_greet(all, peer, port);
+  if (c->state != DF_CONNECTION_CONNECTED) return 0;
   c->bytes_before = channel->bytes_received;
   const int came = df_wire_receive(peer->wire, port);
   c->vain_looks = came ? 0 : c->vain_looks + 1;
@@ -160,21 +164,21 @@ static int carry(df_connections *all, df_peer_wire *peer, int spins) {
 
 static void wake(void *owner) { df_tcp_wake(owner); }
 
-static dfcclResult_t open_fabric(df_connections *all, const char *choice) {
+static dfcclResult_t open_backend(df_connections *all, const char *choice) {
   const char *rest;
-  const df_fabric_ops *ops = df_fabric_find(choice, &rest);
-  const df_fabric_owner owner = {.owner = &all->tcp, .rank = all->rank, .wake = wake};
+  const df_net_backend_ops *ops = df_net_backend_find(choice, &rest);
+  const df_net_backend_owner owner = {.owner = &all->tcp, .rank = all->rank, .wake = wake};
   if (ops == NULL) return df_fail(dfcclInvalidUsage, "this build has no network \"%s\"", choice);
-  dfcclResult_t result = ops->open(&all->fabric, &owner, rest);
-  if (result == dfcclSuccess && all->fabric->fd >= 0) {
-    result = df_tcp_watch(&all->tcp, all->fabric->fd);
-    if (result != dfcclSuccess) ops->close(all->fabric);
+  dfcclResult_t result = ops->open(&all->net_backend, &owner, rest);
+  if (result == dfcclSuccess && all->net_backend->fd >= 0) {
+    result = df_tcp_watch(&all->tcp, all->net_backend->fd);
+    if (result != dfcclSuccess) ops->close(all->net_backend);
   }
   return result;
 }
 
 dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n_ranks,
-                                  df_doors *doors, const char *fabric) {
+                                  df_listeners *listeners, const char *net_backend) {
   *all = (df_connections){.rank = rank, .n_ranks = n_ranks};
   all->peers = calloc(n_ranks, sizeof(df_peer_wire *));
   all->active = calloc(n_ranks, sizeof(df_peer_wire *));
@@ -182,9 +186,9 @@ dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n
   if (all->peers == NULL || all->active == NULL)
     result = df_fail(dfcclOutOfMemory, "no memory for %u connections", n_ranks);
   if (result == dfcclSuccess) result = df_handshake_ready();
-  if (result == dfcclSuccess) result = df_tcp_open(&all->tcp, doors);
-  if (result == dfcclSuccess && fabric) {
-    result = open_fabric(all, fabric);
+  if (result == dfcclSuccess) result = df_tcp_open(&all->tcp, listeners);
+  if (result == dfcclSuccess && net_backend) {
+    result = open_backend(all, net_backend);
     if (result != dfcclSuccess) df_tcp_close(&all->tcp);
   }
   if (result != dfcclSuccess) {
@@ -197,7 +201,7 @@ dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n
 }
 
 void df_connections_close(df_connections *all) {
-  df_guests_drop(all);
+  df_pending_accepts_drop(all);
   df_lines_close(all->lines);
   for (uint32_t i = 0; i < all->n_active; i++) {
     df_peer_wire *peer = all->active[i];
@@ -209,8 +213,8 @@ void df_connections_close(df_connections *all) {
   }
   free(all->peers);
   free(all->active);
-  df_shield_free(&all->shield);
-  if (all->fabric) all->fabric->ops->close(all->fabric);
+  df_protection_free(&all->protection);
+  if (all->net_backend) all->net_backend->ops->close(all->net_backend);
   df_tcp_close(&all->tcp);
   sodium_memzero(all->secret, sizeof all->secret);
 }
@@ -220,7 +224,7 @@ static int has_warm_stream(const df_connections *all) {
   for (uint32_t i = 0; i < all->n_active; i++)
     for (uint32_t port = 0; port < all->active[i]->wire->n_ports; port++) {
       const df_connection *c = &all->active[i]->ports[port];
-      if (c->stands && c->vain_looks < VAIN_LOOKS) return 1;
+      if (c->state == DF_CONNECTION_CONNECTED && c->vain_looks < VAIN_LOOKS) return 1;
     }
   return 0;
 }
@@ -230,10 +234,10 @@ int df_connections_carry(df_connections *all, int spins) {
   if (!spins ||
       ((++all->looks % LOOKS_APART == 0 || !has_warm_stream(all)) && !has_resting_stream(all))) {
     df_tcp_look(&all->tcp);
-    if (all->guests || all->tcp.has_callers) df_guests_receive(all);
+    if (all->pending || all->tcp.has_callers) df_pending_accepts_receive(all);
   }
   if (all->lines) all->left_work |= df_lines_carry(all->lines);
-  if (all->fabric) all->fabric->ops->look(all->fabric, spins);
+  if (all->net_backend) all->net_backend->ops->look(all->net_backend, spins);
   for (uint32_t i = 0; i < all->n_active; i++) did |= carry(all, all->active[i], spins);
   return did;
 }
@@ -249,7 +253,9 @@ uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) 
     const df_peer_wire *peer = all->active[i];
     for (uint32_t port = 0; port < peer->wire->n_ports && !peer->is_lost; port++) {
       const df_connection *c = &peer->ports[port];
-      if (c->stands || (!c->stream && c->lost_ns == 0) || peer->wire->far_leaves) continue;
+      if (c->state == DF_CONNECTION_CONNECTED || (!c->stream && c->lost_ns == 0) ||
+          peer->wire->far_leaves)
+        continue;
       if (port > DF_WIRE_BULK && !c->stream) continue; /* nobody waits for a spare one */
       uint64_t due = c->stream ? c->due_ns : df_connection_end_ns(all, peer, port);
       if (!c->stream && df_connection_is_wanted(peer, port)) due = DF_MIN(due, c->call_ns);
@@ -270,8 +276,10 @@ static int has_pending(const df_connections *all, const df_peer_wire *peer) {
   if (df_wire_has_pending(peer->wire)) return 1;
   for (uint32_t i = 0; i < peer->wire->n_ports; i++) {
     const df_connection *c = &peer->ports[i];
-    if (c->stands && df_tcp_has_unsent(c->stream)) return 1;
-    if (c->stands && c->carried && all->fabric->ops->has_unsent(c->carried)) return 1;
+    if (c->state == DF_CONNECTION_CONNECTED && df_tcp_has_unsent(c->stream)) return 1;
+    if (c->state == DF_CONNECTION_CONNECTED && c->carried &&
+        all->net_backend->ops->has_unsent(c->carried))
+      return 1;
   }
   return 0;
 }
@@ -286,12 +294,12 @@ void df_connections_leave(df_connections *all) {
   for (uint32_t i = 0; i < all->n_active; i++) df_wire_leave(all->active[i]->wire);
 }
 
-void df_connections_mute(df_connections *all) {
-  all->is_mute = 1; /* those that come to stand later, too */
+void df_connections_quiesce(df_connections *all) {
+  all->is_quiesced = 1; /* those that come to stand later, too */
   for (uint32_t i = 0; i < all->n_active; i++) {
     df_wire *wire = all->active[i]->wire;
     for (uint32_t port = 0; port < wire->n_ports; port++)
-      df_channel_mute(&wire->ports[port].channel);
+      df_channel_quiesce(&wire->ports[port].channel);
   }
 }
 

@@ -13,21 +13,22 @@
 
 #include "transports/transport.h"
 #include "transports/net/stream/net_backend.h"
+#include "transports/net/connect/connection_state.h"
 #include "transports/net/connect/paths.h"
 #include "transports/net/security/protection.h"
 #include "transports/net/stream/tcp.h"
 #include "transports/net/pump/pump.h"
 
-enum { DF_CONNECTION_ENDS_BYTES = DF_TCP_ENDS_BYTES + DF_FABRIC_ENDS_BYTES };
+enum { DF_CONNECTION_ENDS_BYTES = DF_TCP_ENDS_BYTES + DF_NET_BACKEND_ENDS_BYTES };
 
 typedef struct df_connection {
-  df_tcp_stream *stream;     /* NULL: not called yet, or lost */
-  df_fabric_stream *carried; /* has the bytes; NULL: stream has them */
-  df_stream *frames;         /* upon one of them, when the connection stands */
-  df_greeter greeter;        /* until the connection stands */
-  int has_met;               /* the ends prove themselves over `carried` */
-  int was_called;            /* the other end has made the stream */
-  int stands, has_heard;
+  df_tcp_stream *stream;             /* NULL: not called yet, or lost */
+  df_net_backend_stream *carried;    /* has the bytes; NULL: stream has them */
+  df_stream *frames;                 /* upon one of them, when the connection stands */
+  df_connection_handshake handshake; /* until the connection stands */
+  df_connection_state state;
+  int was_called;                    /* the other end has made the stream */
+  int has_heard;
   int calls;        /* this end calls, and calls again */
   uint64_t call_ns; /* not before */
   uint64_t due_ns;  /* a call that does not stand by then is given up */
@@ -49,9 +50,9 @@ typedef struct df_peer_wire {
   uint32_t rank;
   df_wire *wire;
   df_connection ports[DF_WIRE_PORTS_MOST];
-  int can_call;    /* an offer has told address and key */
-  uint32_t n_ways; /* rails */
-  df_tcp_way ways[DF_WIRE_RAILS_MOST];
+  int can_call;     /* an offer has told address and key */
+  uint32_t n_paths; /* rails */
+  df_tcp_path paths[DF_NET_PATHS_MOST];
   unsigned char key[DF_KEY_BYTES];
   int is_lost, was_told; /* final */
   int is_gone;           /* as control says */
@@ -60,10 +61,10 @@ typedef struct df_peer_wire {
 
 typedef struct df_connections {
   df_tcp tcp;
-  df_fabric *fabric; /* NULL: TCP alone */
+  df_net_backend *net_backend; /* NULL: TCP alone */
   uint32_t rank, n_ranks;
   unsigned char secret[DF_KEY_BYTES]; /* makes each peer's key */
-  df_shield shield;
+  df_protection protection;
   struct df_lines *lines; /* of control; NULL: there are none */
   uint64_t resume_ns;
   uint64_t lend_min;             /* as in df_wire */
@@ -72,10 +73,10 @@ typedef struct df_connections {
   df_peer_wire **peers;          /* [n_ranks] NULL: no link yet */
   df_peer_wire **active;         /* [n_active] */
   uint32_t n_active;
-  struct df_guest *guests; /* latest first */
-  uint32_t n_guests;
+  struct df_pending_accept *pending; /* latest first */
+  uint32_t n_pending;
   uint32_t looks;
-  int is_mute; /* df_connections_mute */
+  int is_quiesced; /* df_connections_quiesce */
   /* Since the owner cleared them. */
   int has_lost;
   int left_work; /* something is due later, or at once, though nothing happens */
@@ -84,19 +85,19 @@ typedef struct df_connections {
 /* fabric: as DFCCL_NET names it; NULL: TCP alone. dfcclOutOfMemory, dfcclSystemError, and what the
  * fabric's open fails with. */
 dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n_ranks,
-                                  df_doors *doors, const char *fabric);
+                                  df_listeners *listeners, const char *net_backend);
 void df_connections_close(df_connections *all);
 
 /* The peer's, made at its first link. dfcclOutOfMemory. */
-dfcclResult_t df_connections_meet(df_connections *all, uint32_t rank, df_peer_wire **peer);
+dfcclResult_t df_connections_connect(df_connections *all, uint32_t rank, df_peer_wire **peer);
 /* The port is made, and those before it. dfcclOutOfMemory. */
 dfcclResult_t df_connections_need(df_peer_wire *peer, uint32_t port);
 /* A link needs the ports of large messages. dfcclOutOfMemory. */
 dfcclResult_t df_connections_need_bulk(df_peer_wire *peer);
 /* An offer says where the peer listens. A call that is not answered for silence_ms (0: for ever), or
  * for 2 s if there are other rails, is given up, and made anew for resume_ns. */
-void df_connections_call(df_connections *all, df_peer_wire *peer, const df_tcp_way *ways,
-                         uint32_t n_ways, const unsigned char key[DF_KEY_BYTES]);
+void df_connections_call(df_connections *all, df_peer_wire *peer, const df_tcp_path *paths,
+                         uint32_t n_paths, const unsigned char key[DF_KEY_BYTES]);
 
 /* What blocks have published. Returns 1 when something was taken. */
 int df_connections_send(df_connections *all);
@@ -115,7 +116,7 @@ int df_connections_have_pending(const df_connections *all);
 void df_connections_leave(df_connections *all);
 
 /* Nothing more is sent to anybody. Whoever lacks something sees a connection end too early. */
-void df_connections_mute(df_connections *all);
+void df_connections_quiesce(df_connections *all);
 
 /* Of the peer's port; 0: there is none. */
 int df_connections_traffic(const df_connections *all, uint32_t rank, uint32_t port,

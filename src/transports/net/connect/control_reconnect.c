@@ -47,7 +47,7 @@ dfcclResult_t df_lines_open(df_lines **out, df_tcp *tcp, const df_endpoint_owner
 static void end_call(df_lines *lines, df_line_call *call) {
   if (call->stream) df_tcp_end(lines->tcp, call->stream);
   call->stream = NULL;
-  sodium_memzero(&call->greeter, sizeof call->greeter);
+  sodium_memzero(&call->handshake, sizeof call->handshake);
 }
 
 void df_lines_close(df_lines *lines) {
@@ -57,14 +57,14 @@ void df_lines_close(df_lines *lines) {
   free(lines);
 }
 
-void df_lines_want(df_lines *lines, uint32_t peer, df_line_wish wish) {
+void df_lines_want(df_lines *lines, uint32_t peer, df_reconnect_request request) {
   df_line_call *call = lines->calls[peer];
-  const int is_wanted = wish != DF_LINE_NOT_WANTED;
+  const int is_wanted = request != DF_LINE_NOT_WANTED;
   if (call->is_wanted == is_wanted) return;
   call->is_wanted = is_wanted;
   lines->n_wanted += is_wanted ? 1 : UINT32_MAX;
   end_call(lines, call);
-  call->vain_tries = wish == DF_LINE_WANTED_ELSEWHERE && call->is_known;
+  call->vain_tries = request == DF_LINE_WANTED_ELSEWHERE && call->is_known;
   call->refused_ns = 0;
   call->call_ns = df_clock_ns() + (lines->far[peer].calls ? 0 : OTHERS_CALL_US * (uint64_t)1000);
 }
@@ -76,19 +76,19 @@ uint64_t df_lines_refused_ns(const df_lines *lines, uint32_t peer) {
 /* ---- calling */
 
 /* Where it may be reached, too. Not link-local ones: of which interface is not known. */
-static uint32_t find_others(const df_far_rank *far, df_tcp_way others[DF_ADDRESSES_MAX]) {
+static uint32_t find_others(const df_far_rank *far, df_tcp_path others[DF_ADDRESSES_MAX]) {
   uint32_t n = 0;
   for (int i = 0; i < far->n_offered; i++) {
     const df_address *address = &far->offered[i];
     if (df_address_is_sane(address) && !df_address_is_link_local(address) &&
         !df_address_same_host(address, &far->address))
-      others[n++] = (df_tcp_way){.to = *address};
+      others[n++] = (df_tcp_path){.to = *address};
   }
   return n;
 }
 
 static int has_others(const df_far_rank *far) {
-  df_tcp_way others[DF_ADDRESSES_MAX];
+  df_tcp_path others[DF_ADDRESSES_MAX];
   return find_others(far, others) > 0;
 }
 
@@ -100,11 +100,11 @@ uint32_t df_lines_silence_ms(const df_endpoint_owner *owner, uint32_t peer) {
 /* Each second call goes where the mesh has found it, and the first one unless it was silent there: an
  * address that was never called may lead nowhere, or to another host. Who has refused there is asked
  * again. */
-static df_tcp_way choose_way(const df_far_rank *far, df_line_call *call) {
-  df_tcp_way others[DF_ADDRESSES_MAX];
+static df_tcp_path choose_way(const df_far_rank *far, df_line_call *call) {
+  df_tcp_path others[DF_ADDRESSES_MAX];
   const uint32_t n = find_others(far, others);
   call->is_known = n == 0 || call->refused_ns || call->vain_tries % 2 == 0;
-  if (call->is_known) return (df_tcp_way){.to = far->address, .scope = far->scope};
+  if (call->is_known) return (df_tcp_path){.to = far->address, .scope = far->scope};
   return others[call->vain_tries / 2 % n];
 }
 
@@ -129,7 +129,7 @@ static uint64_t answer_ns(const df_lines *lines, uint32_t peer) {
 /* A call that nobody takes gives way soon: several of the addresses may belong to rails that are cut.
  * Each round is more patient, since the way may be long. */
 static uint64_t connect_ns(const df_lines *lines, uint32_t peer) {
-  df_tcp_way others[DF_ADDRESSES_MAX];
+  df_tcp_path others[DF_ADDRESSES_MAX];
   const uint32_t n = find_others(&lines->far[peer], others);
   const uint32_t rounds = n ? lines->calls[peer]->vain_tries / (2 * n) : 0;
   const uint64_t most_ns = answer_ns(lines, peer);
@@ -140,7 +140,7 @@ static void begin_call(df_lines *lines, df_line_call *call) {
   const uint32_t peer = call->peer;
   const df_far_rank *far = &lines->far[peer];
   unsigned char key[DF_KEY_BYTES];
-  const df_tcp_way way = choose_way(far, call);
+  const df_tcp_path way = choose_way(far, call);
   const dfcclResult_t result = df_tcp_connect(lines->tcp, &way, &call->stream);
   if (result != dfcclSuccess) {
     call->stream = NULL;
@@ -150,16 +150,17 @@ static void begin_call(df_lines *lines, df_line_call *call) {
   call->is_taken = 0;
   call->due_ns = df_clock_ns() + connect_ns(lines, peer);
   lines->has_new_due = 1;
-  df_greeting_line_key(key, far);
-  df_greeting_call(&call->greeter, &call->stream->stream, lines->owner->rank, peer,
-                   DF_GREETING_LINE, ++call->calls_made, key, 1);
+  df_connection_handshake_line_key(key, far);
+  df_connection_handshake_call(&call->handshake, &call->stream->stream, lines->owner->rank, peer,
+                               DF_HANDSHAKE_CONTROL_PORT, ++call->calls_made, key, 1);
   sodium_memzero(key, sizeof key);
 }
 
 /* The key is made of the greeting's. 0: it is closed instead, and the other end sees that. */
-static int hand_over(df_lines *lines, df_tcp_stream *stream, df_greeter *greeter, uint32_t peer) {
+static int hand_over(df_lines *lines, df_tcp_stream *stream, df_connection_handshake *handshake,
+                     uint32_t peer) {
   unsigned char key[DF_KEY_BYTES];
-  if (df_greeting_traffic_key(greeter, key) != dfcclSuccess) {
+  if (df_connection_handshake_traffic_key(handshake, key) != dfcclSuccess) {
     df_tcp_end(lines->tcp, stream);
     return 0;
   }
@@ -171,19 +172,21 @@ static int hand_over(df_lines *lines, df_tcp_stream *stream, df_greeter *greeter
   return is_taken;
 }
 
-static void hear(df_lines *lines, df_line_call *call) {
+static void on_readable(df_lines *lines, df_line_call *call) {
   const uint32_t peer = call->peer;
   call->stream->is_ready = 0;
-  const df_greeting_state state = df_greeting_progress(&call->greeter, lines->owner->n_ranks);
-  const int is_through = call->greeter.out_at == call->greeter.out_end; /* to the other's system */
-  if (state == DF_GREETING_REFUSED)
+  const df_connection_handshake_state state =
+      df_connection_handshake_progress(&call->handshake, lines->owner->n_ranks);
+  const int is_through =
+      call->handshake.out_at == call->handshake.out_end; /* to the other's system */
+  if (state == DF_HANDSHAKE_REFUSED)
     try_later(lines, call, call->stream->error == ECONNREFUSED);
   else if (!lines->far[peer].calls && is_through)
     try_later(lines, call, 0); /* somebody listens, which is all that was asked */
-  else if (state == DF_GREETING_STANDS) {
+  else if (state == DF_HANDSHAKE_DONE) {
     df_tcp_stream *stream = call->stream;
     call->stream = NULL;
-    if (hand_over(lines, stream, &call->greeter, peer))
+    if (hand_over(lines, stream, &call->handshake, peer))
       df_lines_want(lines, peer, DF_LINE_NOT_WANTED); /* control says if it is lost again */
     else
       try_later(lines, call, 0);
@@ -202,7 +205,7 @@ int df_lines_carry(df_lines *lines) {
     df_line_call *call = &lines->all[i];
     if (!call->is_wanted) continue;
     if (call->stream == NULL && now >= call->call_ns) begin_call(lines, call);
-    if (call->stream && call->stream->is_ready) hear(lines, call);
+    if (call->stream && call->stream->is_ready) on_readable(lines, call);
     if (call->stream && now >= call->due_ns) try_later(lines, call, 0);
   }
   return lines->has_new_due;
@@ -221,13 +224,14 @@ uint64_t df_lines_patience_ns(const df_lines *lines, uint64_t now_ns) {
 
 /* ---- called */
 
-void df_lines_take(df_lines *lines, df_tcp_stream *stream, df_greeter *greeter) {
-  df_line_call *call = lines->calls[greeter->peer]; /* the greeter refuses a peer without a line */
+void df_lines_take(df_lines *lines, df_tcp_stream *stream, df_connection_handshake *handshake) {
+  df_line_call *call =
+      lines->calls[handshake->peer]; /* the greeter refuses a peer without a line */
   /* This end calls; or the call has been given up meanwhile. */
-  if (lines->far[greeter->peer].calls || greeter->number <= call->call_heard) {
+  if (lines->far[handshake->peer].calls || handshake->number <= call->call_heard) {
     df_tcp_end(lines->tcp, stream);
     return;
   }
-  call->call_heard = greeter->number;
-  (void)hand_over(lines, stream, greeter, greeter->peer);
+  call->call_heard = handshake->number;
+  (void)hand_over(lines, stream, handshake, handshake->peer);
 }

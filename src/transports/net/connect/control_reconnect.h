@@ -15,7 +15,7 @@
 typedef struct df_line_call {
   uint32_t peer;
   df_tcp_stream *stream; /* NULL: no call is under way */
-  df_greeter greeter;
+  df_connection_handshake handshake;
   int is_wanted;
   uint64_t call_ns;    /* not before */
   uint64_t due_ns;     /* a call that does not stand by then is given up */
@@ -47,13 +47,13 @@ void df_lines_close(df_lines *lines);
 uint32_t df_lines_silence_ms(const df_endpoint_owner *owner, uint32_t peer);
 
 /* peer: one with a line. */
-void df_lines_want(df_lines *lines, uint32_t peer, df_line_wish wish);
+void df_lines_want(df_lines *lines, uint32_t peer, df_reconnect_request request);
 uint64_t df_lines_refused_ns(const df_lines *lines, uint32_t peer);
 /* Calls what is due, and hears who has been called. 1: df_lines_patience_ns has changed. */
 int df_lines_carry(df_lines *lines);
 /* As df_connections_patience_ns. */
 uint64_t df_lines_patience_ns(const df_lines *lines, uint64_t now_ns);
 /* The peer has called, and has proven itself. Takes the stream. */
-void df_lines_take(df_lines *lines, df_tcp_stream *stream, df_greeter *greeter);
+void df_lines_take(df_lines *lines, df_tcp_stream *stream, df_connection_handshake *handshake);
 
 #endif

@@ -2,14 +2,14 @@
 
 #include <stdlib.h>
 
-struct df_rails {
+struct df_path_finder {
   uint32_t most;
   df_interfaces interfaces;
 };
 
-static int is_used(const df_tcp_way *ways, uint32_t n, const df_address *address) {
+static int is_used(const df_tcp_path *paths, uint32_t n, const df_address *address) {
   for (uint32_t i = 0; i < n; i++)
-    if (df_address_same_host(&ways[i].to, address)) return 1;
+    if (df_address_same_host(&paths[i].to, address)) return 1;
   return 0;
 }
 
@@ -27,15 +27,15 @@ static int is_taken(const df_interfaces *all, const uint8_t taken[DF_INTERFACES_
   return 0;
 }
 
-uint32_t df_rails_among(const df_interfaces *all, const df_far_rank *far, uint32_t most,
-                        df_tcp_way ways[DF_WIRE_RAILS_MOST]) {
+uint32_t df_paths_among(const df_interfaces *all, const df_far_rank *far, uint32_t most,
+                        df_tcp_path paths[DF_NET_PATHS_MOST]) {
   uint8_t taken[DF_INTERFACES_MAX] = {0};
   uint32_t n = 1;
-  ways[0] = (df_tcp_way){.to = far->address, .scope = far->scope};
+  paths[0] = (df_tcp_path){.to = far->address, .scope = far->scope};
   for (int i = 0, found = 0; i < all->n && !found; i++)
     taken[i] = found = all->of[i].is_chosen && df_interface_reaches(&all->of[i], &far->address) &&
                        (far->scope == 0 || far->scope == all->of[i].index);
-  most = DF_MIN(most, (uint32_t)DF_WIRE_RAILS_MOST);
+  most = DF_MIN(most, (uint32_t)DF_NET_PATHS_MOST);
   for (int i = 0; i < all->n; i++) {
     const df_interface *own = &all->of[i];
     if (!own->is_chosen || df_address_is_link_local(&own->address) ||
@@ -43,30 +43,30 @@ uint32_t df_rails_among(const df_interfaces *all, const df_far_rank *far, uint32
       continue;
     for (int k = 0; k < far->n_offered && n < most && !is_taken(all, taken, i); k++) {
       const df_address *to = &far->offered[k];
-      if (!df_address_is_sane(to) || !df_interface_reaches(own, to) || is_used(ways, n, to) ||
+      if (!df_address_is_sane(to) || !df_interface_reaches(own, to) || is_used(paths, n, to) ||
           is_own(all, to))
         continue;
-      ways[n++] = (df_tcp_way){.to = *to, .from = own->address};
+      paths[n++] = (df_tcp_path){.to = *to, .from = own->address};
       taken[i] = 1;
     }
   }
   return n;
 }
 
-dfcclResult_t df_rails_open(df_rails **rails, const char *interfaces, uint32_t most) {
-  *rails = calloc(1, sizeof **rails);
-  if (*rails == NULL) return df_fail(dfcclOutOfMemory, "no memory for the interfaces");
-  (*rails)->most = most;
-  const dfcclResult_t result = df_interfaces_find(&(*rails)->interfaces, interfaces);
+dfcclResult_t df_path_finder_open(df_path_finder **finder, const char *interfaces, uint32_t most) {
+  *finder = calloc(1, sizeof **finder);
+  if (*finder == NULL) return df_fail(dfcclOutOfMemory, "no memory for the interfaces");
+  (*finder)->most = most;
+  const dfcclResult_t result = df_interfaces_find(&(*finder)->interfaces, interfaces);
   if (result == dfcclSuccess) return dfcclSuccess;
-  free(*rails);
-  *rails = NULL;
+  free(*finder);
+  *finder = NULL;
   return result;
 }
 
-void df_rails_close(df_rails *rails) { free(rails); }
+void df_path_finder_close(df_path_finder *finder) { free(finder); }
 
-uint32_t df_rails_find(const df_rails *rails, const df_far_rank *far,
-                       df_tcp_way ways[DF_WIRE_RAILS_MOST]) {
-  return df_rails_among(&rails->interfaces, far, rails->most, ways);
+uint32_t df_path_finder_find(const df_path_finder *finder, const df_far_rank *far,
+                             df_tcp_path paths[DF_NET_PATHS_MOST]) {
+  return df_paths_among(&finder->interfaces, far, finder->most, paths);
 }

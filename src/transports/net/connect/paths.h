@@ -11,19 +11,19 @@
 #include "transports/net/stream/tcp.h"
 #include "transports/net/pump/pump.h"
 
-typedef struct df_rails df_rails;
+typedef struct df_path_finder df_path_finder;
 
 /* interfaces: DFCCL_NET_INTERFACES, "": the default; most: DFCCL_NET_RAILS. As df_interfaces_find. */
-dfcclResult_t df_rails_open(df_rails **rails, const char *interfaces, uint32_t most);
-void df_rails_close(df_rails *rails); /* also of NULL */
+dfcclResult_t df_path_finder_open(df_path_finder **finder, const char *interfaces, uint32_t most);
+void df_path_finder_close(df_path_finder *finder); /* also of NULL */
 
 /* The first way is that by which the mesh has found the rank. Of each interface here, and of each
  * address there, at most one. Returns how many. */
-uint32_t df_rails_find(const df_rails *rails, const df_far_rank *far,
-                       df_tcp_way ways[DF_WIRE_RAILS_MOST]);
+uint32_t df_path_finder_find(const df_path_finder *finder, const df_far_rank *far,
+                             df_tcp_path paths[DF_NET_PATHS_MOST]);
 
 /* The same, of given interfaces. */
-uint32_t df_rails_among(const df_interfaces *interfaces, const df_far_rank *far, uint32_t most,
-                        df_tcp_way ways[DF_WIRE_RAILS_MOST]);
+uint32_t df_paths_among(const df_interfaces *interfaces, const df_far_rank *far, uint32_t most,
+                        df_tcp_path paths[DF_NET_PATHS_MOST]);
 
 #endif

@@ -5,7 +5,7 @@
 #include "transports/net/connect/connections.h"
 
 /* Accepts who calls, and hears what those say who wait. */
-void df_guests_receive(df_connections *all);
-void df_guests_drop(df_connections *all);
+void df_pending_accepts_receive(df_connections *all);
+void df_pending_accepts_drop(df_connections *all);
 
 #endif

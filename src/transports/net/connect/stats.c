@@ -15,7 +15,7 @@ int df_connections_traffic(const df_connections *all, uint32_t rank, uint32_t po
                           .bytes_received = channel->bytes_received,
                           .heard_ns = c->heard_ns,
                           .resumes = c->stood ? c->stood - 1 : 0,
-                          .stands = c->stands};
+                          .is_connected = c->state == DF_CONNECTION_CONNECTED};
   snprintf(traffic->ends, sizeof traffic->ends, "%s", c->ends);
   return 1;
 }

@@ -8,6 +8,6 @@
 
 #include "transports/net/stream/net_backend.h"
 
-extern const df_fabric_ops df_fabric_plugin;
+extern const df_net_backend_ops df_net_backend_plugin;
 
 #endif

@@ -7,13 +7,13 @@
 
 #include "transports/net/plugin/plugin_line.h"
 
-typedef struct plugin_fabric plugin_fabric;
+typedef struct plugin_backend plugin_backend;
 
 /* One connection, as its owner knows it. */
 typedef struct owned {
-  df_fabric_stream base;
+  df_net_backend_stream base;
   struct owned *next;
-  plugin_fabric *fabric;
+  plugin_backend *net_backend;
   df_plugin_stream *stream; /* the part that the plugin's thread knows too */
   df_plugin_line line;
   int has_ended; /* nothing more comes or goes; why is there */
@@ -27,15 +27,15 @@ typedef struct owned {
   char why[DF_PLUGIN_WHY_BYTES + 64];
 } owned;
 
-struct plugin_fabric {
-  df_fabric base;
+struct plugin_backend {
+  df_net_backend base;
   df_plugin_host *host;
-  df_fabric_owner owner;
+  df_net_backend_owner owner;
   owned *streams;
   uint32_t is_armed; /* the owner may sleep: the plugin's thread calls wake */
 };
 
-static owned *owned_of(df_fabric_stream *base) { return (owned *)base; }
+static owned *owned_of(df_net_backend_stream *base) { return (owned *)base; }
 
 static void end_because(owned *o, const char *prefix, const char *reason) {
   if (o->has_ended) return;
@@ -67,68 +67,70 @@ static void note_failure(owned *o) {
 
 /* ---- opening and closing */
 
-static dfcclResult_t fabric_open(df_fabric **out, const df_fabric_owner *owner, const char *name) {
-  plugin_fabric *fabric = calloc(1, sizeof *fabric);
-  if (fabric == NULL) return df_fail(dfcclOutOfMemory, "no memory for a network plugin");
-  dfcclResult_t result = df_plugin_host_open(&fabric->host, name);
+static dfcclResult_t net_backend_open(df_net_backend **out, const df_net_backend_owner *owner,
+                                      const char *name) {
+  plugin_backend *net_backend = calloc(1, sizeof *net_backend);
+  if (net_backend == NULL) return df_fail(dfcclOutOfMemory, "no memory for a network plugin");
+  dfcclResult_t result = df_plugin_host_open(&net_backend->host, name);
   if (result != dfcclSuccess) {
-    free(fabric);
+    free(net_backend);
     return result;
   }
-  fabric->base = (df_fabric){.ops = &df_fabric_plugin, .fd = -1};
-  fabric->owner = *owner;
-  *out = &fabric->base;
+  net_backend->base = (df_net_backend){.ops = &df_net_backend_plugin, .fd = -1};
+  net_backend->owner = *owner;
+  *out = &net_backend->base;
   return dfcclSuccess;
 }
 
-static void fabric_close(df_fabric *base) {
-  plugin_fabric *fabric = (plugin_fabric *)base;
-  df_plugin_host_close(fabric->host);
-  free(fabric);
+static void net_backend_close(df_net_backend *base) {
+  plugin_backend *net_backend = (plugin_backend *)base;
+  df_plugin_host_close(net_backend->host);
+  free(net_backend);
 }
 
 /* [df_plugin_lock] Of the plugin's thread. */
 static void wake_owner(df_plugin_stream *stream) {
-  plugin_fabric *fabric = stream->owner;
+  plugin_backend *net_backend = stream->owner;
   df_wake_fence(); /* from what was published to "may the owner sleep?" */
-  if (df_load_relaxed_u32(&fabric->is_armed) && df_system_exchange_u32(&fabric->is_armed, 0))
-    fabric->owner.wake(fabric->owner.owner);
+  if (df_load_relaxed_u32(&net_backend->is_armed) &&
+      df_system_exchange_u32(&net_backend->is_armed, 0))
+    net_backend->owner.wake(net_backend->owner.owner);
 }
 
 static int64_t plugin_write(df_stream *base, const df_stream_part *parts, uint32_t n_parts);
 static int64_t plugin_read(df_stream *base, const df_stream_room *rooms, uint32_t n_rooms);
 static const char *plugin_reason(df_stream *base);
 
-static dfcclResult_t fabric_begin(df_fabric *base, const df_fabric_line *line,
-                                  df_fabric_stream **out) {
-  plugin_fabric *fabric = (plugin_fabric *)base;
+static dfcclResult_t net_backend_begin(df_net_backend *base, const df_net_backend_channel *line,
+                                       df_net_backend_stream **out) {
+  plugin_backend *net_backend = (plugin_backend *)base;
   owned *o = calloc(1, sizeof *o);
   if (o == NULL) return df_fail(dfcclOutOfMemory, "no memory for a connection");
-  dfcclResult_t result = df_plugin_stream_make(&o->stream, fabric->host);
+  dfcclResult_t result = df_plugin_stream_make(&o->stream, net_backend->host);
   if (result != dfcclSuccess) {
     free(o);
     return result;
   }
   o->base.stream = (df_stream){.write = plugin_write, .read = plugin_read, .reason = plugin_reason};
   o->line.line = line->stream;
-  o->fabric = fabric;
-  o->next = fabric->streams;
-  fabric->streams = o;
-  o->stream->owner = fabric;
+  o->net_backend = net_backend;
+  o->next = net_backend->streams;
+  net_backend->streams = o;
+  o->stream->owner = net_backend;
   o->stream->tell = wake_owner;
-  df_plugin_host_adopt(fabric->host, o->stream);
+  df_plugin_host_adopt(net_backend->host, o->stream);
   *out = &o->base;
   return dfcclSuccess;
 }
 
-static void fabric_end(df_fabric_stream *base) {
-  owned *o = owned_of(base), **at = &o->fabric->streams;
+static void net_backend_end(df_net_backend_stream *base) {
+  owned *o = owned_of(base), **at = &o->net_backend->streams;
   note_failure(o);
   df_plugin_lock();
   o->stream->tell = NULL;
   df_plugin_unlock();
   df_publish_u32(&o->stream->is_over, 1); /* then the plugin's thread frees it */
-  df_plugin_host_ring(o->fabric->host);
+  df_plugin_host_ring(o->net_backend->host);
   while (*at != o) at = &(*at)->next;
   *at = o->next;
   free(o);
@@ -138,12 +140,12 @@ static void fabric_end(df_fabric_stream *base) {
 
 static void tell_handle(owned *o) {
   int number;
-  const df_plugin_device *device = df_plugin_host_device(o->fabric->host, &number);
+  const df_plugin_device *device = df_plugin_host_device(o->net_backend->host, &number);
   df_plugin_telling mine = {
       .message_most = (uint32_t)DF_MIN(device->message_most, (uint64_t)DF_PLUGIN_CELL_BYTES),
       .cells = DF_PLUGIN_CELLS};
   snprintf(mine.plugin, sizeof mine.plugin, "%s",
-           df_plugin_name(df_plugin_host_plugin(o->fabric->host)));
+           df_plugin_name(df_plugin_host_plugin(o->net_backend->host)));
   memcpy(mine.handle, o->stream->handle, sizeof mine.handle);
   (void)df_plugin_say(&o->line, DF_PLUGIN_SAYS_HANDLE, 0, &mine, sizeof mine);
   o->has_told_handle = 1;
@@ -162,7 +164,7 @@ static void tell_news(owned *o) {
   if (naps != stream->told &&
       df_plugin_say(&o->line, DF_PLUGIN_SAYS_SLEEPS, stream->n_napped, NULL, 0)) {
     df_publish_u32(&stream->told, naps);
-    df_plugin_host_ring(o->fabric->host);
+    df_plugin_host_ring(o->net_backend->host);
   }
   if (o->must_wake && df_plugin_say(&o->line, DF_PLUGIN_SAYS_WAKE, 0, NULL, 0))
     o->far_sleeps = o->must_wake = 0;
@@ -174,9 +176,9 @@ static void tell_news(owned *o) {
 /* ---- what is heard */
 
 static void take_handle(owned *o) {
-  const df_plugin *plugin = df_plugin_host_plugin(o->fabric->host);
+  const df_plugin *plugin = df_plugin_host_plugin(o->net_backend->host);
   int number;
-  const df_plugin_device *device = df_plugin_host_device(o->fabric->host, &number);
+  const df_plugin_device *device = df_plugin_host_device(o->net_backend->host, &number);
   df_plugin_telling theirs;
   memcpy(&theirs, o->line.in, sizeof theirs);
   theirs.plugin[sizeof theirs.plugin - 1] = '\0';
@@ -194,13 +196,13 @@ static void take_handle(owned *o) {
                          (uint64_t)DF_PLUGIN_CELL_BYTES);
     memcpy(o->stream->far_handle, theirs.handle, sizeof theirs.handle);
     df_publish_u32(&o->stream->has_far_handle, 1);
-    df_plugin_host_ring(o->fabric->host);
+    df_plugin_host_ring(o->net_backend->host);
   }
 }
 
 static void wake_thread(owned *o) {
   df_publish_u32(&o->stream->wakes, o->stream->wakes + 1);
-  df_plugin_host_ring(o->fabric->host);
+  df_plugin_host_ring(o->net_backend->host);
 }
 
 static void take_word(owned *o) {
@@ -211,7 +213,7 @@ static void take_word(owned *o) {
     break;
   case DF_PLUGIN_SAYS_CONNECTED:
     df_publish_u32(&o->stream->far_has_called, 1);
-    df_plugin_host_ring(o->fabric->host);
+    df_plugin_host_ring(o->net_backend->host);
     break;
   case DF_PLUGIN_SAYS_FAILED:
     end_because(o, "the other end says: ", (const char *)o->line.in);
@@ -236,7 +238,7 @@ static void listen_to_line(owned *o) {
   int came = 1;
   df_plugin_flush(&o->line);
   while (came == 1) {
-    came = df_plugin_hear(&o->line);
+    came = df_plugin_on_readable(&o->line);
     if (came == 1) take_word(o);
   }
   if (came == DF_STREAM_REFUSED) end_because(o, "", "the other end sent what no plugin says");
@@ -247,17 +249,17 @@ static void listen_to_line(owned *o) {
   }
 }
 
-static df_meeting_state fabric_meet(df_fabric_stream *base) {
+static df_connect_state net_backend_connect(df_net_backend_stream *base) {
   owned *o = owned_of(base);
   note_failure(o);
   if (!o->has_ended) listen_to_line(o);
   tell_news(o);
-  if (o->has_ended) return DF_MEETING_REFUSED;
-  return df_observe_u32(&o->stream->phase) == DF_PLUGIN_STANDS ? DF_MEETING_STANDS
-                                                               : DF_MEETING_GOES_ON;
+  if (o->has_ended) return DF_CONNECT_REFUSED;
+  return df_observe_u32(&o->stream->phase) == DF_PLUGIN_CONNECTED ? DF_CONNECT_DONE
+                                                                  : DF_CONNECT_PENDING;
 }
 
-static void fabric_hear(df_fabric_stream *base) {
+static void net_backend_hear(df_net_backend_stream *base) {
   listen_to_line(owned_of(base));
   tell_news(owned_of(base));
 }
@@ -300,7 +302,7 @@ static int64_t plugin_write(df_stream *base, const df_stream_part *parts, uint32
   }
   if (taken == 0) return 0;
   df_publish_u32(&stream->written, written);
-  df_plugin_host_ring(o->fabric->host);
+  df_plugin_host_ring(o->net_backend->host);
   if (o->far_sleeps) {
     o->must_wake = 1;
     tell_news(o);
@@ -335,7 +337,7 @@ static int64_t plugin_read(df_stream *base, const df_stream_room *rooms, uint32_
     }
   if (taken != stream->taken) {
     df_publish_u32(&stream->taken, taken);
-    df_plugin_host_ring(o->fabric->host);
+    df_plugin_host_ring(o->net_backend->host);
   }
   o->arrived_seen = arrived;
   if (!o->has_ended) return came;
@@ -349,13 +351,13 @@ static const char *plugin_reason(df_stream *base) { return ((owned *)base)->why;
 /* ---- looking */
 
 /* It is armed first: what is published after the look calls wake. */
-static void fabric_look(df_fabric *base, int spins) {
-  plugin_fabric *fabric = (plugin_fabric *)base;
+static void net_backend_look(df_net_backend *base, int spins) {
+  plugin_backend *net_backend = (plugin_backend *)base;
   if (!spins) {
-    df_store_relaxed_u32(&fabric->is_armed, 1);
+    df_store_relaxed_u32(&net_backend->is_armed, 1);
     df_wake_fence();
   }
-  for (owned *o = fabric->streams; o; o = o->next) {
+  for (owned *o = net_backend->streams; o; o = o->next) {
     const df_plugin_stream *stream = o->stream;
     if (o->has_ended) continue;
     const uint32_t arrived = df_observe_u32(&stream->arrived);
@@ -371,7 +373,7 @@ static void fabric_look(df_fabric *base, int spins) {
   }
 }
 
-static int fabric_has_unsent(df_fabric_stream *base) {
+static int net_backend_has_unsent(df_net_backend_stream *base) {
   owned *o = owned_of(base);
   const uint32_t written = o->stream->written;
   if (o->has_ended) return 0;
@@ -381,22 +383,23 @@ static int fabric_has_unsent(df_fabric_stream *base) {
   return 1;
 }
 
-static void fabric_describe(const df_fabric_stream *base, char text[DF_FABRIC_ENDS_BYTES]) {
+static void net_backend_describe(const df_net_backend_stream *base,
+                                 char text[DF_NET_BACKEND_ENDS_BYTES]) {
   const owned *o = (const owned *)base;
   int number;
-  const df_plugin_device *device = df_plugin_host_device(o->fabric->host, &number);
-  const df_plugin *plugin = df_plugin_host_plugin(o->fabric->host);
-  snprintf(text, DF_FABRIC_ENDS_BYTES, "network plugin %.40s, version %d, device %.40s",
+  const df_plugin_device *device = df_plugin_host_device(o->net_backend->host, &number);
+  const df_plugin *plugin = df_plugin_host_plugin(o->net_backend->host);
+  snprintf(text, DF_NET_BACKEND_ENDS_BYTES, "network plugin %.40s, version %d, device %.40s",
            df_plugin_name(plugin), plugin->version, device->name);
 }
 
-const df_fabric_ops df_fabric_plugin = {.name = "plugin",
-                                        .open = fabric_open,
-                                        .close = fabric_close,
-                                        .begin = fabric_begin,
-                                        .meet = fabric_meet,
-                                        .hear = fabric_hear,
-                                        .end = fabric_end,
-                                        .look = fabric_look,
-                                        .has_unsent = fabric_has_unsent,
-                                        .describe = fabric_describe};
+const df_net_backend_ops df_net_backend_plugin = {.name = "plugin",
+                                                  .open = net_backend_open,
+                                                  .close = net_backend_close,
+                                                  .begin = net_backend_begin,
+                                                  .connect = net_backend_connect,
+                                                  .on_readable = net_backend_hear,
+                                                  .end = net_backend_end,
+                                                  .look = net_backend_look,
+                                                  .has_unsent = net_backend_has_unsent,
+                                                  .describe = net_backend_describe};

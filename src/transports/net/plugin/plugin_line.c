@@ -30,7 +30,7 @@ int df_plugin_say(df_plugin_line *line, df_plugin_saying kind, uint32_t count, c
 }
 
 /* Returns 1 when `most` bytes of the word have come. */
-static int hear_to(df_plugin_line *line, uint32_t most) {
+static int handle_to(df_plugin_line *line, uint32_t most) {
   while (line->heard < most) {
     const uint32_t head = sizeof line->word;
     const df_stream_room room =
@@ -50,11 +50,11 @@ static int is_sound(const df_plugin_word *word) {
   return word->bytes <= (word->kind == DF_PLUGIN_SAYS_FAILED ? DF_PLUGIN_TEXT_MOST : 0);
 }
 
-int df_plugin_hear(df_plugin_line *line) {
-  int came = hear_to(line, sizeof line->word);
+int df_plugin_on_readable(df_plugin_line *line) {
+  int came = handle_to(line, sizeof line->word);
   if (came != 1) return came;
   if (!is_sound(&line->word)) return DF_STREAM_REFUSED;
-  came = hear_to(line, (uint32_t)sizeof line->word + line->word.bytes);
+  came = handle_to(line, (uint32_t)sizeof line->word + line->word.bytes);
   if (came != 1) return came;
   line->in[line->word.bytes] = '\0';
   line->heard = 0;

@@ -46,6 +46,6 @@ int df_plugin_say(df_plugin_line *line, df_plugin_saying kind, uint32_t count, c
 void df_plugin_flush(df_plugin_line *line);
 /* The next word. 1: it is in word and in; 0: none now; DF_STREAM_ENDED; DF_STREAM_REFUSED: no such
  * thing is said. */
-int df_plugin_hear(df_plugin_line *line);
+int df_plugin_on_readable(df_plugin_line *line);
 
 #endif

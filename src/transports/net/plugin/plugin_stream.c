@@ -106,7 +106,7 @@ static int connect_both(df_plugin_stream *stream, const df_plugin *plugin, int d
     try_accept(stream, plugin);
   if (!stream->has_failed && stream->sender && stream->receiver) {
     register_area(stream, plugin);
-    if (!stream->has_failed) df_publish_u32(&stream->phase, DF_PLUGIN_STANDS);
+    if (!stream->has_failed) df_publish_u32(&stream->phase, DF_PLUGIN_CONNECTED);
     return 1;
   }
   return is_news || stream->has_failed ||
@@ -232,7 +232,7 @@ static df_plugin_progress rest(df_plugin_stream *stream, uint64_t now_ns) {
 df_plugin_progress df_plugin_stream_work(df_plugin_stream *stream, uint64_t now_ns) {
   const df_plugin *plugin = df_plugin_host_plugin(stream->host);
   if (stream->has_failed) return DF_PLUGIN_SLEEPS;
-  if (stream->phase != DF_PLUGIN_STANDS) return come_to_stand(stream, plugin);
+  if (stream->phase != DF_PLUGIN_CONNECTED) return come_to_stand(stream, plugin);
   int did = ask_for_some(stream, plugin);
   if (!stream->has_failed) did |= send_some(stream, plugin);
   if (!stream->has_failed) did |= test_sends(stream, plugin);

@@ -20,7 +20,7 @@ typedef enum {
   DF_PLUGIN_LISTENS,  /* handle is there */
   DF_PLUGIN_CONNECTS, /* the far handle is there */
   DF_PLUGIN_CALLED,   /* so is what connect does: the far end may accept */
-  DF_PLUGIN_STANDS
+  DF_PLUGIN_CONNECTED
 } df_plugin_phase;
 
 /* Before each message's bytes. */
@@ -29,7 +29,7 @@ typedef struct df_plugin_head {
 } df_plugin_head;
 
 typedef struct df_plugin_stream {
-  df_fabric_stream base; /* the owner's */
+  df_net_backend_stream base; /* the owner's */
   df_plugin_host *host;
   uint8_t *area;         /* [2 * DF_PLUGIN_CELLS * DF_PLUGIN_CELL_BYTES] to send, to receive */
   uint32_t message_most; /* both ends', once the far handle is there */

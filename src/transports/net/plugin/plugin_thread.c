@@ -9,11 +9,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "bootstrap/net/fork_guard.h"
 #include "transports/net/plugin/plugin_stream.h"
 
+enum { STACK_BYTES = 8 << 20 };
 enum {
   CHOICE_BYTES = 512,
   OPEN_SECONDS = 60, /* some plugins ask each device */
@@ -122,11 +124,11 @@ static df_plugin_progress work_all(df_plugin_stream **streams, uint64_t now_ns) 
 
 /* Until somebody rings, or a nap's end if only the plugin could tell. */
 static void rest(df_plugin_host *host, uint32_t calls, uint64_t nap_ns) {
-  const uint32_t ticket = df_bell_prepare(&host->bell);
+  const uint32_t handle = df_bell_prepare(&host->bell);
   if (df_load_relaxed_u32(&host->calls) != calls)
     df_bell_cancel(&host->bell);
   else
-    df_bell_sleep(&host->bell, ticket, nap_ns);
+    df_bell_sleep(&host->bell, handle, nap_ns);
 }
 
 static void serve(df_plugin_host *host) {
@@ -203,7 +205,7 @@ static int start(df_plugin_host *host) {
   host->state = OPENS;
   host->must_end = 0;
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int error = pthread_create(&host->thread, NULL, run, host);
+  const int error = df_thread_create(&host->thread, STACK_BYTES, 0, run, host);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (error) host->state = ABSENT;
   host->must_join = error == 0;

@@ -38,8 +38,8 @@ static void clear(df_channel *channel) {
   channel->has_lent = 0;
 }
 
-void df_channel_mute(df_channel *channel) {
-  channel->is_mute = 1;
+void df_channel_quiesce(df_channel *channel) {
+  channel->is_quiesced = 1;
   clear(channel);
 }
 
@@ -47,7 +47,7 @@ void df_channel_attach(df_channel *channel, df_stream *stream) {
   clear(channel);
   channel->stream = stream;
   channel->input_at = channel->input_end = 0;
-  channel->is_mute = channel->has_ended = 0;
+  channel->is_quiesced = channel->has_ended = 0;
   channel->awaits = channel->gathers = channel->owes = 0;
   channel->has_more = stream != NULL;
   channel->sent_before = channel->bytes_sent;
@@ -86,7 +86,7 @@ void df_channel_begin(df_channel *channel) {
 
 /* An awaited frame goes out before anything waits for its acknowledgement. */
 static void gather_what_follows(df_channel *channel) {
-  if (!channel->awaits || channel->gathers || channel->is_mute) return;
+  if (!channel->awaits || channel->gathers || channel->is_quiesced) return;
   channel->gathers = 1;
   channel->stream->gather(channel->stream, 1);
 }
@@ -128,14 +128,14 @@ static void keep_lent(df_channel *channel) {
 
 int df_channel_write(df_channel *channel) {
   if (df_channel_is_clear(channel)) return 0;
-  int64_t taken = channel->is_mute
+  int64_t taken = channel->is_quiesced
                       ? DF_STREAM_ENDED
                       : channel->stream->write(channel->stream, channel->parts + channel->first,
                                                channel->n_parts - channel->first);
   /* A far end that has left takes nothing more, but its last bytes may be unread. So the
    * connection ends only when reading comes to the end. */
   if (taken == DF_STREAM_ENDED) {
-    df_channel_mute(channel);
+    df_channel_quiesce(channel);
     return 0;
   }
   const int did = taken > 0;

@@ -39,7 +39,7 @@ typedef struct df_channel {
   uint8_t *input;
   uint32_t input_at, input_end;
   int has_more;           /* the stream may have more than was read */
-  int is_mute;            /* it takes nothing more; it may still bring something */
+  int is_quiesced;        /* it takes nothing more; it may still bring something */
   uint32_t one_way;       /* payloads put in a row, since one came */
   uint32_t came_in_a_row; /* and came, since one was put */
   uint64_t put_ns;        /* the latest of them */
@@ -85,7 +85,7 @@ void df_channel_put_lent(df_channel *channel, const df_frame *frame, const void 
 /* Once. Returns 1 when something was taken. */
 int df_channel_write(df_channel *channel);
 /* Nothing more is sent, neither what has been put. */
-void df_channel_mute(df_channel *channel);
+void df_channel_quiesce(df_channel *channel);
 /* The owner's payloads go: other bytes are sent in their place. */
 void df_channel_disown(df_channel *channel, const void *owner);
 /* The same of payloads that lie there. */

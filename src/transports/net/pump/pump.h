@@ -37,8 +37,8 @@ enum { DF_WIRE_FRAME_BYTES = 64 << 10 /* payload that stays in a private cache *
 enum {
   DF_WIRE_SMALL, /* the port of small messages; all, if it is the only one */
   DF_WIRE_BULK,  /* the first of large messages */
-  DF_WIRE_RAILS_MOST = 4,
-  DF_WIRE_PORTS_MOST = DF_WIRE_BULK + DF_WIRE_RAILS_MOST,
+  DF_NET_PATHS_MOST = 4,
+  DF_WIRE_PORTS_MOST = DF_WIRE_BULK + DF_NET_PATHS_MOST,
   DF_WIRE_BUDGET = 4, /* writes of a port in a call, and times what one takes that is read */
   DF_WIRE_REASON_BYTES = 160
 };

@@ -188,7 +188,7 @@ static void take_state(df_wire *wire, df_wire_link *link, const df_frame *frame)
 }
 
 /* Of the ranks, not of a link. */
-static void take_farewell(df_wire *wire, df_wire_port *port, const df_frame *frame) {
+static void take_shutdown(df_wire *wire, df_wire_port *port, const df_frame *frame) {
   if (frame->bytes || (frame->kind == DF_FRAME_HEARD && frame->part >= wire->n_ports)) {
     lose(wire, "it sent what is no frame");
     return;
@@ -219,7 +219,7 @@ static void take_frame(df_wire *wire, df_wire_port *port, const df_frame *frame)
   port->rest = has_payload ? frame->bytes : 0;
   port->target = NULL;
   if (frame->kind >= DF_FRAME_LEAVES && frame->kind < DF_FRAME_BEYOND) {
-    take_farewell(wire, port, frame);
+    take_shutdown(wire, port, frame);
     return;
   }
   int is_known;

@@ -65,9 +65,9 @@ static int is_for(const df_wire *wire, const df_wire_link *link, uint32_t which)
   return link->is_bulk && (!link->varying || !link->is_open || link->port == which);
 }
 
-static int stands(const df_wire *wire, uint32_t which) {
+static int is_connected(const df_wire *wire, uint32_t which) {
   const df_channel *channel = &wire->ports[which].channel;
-  return channel->stream != NULL && !channel->is_mute;
+  return channel->stream != NULL && !channel->is_quiesced;
 }
 
 /* After a loss the sender does not know which messages have come. It asks with OPEN through a
@@ -241,7 +241,7 @@ static int send_news(df_channel *channel, df_wire_link *link, int with_loose) {
   return left;
 }
 
-static void put_farewell(df_channel *channel, df_frame_kind kind, uint32_t port, uint32_t number) {
+static void put_shutdown(df_channel *channel, df_frame_kind kind, uint32_t port, uint32_t number) {
   const df_frame frame = {.kind = (uint8_t)kind, .part = (uint16_t)port, .sequence = number};
   df_channel_put_word(channel, &frame);
 }
@@ -267,7 +267,7 @@ static int has_pending_links(const df_wire *wire) {
 
 static int another_stands(const df_wire *wire, uint32_t which) {
   for (uint32_t i = DF_WIRE_BULK; i < wire->n_ports; i++)
-    if (i != which && stands(wire, i)) return 1;
+    if (i != which && is_connected(wire, i)) return 1;
   return 0;
 }
 
@@ -294,25 +294,25 @@ static void answer(df_wire *wire) {
   for (uint32_t i = 0; i < wire->n_ports; i++) {
     df_wire_port *asked = &wire->ports[i];
     if (asked->question == 0) continue;
-    put_farewell(&wire->ports[DF_WIRE_SMALL].channel, DF_FRAME_HEARD, i, asked->question);
+    put_shutdown(&wire->ports[DF_WIRE_SMALL].channel, DF_FRAME_HEARD, i, asked->question);
     asked->answered = asked->question;
     asked->question = 0;
   }
   wire->has_question = 0;
 }
 
-static void gather_farewell(df_wire *wire, uint32_t which) {
+static void gather_shutdown(df_wire *wire, uint32_t which) {
   df_wire_port *port = &wire->ports[which];
   int may_leave = which == DF_WIRE_SMALL;
   if (wire->has_question && which == DF_WIRE_SMALL) answer(wire);
   if (wire->says_leave != 1) return;
   for (uint32_t i = 0; i < wire->n_ports; i++) may_leave &= !is_in_doubt(wire, i);
   if (may_leave) {
-    put_farewell(&port->channel, DF_FRAME_LEAVES, 0, 0);
+    put_shutdown(&port->channel, DF_FRAME_LEAVES, 0, 0);
     wire->says_leave = 2;
   } else if (is_in_doubt(wire, which) && !port->asked && !has_pending_links(wire)) {
     port->asked = ++wire->asks;
-    put_farewell(&port->channel, DF_FRAME_ASK, which, port->asked);
+    put_shutdown(&port->channel, DF_FRAME_ASK, which, port->asked);
   }
 }
 
@@ -323,7 +323,7 @@ static uint32_t gather(df_wire *wire, uint32_t which) {
   const uint32_t n = wire->links.n;
   uint32_t gathered = 0;
   int left = 0;
-  if (wire->says_leave || wire->has_question) gather_farewell(wire, which);
+  if (wire->says_leave || wire->has_question) gather_shutdown(wire, which);
   for (uint32_t idle = 0; idle < n && df_channel_has_room(channel); idle++) {
     df_wire_link *link = wire->links.links[wire->turn % n];
     wire->turn = (wire->turn + 1) % n;
@@ -353,7 +353,7 @@ static uint32_t gather(df_wire *wire, uint32_t which) {
 /* Gathers if nothing waits for the stream, and writes. Returns 0 when it can do no more. */
 static int send_once(df_wire *wire, uint32_t which, int *did) {
   df_channel *channel = &wire->ports[which].channel;
-  if (!stands(wire, which)) return 0;
+  if (!is_connected(wire, which)) return 0;
   if (which == DF_WIRE_SMALL && df_channel_is_clear(channel)) df_channel_begin(channel);
   const uint32_t gathered = df_channel_is_clear(channel) ? gather(wire, which) : 0;
   if (gathered == 0 && df_channel_is_clear(channel)) return 0;
@@ -371,14 +371,15 @@ static int send_through(df_wire *wire, uint32_t which) {
   return did;
 }
 
-static df_stream_outlook outlook_of(df_channel *channel) {
+static df_rate_estimate rate_estimate_of(df_channel *channel) {
   df_stream *stream = channel->stream;
-  df_stream_outlook outlook = {.queued = 0};
-  if (stream->outlook) outlook = stream->outlook(stream);
+  df_rate_estimate rate_estimate = {.queued = 0};
+  if (stream->rate_estimate) rate_estimate = stream->rate_estimate(stream);
   const uint64_t sent = channel->bytes_sent - channel->sent_before;
-  if (sent > outlook.queued) channel->delivered = DF_MAX(channel->delivered, sent - outlook.queued);
-  outlook.queued += df_channel_waiting(channel);
-  return outlook;
+  if (sent > rate_estimate.queued)
+    channel->delivered = DF_MAX(channel->delivered, sent - rate_estimate.queued);
+  rate_estimate.queued += df_channel_waiting(channel);
+  return rate_estimate;
 }
 
 int df_wire_has_delivered(df_wire *wire, uint32_t which) {
@@ -388,8 +389,8 @@ int df_wire_has_delivered(df_wire *wire, uint32_t which) {
   enum { SMALL_PACKET = 2048 };
 #endif
   df_channel *channel = &wire->ports[which].channel;
-  if (channel->stream == NULL || channel->stream->outlook == NULL) return 1; /* not known */
-  outlook_of(channel);
+  if (channel->stream == NULL || channel->stream->rate_estimate == NULL) return 1; /* not known */
+  rate_estimate_of(channel);
   return channel->delivered > SMALL_PACKET ||
          channel->bytes_received - channel->received_before > SMALL_PACKET;
 }
@@ -399,12 +400,12 @@ int df_wire_has_delivered(df_wire *wire, uint32_t which) {
 static uint64_t expect_ns(df_wire *wire, uint32_t which) {
   enum { UNKNOWN_RATE = 1000000000, WRITES_A_SECOND = 4000 };
   df_channel *channel = &wire->ports[which].channel;
-  const df_stream_outlook outlook = outlook_of(channel);
-  const uint64_t rate = outlook.rate ? DF_MAX(outlook.rate, 1000000u) : UNKNOWN_RATE;
-  const uint64_t known = outlook.is_doubted ? 0 : outlook.rate;
+  const df_rate_estimate rate_estimate = rate_estimate_of(channel);
+  const uint64_t rate = rate_estimate.rate ? DF_MAX(rate_estimate.rate, 1000000u) : UNKNOWN_RATE;
+  const uint64_t known = rate_estimate.is_doubted ? 0 : rate_estimate.rate;
   const uint64_t frames = known / WRITES_A_SECOND / wire->frame_bytes;
   channel->batch = (uint32_t)DF_MIN(DF_MAX(frames, 1u), (uint64_t)DF_CHANNEL_GATHERED);
-  return (outlook.queued + wire->frame_bytes) * 1000 / (rate / 1000000);
+  return (rate_estimate.queued + wire->frame_bytes) * 1000 / (rate / 1000000);
 }
 
 /* It may be a port that takes nothing now: to wait for a fast rail is better than to give a slow one
@@ -413,9 +414,9 @@ static uint64_t expect_ns(df_wire *wire, uint32_t which) {
 static uint32_t find_quickest(df_wire *wire) {
   enum { WORTH_NS = 50000 };
   uint32_t best = wire->quickest;
-  uint64_t least = stands(wire, best) ? expect_ns(wire, best) : UINT64_MAX;
+  uint64_t least = is_connected(wire, best) ? expect_ns(wire, best) : UINT64_MAX;
   for (uint32_t i = DF_WIRE_BULK; i < wire->n_ports; i++) {
-    if (i == wire->quickest || !stands(wire, i)) continue;
+    if (i == wire->quickest || !is_connected(wire, i)) continue;
     const uint64_t ns = expect_ns(wire, i);
     if (least != UINT64_MAX && ns + WORTH_NS >= least) continue;
     least = ns;
@@ -427,7 +428,7 @@ static uint32_t find_quickest(df_wire *wire) {
 /* Not for each frame of a fast rail: to ask costs a system call for each port. */
 static void compare(df_wire *wire) {
   const df_channel *channel = &wire->ports[wire->quickest].channel;
-  if (stands(wire, wire->quickest) && df_channel_is_clear(channel) &&
+  if (is_connected(wire, wire->quickest) && df_channel_is_clear(channel) &&
       channel->bytes_sent < wire->quickest_sent)
     return;
   wire->quickest = find_quickest(wire);
@@ -439,7 +440,7 @@ static void compare(df_wire *wire) {
 static int has_bulk(df_wire *wire) {
   if (wire->says_leave || wire->has_question) return 1;
   for (uint32_t i = DF_WIRE_BULK; i < wire->n_ports; i++)
-    if (stands(wire, i) && !df_channel_is_clear(&wire->ports[i].channel)) return 1;
+    if (is_connected(wire, i) && !df_channel_is_clear(&wire->ports[i].channel)) return 1;
   for (uint32_t i = 0; i < wire->links.n; i++) {
     df_wire_link *link = wire->links.links[i];
     if (link && link->is_bulk && !link->incoming && is_pending(link)) return 1;
@@ -447,7 +448,7 @@ static int has_bulk(df_wire *wire) {
   return 0;
 }
 
-static int send_over_rails(df_wire *wire) {
+static int send_over_paths(df_wire *wire) {
   int did = 0;
   for (uint32_t rounds = 0; has_bulk(wire); rounds++) {
     int goes_on = 0;
@@ -469,11 +470,11 @@ int df_wire_send(df_wire *wire) {
   if (wire->is_lost) return 0;
   did |= send_through(wire, DF_WIRE_SMALL);
   for (uint32_t i = DF_WIRE_BULK; i < wire->n_ports; i++) {
-    if (!stands(wire, i)) continue;
+    if (!is_connected(wire, i)) continue;
     only = i;
     n_bulk++;
   }
-  if (n_bulk > 1) return did | send_over_rails(wire);
+  if (n_bulk > 1) return did | send_over_paths(wire);
   if (n_bulk == 0) return did;
   wire->quickest = only;
   wire->ports[only].channel.batch = DF_CHANNEL_GATHERED;

@@ -3,170 +3,178 @@
 #include <sodium.h>
 #include <string.h>
 
-static void begin(df_greeter *greeter, df_stream *stream, uint32_t rank,
+static void begin(df_connection_handshake *handshake, df_stream *stream, uint32_t rank,
                   const unsigned char key[DF_KEY_BYTES], int makes_keys) {
-  memset(greeter, 0, sizeof *greeter);
-  greeter->stream = stream;
-  greeter->rank = rank;
-  greeter->makes_keys = makes_keys;
-  memcpy(greeter->key, key, sizeof greeter->key);
-  if (!makes_keys) randombytes_buf(greeter->nonce, sizeof greeter->nonce);
+  memset(handshake, 0, sizeof *handshake);
+  handshake->stream = stream;
+  handshake->rank = rank;
+  handshake->makes_keys = makes_keys;
+  memcpy(handshake->key, key, sizeof handshake->key);
+  if (!makes_keys) randombytes_buf(handshake->nonce, sizeof handshake->nonce);
 }
 
 /* When a nonce is needed: a caller who says nothing costs no arithmetic. */
-static void draw_keys(df_greeter *greeter) {
-  if (!greeter->makes_keys) return;
-  randombytes_buf(greeter->secret, sizeof greeter->secret);
-  crypto_scalarmult_base(greeter->nonce, greeter->secret);
+static void draw_keys(df_connection_handshake *handshake) {
+  if (!handshake->makes_keys) return;
+  randombytes_buf(handshake->secret, sizeof handshake->secret);
+  crypto_scalarmult_base(handshake->nonce, handshake->secret);
 }
 
-static void put(df_greeter *greeter, const void *message, uint32_t bytes) {
-  memcpy(greeter->out, message, bytes);
-  greeter->out_at = 0;
-  greeter->out_end = bytes;
+static void put(df_connection_handshake *handshake, const void *message, uint32_t bytes) {
+  memcpy(handshake->out, message, bytes);
+  handshake->out_at = 0;
+  handshake->out_end = bytes;
 }
 
-void df_greeting_call(df_greeter *greeter, df_stream *stream, uint32_t rank, uint32_t peer,
-                      uint32_t port, uint32_t number, const unsigned char key[DF_KEY_BYTES],
-                      int makes_keys) {
-  begin(greeter, stream, rank, key, makes_keys);
-  draw_keys(greeter);
-  greeter->calls = 1;
-  greeter->peer = peer;
-  greeter->port = port;
-  greeter->number = number;
-  df_wire_greeting greeting;
+void df_connection_handshake_call(df_connection_handshake *handshake, df_stream *stream,
+                                  uint32_t rank, uint32_t peer, uint32_t port, uint32_t number,
+                                  const unsigned char key[DF_KEY_BYTES], int makes_keys) {
+  begin(handshake, stream, rank, key, makes_keys);
+  draw_keys(handshake);
+  handshake->calls = 1;
+  handshake->peer = peer;
+  handshake->port = port;
+  handshake->number = number;
+  df_connection_greeting greeting;
   df_message_start(&greeting, DF_MESSAGE_GREETING, sizeof greeting);
   greeting.from = (int32_t)rank;
   greeting.to = (int32_t)peer;
   greeting.port = port;
   greeting.number = number;
-  memcpy(greeting.nonce, greeter->nonce, sizeof greeting.nonce);
-  put(greeter, &greeting, sizeof greeting);
+  memcpy(greeting.nonce, handshake->nonce, sizeof greeting.nonce);
+  put(handshake, &greeting, sizeof greeting);
 }
 
-void df_greeting_listen(df_greeter *greeter, df_stream *stream, uint32_t rank,
-                        const unsigned char secret[DF_KEY_BYTES], int makes_keys) {
-  begin(greeter, stream, rank, secret, makes_keys);
+void df_connection_handshake_listen(df_connection_handshake *handshake, df_stream *stream,
+                                    uint32_t rank, const unsigned char secret[DF_KEY_BYTES],
+                                    int makes_keys) {
+  begin(handshake, stream, rank, secret, makes_keys);
 }
 
-void df_greeting_key(unsigned char key[DF_KEY_BYTES], const unsigned char secret[DF_KEY_BYTES],
-                     uint32_t peer) {
+void df_connection_handshake_key(unsigned char key[DF_KEY_BYTES],
+                                 const unsigned char secret[DF_KEY_BYTES], uint32_t peer) {
   df_derive(key, DF_KEY_BYTES, secret, "dfccl wire to a peer", &peer, sizeof peer, NULL, 0);
 }
 
-void df_greeting_line_key(unsigned char key[DF_KEY_BYTES], const df_far_rank *far) {
+void df_connection_handshake_line_key(unsigned char key[DF_KEY_BYTES], const df_far_rank *far) {
   df_derive(key, DF_KEY_BYTES, far->key, "dfccl line again", NULL, 0, NULL, 0);
 }
 
 /* From the peer's key and both nonces. */
-static void derive(df_greeter *greeter, const unsigned char key[DF_KEY_BYTES],
+static void derive(df_connection_handshake *handshake, const unsigned char key[DF_KEY_BYTES],
                    const unsigned char *caller, const unsigned char *listener) {
-  const uint32_t who[4] = {greeter->calls ? greeter->rank : greeter->peer,
-                           greeter->calls ? greeter->peer : greeter->rank, greeter->port,
-                           greeter->number};
+  const uint32_t who[4] = {handshake->calls ? handshake->rank : handshake->peer,
+                           handshake->calls ? handshake->peer : handshake->rank, handshake->port,
+                           handshake->number};
   unsigned char nonces[2 * DF_NONCE_BYTES], derived[DF_KEY_BYTES];
   memcpy(nonces, caller, DF_NONCE_BYTES);
   memcpy(nonces + DF_NONCE_BYTES, listener, DF_NONCE_BYTES);
   df_derive(derived, sizeof derived, key, "dfccl wire", who, sizeof who, nonces, sizeof nonces);
-  memcpy(greeter->key, derived, sizeof greeter->key);
+  memcpy(handshake->key, derived, sizeof handshake->key);
 }
 
-static df_greeting_state receive(df_greeter *greeter, df_message_type type, uint32_t bytes) {
-  while (greeter->in_have < bytes) {
-    const df_stream_room room = {greeter->in + greeter->in_have, bytes - greeter->in_have};
-    int64_t came = greeter->stream->read(greeter->stream, &room, 1);
-    if (came == DF_STREAM_ENDED) return DF_GREETING_REFUSED;
-    if (came == 0) return DF_GREETING_GOES_ON;
-    greeter->in_have += (uint32_t)came;
+static df_connection_handshake_state receive(df_connection_handshake *handshake,
+                                             df_message_type type, uint32_t bytes) {
+  while (handshake->in_have < bytes) {
+    const df_stream_room room = {handshake->in + handshake->in_have, bytes - handshake->in_have};
+    int64_t came = handshake->stream->read(handshake->stream, &room, 1);
+    if (came == DF_STREAM_ENDED) return DF_HANDSHAKE_REFUSED;
+    if (came == 0) return DF_HANDSHAKE_PENDING;
+    handshake->in_have += (uint32_t)came;
   }
-  greeter->in_have = 0;
+  handshake->in_have = 0;
   df_header header;
-  memcpy(&header, greeter->in, sizeof header);
-  return df_header_is(&header, type, bytes) ? DF_GREETING_STANDS : DF_GREETING_REFUSED;
+  memcpy(&header, handshake->in, sizeof header);
+  return df_header_is(&header, type, bytes) ? DF_HANDSHAKE_DONE : DF_HANDSHAKE_REFUSED;
 }
 
-static df_greeting_state hear_greeting(df_greeter *greeter, uint32_t n_ranks) {
-  df_wire_greeting greeting;
-  df_greeting_state state = receive(greeter, DF_MESSAGE_GREETING, sizeof greeting);
-  if (state != DF_GREETING_STANDS) return state;
-  memcpy(&greeting, greeter->in, sizeof greeting);
-  if (greeting.to != (int32_t)greeter->rank || greeting.from < 0 ||
+static df_connection_handshake_state handle_greeting(df_connection_handshake *handshake,
+                                                     uint32_t n_ranks) {
+  df_connection_greeting greeting;
+  df_connection_handshake_state state = receive(handshake, DF_MESSAGE_GREETING, sizeof greeting);
+  if (state != DF_HANDSHAKE_DONE) return state;
+  memcpy(&greeting, handshake->in, sizeof greeting);
+  if (greeting.to != (int32_t)handshake->rank || greeting.from < 0 ||
       (uint32_t)greeting.from >= n_ranks || greeting.from == greeting.to)
-    return DF_GREETING_REFUSED;
-  greeter->peer = (uint32_t)greeting.from;
-  greeter->port = greeting.port;
-  greeter->number = greeting.number;
+    return DF_HANDSHAKE_REFUSED;
+  handshake->peer = (uint32_t)greeting.from;
+  handshake->port = greeting.port;
+  handshake->number = greeting.number;
   unsigned char key[DF_KEY_BYTES];
-  if (greeter->port == DF_GREETING_LINE) {
-    const df_far_rank *far = greeter->far ? &greeter->far[greeter->peer] : NULL;
-    if (far == NULL || !far->has_line) return DF_GREETING_REFUSED;
-    greeter->makes_keys = 1;
-    df_greeting_line_key(key, far);
+  if (handshake->port == DF_HANDSHAKE_CONTROL_PORT) {
+    const df_far_rank *far = handshake->far ? &handshake->far[handshake->peer] : NULL;
+    if (far == NULL || !far->has_line) return DF_HANDSHAKE_REFUSED;
+    handshake->makes_keys = 1;
+    df_connection_handshake_line_key(key, far);
   } else
-    df_greeting_key(key, greeter->key, greeter->peer);
-  draw_keys(greeter);
-  memcpy(greeter->other_nonce, greeting.nonce, sizeof greeting.nonce);
-  derive(greeter, key, greeting.nonce, greeter->nonce);
+    df_connection_handshake_key(key, handshake->key, handshake->peer);
+  draw_keys(handshake);
+  memcpy(handshake->other_nonce, greeting.nonce, sizeof greeting.nonce);
+  derive(handshake, key, greeting.nonce, handshake->nonce);
   df_answer answer;
   df_message_start(&answer, DF_MESSAGE_ANSWER, sizeof answer);
-  memcpy(answer.nonce, greeter->nonce, sizeof answer.nonce);
-  df_message_seal(&answer, sizeof answer, greeter->key);
-  put(greeter, &answer, sizeof answer);
-  return DF_GREETING_GOES_ON;
+  memcpy(answer.nonce, handshake->nonce, sizeof answer.nonce);
+  df_message_seal(&answer, sizeof answer, handshake->key);
+  put(handshake, &answer, sizeof answer);
+  return DF_HANDSHAKE_PENDING;
 }
 
-static df_greeting_state hear_answer(df_greeter *greeter) {
+static df_connection_handshake_state handle_answer(df_connection_handshake *handshake) {
   df_answer answer;
-  df_greeting_state state = receive(greeter, DF_MESSAGE_ANSWER, sizeof answer);
-  if (state != DF_GREETING_STANDS) return state;
-  memcpy(&answer, greeter->in, sizeof answer);
-  memcpy(greeter->other_nonce, answer.nonce, sizeof answer.nonce);
-  derive(greeter, greeter->key, greeter->nonce, answer.nonce);
-  if (!df_message_verify(&answer, sizeof answer, greeter->key)) return DF_GREETING_REFUSED;
-  greeter->is_proven = 1;
+  df_connection_handshake_state state = receive(handshake, DF_MESSAGE_ANSWER, sizeof answer);
+  if (state != DF_HANDSHAKE_DONE) return state;
+  memcpy(&answer, handshake->in, sizeof answer);
+  memcpy(handshake->other_nonce, answer.nonce, sizeof answer.nonce);
+  derive(handshake, handshake->key, handshake->nonce, answer.nonce);
+  if (!df_message_verify(&answer, sizeof answer, handshake->key)) return DF_HANDSHAKE_REFUSED;
+  handshake->is_proven = 1;
   df_signal proof;
   df_message_start(&proof, DF_MESSAGE_PROOF, sizeof proof);
-  df_message_seal(&proof, sizeof proof, greeter->key);
-  put(greeter, &proof, sizeof proof);
-  return DF_GREETING_GOES_ON;
+  df_message_seal(&proof, sizeof proof, handshake->key);
+  put(handshake, &proof, sizeof proof);
+  return DF_HANDSHAKE_PENDING;
 }
 
-static df_greeting_state hear_proof(df_greeter *greeter) {
-  df_greeting_state state = receive(greeter, DF_MESSAGE_PROOF, sizeof(df_signal));
-  if (state != DF_GREETING_STANDS) return state;
-  if (!df_message_verify(greeter->in, sizeof(df_signal), greeter->key)) return DF_GREETING_REFUSED;
-  greeter->is_proven = 1;
-  return DF_GREETING_STANDS;
+static df_connection_handshake_state handle_proof(df_connection_handshake *handshake) {
+  df_connection_handshake_state state = receive(handshake, DF_MESSAGE_PROOF, sizeof(df_signal));
+  if (state != DF_HANDSHAKE_DONE) return state;
+  if (!df_message_verify(handshake->in, sizeof(df_signal), handshake->key))
+    return DF_HANDSHAKE_REFUSED;
+  handshake->is_proven = 1;
+  return DF_HANDSHAKE_DONE;
 }
 
-static df_greeting_state flush(df_greeter *greeter) {
-  while (greeter->out_at < greeter->out_end) {
-    df_stream_part part = {greeter->out + greeter->out_at, greeter->out_end - greeter->out_at};
-    int64_t taken = greeter->stream->write(greeter->stream, &part, 1);
-    if (taken == DF_STREAM_ENDED) return DF_GREETING_REFUSED;
-    if (taken == 0) return DF_GREETING_GOES_ON;
-    greeter->out_at += (uint32_t)taken;
+static df_connection_handshake_state flush(df_connection_handshake *handshake) {
+  while (handshake->out_at < handshake->out_end) {
+    df_stream_part part = {handshake->out + handshake->out_at,
+                           handshake->out_end - handshake->out_at};
+    int64_t taken = handshake->stream->write(handshake->stream, &part, 1);
+    if (taken == DF_STREAM_ENDED) return DF_HANDSHAKE_REFUSED;
+    if (taken == 0) return DF_HANDSHAKE_PENDING;
+    handshake->out_at += (uint32_t)taken;
   }
-  return DF_GREETING_STANDS;
+  return DF_HANDSHAKE_DONE;
 }
 
-df_greeting_state df_greeting_progress(df_greeter *greeter, uint32_t n_ranks) {
-  df_greeting_state state = flush(greeter);
-  if (state != DF_GREETING_STANDS) return state;
-  if (greeter->is_proven) return DF_GREETING_STANDS;
-  const int has_answered = !greeter->calls && greeter->out_end != 0;
-  if (has_answered) return hear_proof(greeter);
-  state = greeter->calls ? hear_answer(greeter) : hear_greeting(greeter, n_ranks);
-  if (state != DF_GREETING_GOES_ON || greeter->out_at == greeter->out_end) return state;
-  return df_greeting_progress(greeter, n_ranks);
+df_connection_handshake_state df_connection_handshake_progress(df_connection_handshake *handshake,
+                                                               uint32_t n_ranks) {
+  df_connection_handshake_state state = flush(handshake);
+  if (state != DF_HANDSHAKE_DONE) return state;
+  if (handshake->is_proven) return DF_HANDSHAKE_DONE;
+  const int has_answered = !handshake->calls && handshake->out_end != 0;
+  if (has_answered) return handle_proof(handshake);
+  state = handshake->calls ? handle_answer(handshake) : handle_greeting(handshake, n_ranks);
+  if (state != DF_HANDSHAKE_PENDING || handshake->out_at == handshake->out_end) return state;
+  return df_connection_handshake_progress(handshake, n_ranks);
 }
 
-dfcclResult_t df_greeting_traffic_key(const df_greeter *greeter, unsigned char key[DF_KEY_BYTES]) {
+dfcclResult_t df_connection_handshake_traffic_key(const df_connection_handshake *handshake,
+                                                  unsigned char key[DF_KEY_BYTES]) {
   unsigned char shared[DF_KEY_BYTES];
-  if (crypto_scalarmult(shared, greeter->secret, greeter->other_nonce) != 0)
-    return df_fail(dfcclRemoteError, "rank %u sent a key that makes no sense", greeter->peer);
-  df_derive(key, DF_KEY_BYTES, greeter->key, "dfccl wire traffic", shared, sizeof shared, NULL, 0);
+  if (crypto_scalarmult(shared, handshake->secret, handshake->other_nonce) != 0)
+    return df_fail(dfcclRemoteError, "rank %u sent a key that makes no sense", handshake->peer);
+  df_derive(key, DF_KEY_BYTES, handshake->key, "dfccl wire traffic", shared, sizeof shared, NULL,
+            0);
   sodium_memzero(shared, sizeof shared);
   return dfcclSuccess;
 }

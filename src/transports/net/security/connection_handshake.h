@@ -16,23 +16,23 @@
 #include "transports/net/stream/stream.h"
 
 /* The port of control's line (control_reconnect.h), whose key the mesh has made. */
-#define DF_GREETING_LINE UINT32_MAX
+#define DF_HANDSHAKE_CONTROL_PORT UINT32_MAX
 
-typedef struct df_wire_greeting {
+typedef struct df_connection_greeting {
   df_header header;
   int32_t from, to;
   uint32_t port, number;
   unsigned char nonce[DF_NONCE_BYTES];
-} df_wire_greeting;
-DF_STATIC_ASSERT(sizeof(df_wire_greeting) == 64, "GREETING has no padding");
+} df_connection_greeting;
+DF_STATIC_ASSERT(sizeof(df_connection_greeting) == 64, "GREETING has no padding");
 
 typedef enum {
-  DF_GREETING_REFUSED = -1,
-  DF_GREETING_GOES_ON,
-  DF_GREETING_STANDS
-} df_greeting_state;
+  DF_HANDSHAKE_REFUSED = -1,
+  DF_HANDSHAKE_PENDING,
+  DF_HANDSHAKE_DONE
+} df_connection_handshake_state;
 
-typedef struct df_greeter {
+typedef struct df_connection_handshake {
   df_stream *stream;
   uint32_t rank, peer; /* listener: peer is a claim until it stands */
   uint32_t port;       /* of the peer's wire; as peer */
@@ -46,24 +46,27 @@ typedef struct df_greeter {
   unsigned char key[DF_KEY_BYTES];    /* as offered; later the connection's */
   uint8_t in[sizeof(df_answer)], out[sizeof(df_answer)];
   uint32_t in_have, out_at, out_end;
-} df_greeter;
+} df_connection_handshake;
 
 /* key: the listener's for this peer. makes_keys: both ends do, or neither. */
-void df_greeting_call(df_greeter *greeter, df_stream *stream, uint32_t rank, uint32_t peer,
-                      uint32_t port, uint32_t number, const unsigned char key[DF_KEY_BYTES],
-                      int makes_keys);
-/* secret: makes each peer's key (df_greeting_key). */
-void df_greeting_listen(df_greeter *greeter, df_stream *stream, uint32_t rank,
-                        const unsigned char secret[DF_KEY_BYTES], int makes_keys);
+void df_connection_handshake_call(df_connection_handshake *handshake, df_stream *stream,
+                                  uint32_t rank, uint32_t peer, uint32_t port, uint32_t number,
+                                  const unsigned char key[DF_KEY_BYTES], int makes_keys);
+/* secret: makes each peer's key (df_connection_handshake_key). */
+void df_connection_handshake_listen(df_connection_handshake *handshake, df_stream *stream,
+                                    uint32_t rank, const unsigned char secret[DF_KEY_BYTES],
+                                    int makes_keys);
 /* The key for a line, both ends'. */
-void df_greeting_line_key(unsigned char key[DF_KEY_BYTES], const df_far_rank *far);
-void df_greeting_key(unsigned char key[DF_KEY_BYTES], const unsigned char secret[DF_KEY_BYTES],
-                     uint32_t peer);
+void df_connection_handshake_line_key(unsigned char key[DF_KEY_BYTES], const df_far_rank *far);
+void df_connection_handshake_key(unsigned char key[DF_KEY_BYTES],
+                                 const unsigned char secret[DF_KEY_BYTES], uint32_t peer);
 
 /* Goes as far as the stream lets it. Reads nothing after the greeting. */
-df_greeting_state df_greeting_progress(df_greeter *greeter, uint32_t n_ranks);
+df_connection_handshake_state df_connection_handshake_progress(df_connection_handshake *handshake,
+                                                               uint32_t n_ranks);
 /* Of a connection that stands: equal at both ends, and nobody else can work it out. dfcclRemoteError:
  * the other end's key is a senseless point. */
-dfcclResult_t df_greeting_traffic_key(const df_greeter *greeter, unsigned char key[DF_KEY_BYTES]);
+dfcclResult_t df_connection_handshake_traffic_key(const df_connection_handshake *handshake,
+                                                  unsigned char key[DF_KEY_BYTES]);
 
 #endif

@@ -5,15 +5,15 @@
 
 #include "bootstrap/rendezvous/handshake.h"
 
-static df_sealed *sealed_of(df_stream *stream) {
-  return (df_sealed *)(void *)((uint8_t *)stream - offsetof(df_sealed, stream));
+static df_encrypted *encrypted_of(df_stream *stream) {
+  return (df_encrypted *)(void *)((uint8_t *)stream - offsetof(df_encrypted, stream));
 }
 
 /* ---- writing */
 
 /* As many records as there is room for, of what the stream below has not got yet. */
-static void seal(df_sealed *sealed, df_parts parts) {
-  df_outbox *outbox = &sealed->outbox;
+static void seal(df_encrypted *encrypted, df_parts parts) {
+  df_outbox *outbox = &encrypted->outbox;
   for (;;) {
     uint8_t *record = outbox->bytes + outbox->end;
     const size_t room = df_outbox_room(outbox);
@@ -23,122 +23,122 @@ static void seal(df_sealed *sealed, df_parts parts) {
     const uint8_t *plain =
         df_parts_next(&parts, record + DF_RECORD_HEAD, most, outbox->end != 0, &bytes);
     if (plain == NULL) return;
-    df_cipher_seal(&sealed->sends, record, plain, bytes);
+    df_cipher_seal(&encrypted->sends, record, plain, bytes);
     outbox->end += bytes + DF_RECORD_MORE;
     outbox->held += bytes;
   }
 }
 
-static int64_t sealed_write(df_stream *stream, const df_stream_part *parts, uint32_t n_parts) {
-  df_sealed *sealed = sealed_of(stream);
+static int64_t encrypted_write(df_stream *stream, const df_stream_part *parts, uint32_t n_parts) {
+  df_encrypted *encrypted = encrypted_of(stream);
   df_parts rest = {.parts = parts, .n = n_parts};
   int64_t taken = 0;
   for (;;) {
-    const int flushed = df_outbox_flush(&sealed->outbox, sealed->below);
+    const int flushed = df_outbox_flush(&encrypted->outbox, encrypted->below);
     if (flushed == DF_STREAM_ENDED) return DF_STREAM_ENDED;
     if (!flushed) return taken;
-    df_parts_skip(&rest, sealed->outbox.held);
-    taken += sealed->outbox.held;
-    sealed->outbox.held = 0;
-    seal(sealed, rest);
-    if (sealed->outbox.held == 0) return taken;
+    df_parts_skip(&rest, encrypted->outbox.held);
+    taken += encrypted->outbox.held;
+    encrypted->outbox.held = 0;
+    seal(encrypted, rest);
+    if (encrypted->outbox.held == 0) return taken;
   }
 }
 
 /* ---- reading */
 
 /* 1: a whole record is at in_at; 0: not yet; DF_STREAM_ENDED. */
-static int fetch(df_sealed *sealed, uint32_t *bytes) {
+static int fetch(df_encrypted *encrypted, uint32_t *bytes) {
   for (;;) {
-    const uint32_t have = sealed->in_end - sealed->in_at;
-    uint32_t want = DF_SEALED_FIRST;
+    const uint32_t have = encrypted->in_end - encrypted->in_at;
+    uint32_t want = DF_ENCRYPTED_FIRST;
     if (have >= DF_RECORD_HEAD) {
-      memcpy(bytes, sealed->in + sealed->in_at, DF_RECORD_HEAD);
-      sealed->is_forged = *bytes == 0 || *bytes > DF_RECORD_MOST;
-      if (sealed->is_forged) return DF_STREAM_ENDED;
+      memcpy(bytes, encrypted->in + encrypted->in_at, DF_RECORD_HEAD);
+      encrypted->is_forged = *bytes == 0 || *bytes > DF_RECORD_MOST;
+      if (encrypted->is_forged) return DF_STREAM_ENDED;
       if (have >= *bytes + DF_RECORD_MORE) return 1;
-      want = *bytes + DF_RECORD_MORE - have + DF_SEALED_AHEAD;
+      want = *bytes + DF_RECORD_MORE - have + DF_ENCRYPTED_AHEAD;
     }
-    if (sealed->is_dry) return 0;
-    if (sealed->in_end + want > DF_SEALED_IN) {
-      memmove(sealed->in, sealed->in + sealed->in_at, have);
-      sealed->in_at = 0;
-      sealed->in_end = have;
+    if (encrypted->is_dry) return 0;
+    if (encrypted->in_end + want > DF_ENCRYPTED_IN) {
+      memmove(encrypted->in, encrypted->in + encrypted->in_at, have);
+      encrypted->in_at = 0;
+      encrypted->in_end = have;
     }
-    const df_stream_room room = {sealed->in + sealed->in_end, want};
-    const int64_t came = sealed->below->read(sealed->below, &room, 1);
+    const df_stream_room room = {encrypted->in + encrypted->in_end, want};
+    const int64_t came = encrypted->below->read(encrypted->below, &room, 1);
     if (came == DF_STREAM_ENDED) return DF_STREAM_ENDED;
-    sealed->is_dry = came < (int64_t)want;
-    sealed->in_end += (uint32_t)came;
+    encrypted->is_dry = came < (int64_t)want;
+    encrypted->in_end += (uint32_t)came;
   }
 }
 
 /* Straight to where it belongs, if it goes there whole. Returns how many bytes are there. */
-static uint32_t open_record(df_sealed *sealed, uint32_t bytes, uint8_t *to, size_t room) {
-  uint8_t *record = sealed->in + sealed->in_at, *plain = record + DF_RECORD_HEAD;
+static uint32_t open_record(df_encrypted *encrypted, uint32_t bytes, uint8_t *to, size_t room) {
+  uint8_t *record = encrypted->in + encrypted->in_at, *plain = record + DF_RECORD_HEAD;
   const int goes_whole = bytes <= room;
-  sealed->in_at += bytes + DF_RECORD_MORE;
-  if (!df_cipher_open(&sealed->receives, record, bytes, goes_whole ? to : plain)) {
-    sealed->is_forged = 1;
+  encrypted->in_at += bytes + DF_RECORD_MORE;
+  if (!df_cipher_open(&encrypted->receives, record, bytes, goes_whole ? to : plain)) {
+    encrypted->is_forged = 1;
     return 0;
   }
   if (goes_whole) return bytes;
-  sealed->plain_at = (uint32_t)(plain - sealed->in);
-  sealed->plain_end = sealed->plain_at + bytes;
+  encrypted->plain_at = (uint32_t)(plain - encrypted->in);
+  encrypted->plain_end = encrypted->plain_at + bytes;
   return 0;
 }
 
-static uint32_t take_plain(df_sealed *sealed, uint8_t *to, size_t room) {
-  const uint32_t now = (uint32_t)DF_MIN((size_t)(sealed->plain_end - sealed->plain_at), room);
-  memcpy(to, sealed->in + sealed->plain_at, now);
-  sealed->plain_at += now;
+static uint32_t take_plain(df_encrypted *encrypted, uint8_t *to, size_t room) {
+  const uint32_t now = (uint32_t)DF_MIN((size_t)(encrypted->plain_end - encrypted->plain_at), room);
+  memcpy(to, encrypted->in + encrypted->plain_at, now);
+  encrypted->plain_at += now;
   return now;
 }
 
 /* After a forgery what came before in this call is lost too: it is sent again, as what was
  * forged. */
-static int64_t sealed_read(df_stream *stream, const df_stream_room *rooms, uint32_t n_rooms) {
-  df_sealed *sealed = sealed_of(stream);
+static int64_t encrypted_read(df_stream *stream, const df_stream_room *rooms, uint32_t n_rooms) {
+  df_encrypted *encrypted = encrypted_of(stream);
   int64_t came = 0;
-  sealed->is_dry = 0;
+  encrypted->is_dry = 0;
   for (uint32_t i = 0; i < n_rooms; i++) {
     uint8_t *to = rooms[i].bytes;
     for (size_t left = rooms[i].length, now; left; left -= now, to += now, came += (int64_t)now) {
       uint32_t bytes;
-      if (sealed->plain_at < sealed->plain_end) {
-        now = take_plain(sealed, to, left);
+      if (encrypted->plain_at < encrypted->plain_end) {
+        now = take_plain(encrypted, to, left);
         continue;
       }
-      const int state = sealed->is_forged ? DF_STREAM_ENDED : fetch(sealed, &bytes);
-      if (sealed->is_forged || (state == DF_STREAM_ENDED && came == 0)) return DF_STREAM_ENDED;
+      const int state = encrypted->is_forged ? DF_STREAM_ENDED : fetch(encrypted, &bytes);
+      if (encrypted->is_forged || (state == DF_STREAM_ENDED && came == 0)) return DF_STREAM_ENDED;
       if (state != 1) return came;
-      now = open_record(sealed, bytes, to, left);
-      if (sealed->is_forged) return DF_STREAM_ENDED;
+      now = open_record(encrypted, bytes, to, left);
+      if (encrypted->is_forged) return DF_STREAM_ENDED;
     }
   }
   return came;
 }
 
-static const char *sealed_reason(df_stream *stream) {
-  df_sealed *sealed = sealed_of(stream);
-  if (!sealed->is_forged) return sealed->below->reason(sealed->below);
+static const char *encrypted_reason(df_stream *stream) {
+  df_encrypted *encrypted = encrypted_of(stream);
+  if (!encrypted->is_forged) return encrypted->below->reason(encrypted->below);
   return "what came was not what the other end had sealed: somebody changed it on its way";
 }
 
-static df_stream_outlook sealed_outlook(df_stream *stream) {
-  df_stream *below = sealed_of(stream)->below;
-  return below->outlook ? below->outlook(below) : (df_stream_outlook){.queued = 0};
+static df_rate_estimate encrypted_rate_estimate(df_stream *stream) {
+  df_stream *below = encrypted_of(stream)->below;
+  return below->rate_estimate ? below->rate_estimate(below) : (df_rate_estimate){.queued = 0};
 }
 
 /* ---- opening and closing */
 
-static void sealed_close(df_stream *stream) {
-  df_sealed *sealed = sealed_of(stream);
-  df_cipher_end(&sealed->sends);
-  df_cipher_end(&sealed->receives);
-  sodium_memzero(sealed->in, DF_SEALED_IN);
-  free(sealed->in);
-  free(sealed);
+static void encrypted_close(df_stream *stream) {
+  df_encrypted *encrypted = encrypted_of(stream);
+  df_cipher_end(&encrypted->sends);
+  df_cipher_end(&encrypted->receives);
+  sodium_memzero(encrypted->in, DF_ENCRYPTED_IN);
+  free(encrypted->in);
+  free(encrypted);
 }
 
 /* Each level and each direction has keys of its own. */
@@ -151,26 +151,27 @@ static void begin(df_cipher *cipher, df_cipher_kind kind, int hides, int seals, 
   sodium_memzero(own, sizeof own);
 }
 
-dfcclResult_t df_sealed_open(df_sealed **out, df_stream *below, df_cipher_kind kind, int hides,
-                             const unsigned char key[DF_KEY_BYTES], int calls) {
-  df_sealed *sealed = aligned_alloc(DF_CACHE_LINE, DF_ALIGN_UP(sizeof *sealed, DF_CACHE_LINE));
-  uint8_t *buffers = malloc(DF_SEALED_IN + DF_SEALED_OUT);
-  if (sealed == NULL || buffers == NULL) {
-    free(sealed);
+dfcclResult_t df_encrypted_open(df_encrypted **out, df_stream *below, df_cipher_kind kind,
+                                int hides, const unsigned char key[DF_KEY_BYTES], int calls) {
+  df_encrypted *encrypted =
+      aligned_alloc(DF_CACHE_LINE, DF_ALIGN_UP(sizeof *encrypted, DF_CACHE_LINE));
+  uint8_t *buffers = malloc(DF_ENCRYPTED_IN + DF_ENCRYPTED_OUT);
+  if (encrypted == NULL || buffers == NULL) {
+    free(encrypted);
     free(buffers);
     return df_fail(dfcclOutOfMemory, "no memory for the records of a connection");
   }
-  memset(sealed, 0, sizeof *sealed);
-  sealed->stream = (df_stream){.write = sealed_write,
-                               .read = sealed_read,
-                               .reason = sealed_reason,
-                               .outlook = sealed_outlook,
-                               .close = sealed_close};
-  sealed->below = below;
-  sealed->in = buffers;
-  sealed->outbox = (df_outbox){.bytes = buffers + DF_SEALED_IN, .capacity = DF_SEALED_OUT};
-  begin(&sealed->sends, kind, hides, 1, calls, key);
-  begin(&sealed->receives, kind, hides, 0, !calls, key);
-  *out = sealed;
+  memset(encrypted, 0, sizeof *encrypted);
+  encrypted->stream = (df_stream){.write = encrypted_write,
+                                  .read = encrypted_read,
+                                  .reason = encrypted_reason,
+                                  .rate_estimate = encrypted_rate_estimate,
+                                  .close = encrypted_close};
+  encrypted->below = below;
+  encrypted->in = buffers;
+  encrypted->outbox = (df_outbox){.bytes = buffers + DF_ENCRYPTED_IN, .capacity = DF_ENCRYPTED_OUT};
+  begin(&encrypted->sends, kind, hides, 1, calls, key);
+  begin(&encrypted->receives, kind, hides, 0, !calls, key);
+  *out = encrypted;
   return dfcclSuccess;
 }

@@ -11,13 +11,13 @@
 #include "transports/net/stream/write_buffer.h"
 
 enum {
-  DF_SEALED_FIRST = 8 << 10, /* read at once, when a record's length is not known */
-  DF_SEALED_AHEAD = 2048 + 2 * DF_RECORD_MORE,
-  DF_SEALED_IN = DF_RECORD_MOST + DF_RECORD_MORE + DF_SEALED_FIRST + DF_SEALED_AHEAD,
-  DF_SEALED_OUT = DF_RECORD_MOST + DF_OUTBOX_GATHERED + 4 * DF_RECORD_MORE
+  DF_ENCRYPTED_FIRST = 8 << 10, /* read at once, when a record's length is not known */
+  DF_ENCRYPTED_AHEAD = 2048 + 2 * DF_RECORD_MORE,
+  DF_ENCRYPTED_IN = DF_RECORD_MOST + DF_RECORD_MORE + DF_ENCRYPTED_FIRST + DF_ENCRYPTED_AHEAD,
+  DF_ENCRYPTED_OUT = DF_RECORD_MOST + DF_OUTBOX_GATHERED + 4 * DF_RECORD_MORE
 };
 
-typedef struct df_sealed {
+typedef struct df_encrypted {
   df_cipher sends, receives;
   df_stream stream;
   df_stream *below;
@@ -27,10 +27,10 @@ typedef struct df_sealed {
   uint32_t plain_at, plain_end; /* of in: opened, and not yet read */
   int is_dry;                   /* the stream below says when there is more */
   int is_forged;
-} df_sealed;
+} df_encrypted;
 
 /* key: of the connection, which both ends have. calls: this end is the caller. dfcclOutOfMemory. */
-dfcclResult_t df_sealed_open(df_sealed **sealed, df_stream *below, df_cipher_kind kind, int hides,
-                             const unsigned char key[DF_KEY_BYTES], int calls);
+dfcclResult_t df_encrypted_open(df_encrypted **encrypted, df_stream *below, df_cipher_kind kind,
+                                int hides, const unsigned char key[DF_KEY_BYTES], int calls);
 
 #endif

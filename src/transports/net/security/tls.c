@@ -36,7 +36,7 @@ typedef struct tls_stream {
   uint8_t proof[PROOF]; /* of the other end */
   size_t proof_have;
   uint32_t records;
-  int calls, stands, has_proven;
+  int calls, is_connected, has_proven;
   int is_dry;      /* the stream below says when there is more */
   int below_ended; /* and nothing is wrong with what came */
   char why[WHY];   /* it has ended; "": it has not */
@@ -207,10 +207,10 @@ static int prove(tls_stream *s) {
   return DF_STREAM_ENDED;
 }
 
-static int tls_meet(df_stream *stream) {
+static int tls_connect(df_stream *stream) {
   tls_stream *s = (tls_stream *)stream;
   if (s->why[0]) return DF_STREAM_ENDED;
-  if (s->stands) return 1;
+  if (s->is_connected) return 1;
   ERR_clear_error();
   s->is_dry = 0;
   const int given = SSL_do_handshake(s->ssl);
@@ -221,7 +221,7 @@ static int tls_meet(df_stream *stream) {
     state = DF_STREAM_ENDED;
   }
   if (state == 1 && !flushed) state = 0; /* nobody would send the proof */
-  s->stands = state == 1;
+  s->is_connected = state == 1;
   if (SSL_get_verify_result(s->ssl) != X509_V_OK) state = DF_STREAM_REFUSED;
   return state;
 }
@@ -291,9 +291,9 @@ static const char *tls_reason(df_stream *stream) {
 
 /* ---- opening and closing */
 
-static df_stream_outlook tls_outlook(df_stream *stream) {
+static df_rate_estimate tls_rate_estimate(df_stream *stream) {
   df_stream *below = ((tls_stream *)stream)->below;
-  return below->outlook ? below->outlook(below) : (df_stream_outlook){.queued = 0};
+  return below->rate_estimate ? below->rate_estimate(below) : (df_rate_estimate){.queued = 0};
 }
 
 static void tls_close(df_stream *stream) {
@@ -329,9 +329,9 @@ dfcclResult_t df_tls_open(df_stream **out, df_tls *tls, df_stream *below,
     s->stream = (df_stream){.write = tls_write,
                             .read = tls_read,
                             .reason = tls_reason,
-                            .outlook = tls_outlook,
+                            .rate_estimate = tls_rate_estimate,
                             .close = tls_close,
-                            .meet = tls_meet};
+                            .connect = tls_connect};
     s->below = below;
     s->calls = calls;
     s->outbox = (df_outbox){.bytes = buffers, .capacity = OUT};

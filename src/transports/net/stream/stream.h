@@ -18,11 +18,11 @@ typedef struct df_stream_room {
 enum { DF_STREAM_ENDED = -1, DF_STREAM_REFUSED = -2, DF_STREAM_PARTS = 64, DF_STREAM_ROOMS = 2 };
 
 /* How soon bytes that are written now will be at the far end. */
-typedef struct df_stream_outlook {
+typedef struct df_rate_estimate {
   uint64_t queued; /* bytes written earlier that are not there yet */
   uint64_t rate;   /* bytes a second; 0: not known */
   int is_doubted;  /* the rate is hoped for, and is measured when a frame at a time is written */
-} df_stream_outlook;
+} df_rate_estimate;
 
 typedef struct df_stream df_stream;
 struct df_stream {
@@ -37,9 +37,9 @@ struct df_stream {
   const char *(*reason)(df_stream *stream);
   /* Before the first byte, until it returns 1; 0: call again when something has come.
    * DF_STREAM_ENDED; DF_STREAM_REFUSED: and it will not be otherwise next time. NULL: it stands. */
-  int (*meet)(df_stream *stream);
+  int (*connect)(df_stream *stream);
   /* Costs a system call. NULL: nothing is known. */
-  df_stream_outlook (*outlook)(df_stream *stream);
+  df_rate_estimate (*rate_estimate)(df_stream *stream);
   /* From now on what is written while earlier bytes are under way may wait until the far end's system
    * has acknowledged them; 0: no more, and what waits goes. NULL: nothing ever waits. */
   void (*gather)(df_stream *stream, int gathers);

@@ -44,16 +44,16 @@ static int open_listener(df_tcp *tcp) {
   return watch(tcp, fd, EPOLLIN | EPOLLET, NULL) ? 0 : errno;
 }
 
-dfcclResult_t df_tcp_open(df_tcp *tcp, df_doors *doors) {
+dfcclResult_t df_tcp_open(df_tcp *tcp, df_listeners *listeners) {
   *tcp = (df_tcp){.listener.fd = -1,
-                  .doors = doors,
+                  .listeners = listeners,
                   .epoll_fd = epoll_create1(EPOLL_CLOEXEC),
                   .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   int error = tcp->epoll_fd < 0 || tcp->wake_fd < 0 ? errno : 0;
-  if (error == 0 && doors == NULL) error = open_listener(tcp);
-  if (doors) tcp->port = doors->port;
-  for (int i = 0; doors && i < doors->n && error == 0; i++)
-    if (!watch(tcp, doors->doors[i].fd, EPOLLIN | EPOLLET, NULL)) error = errno;
+  if (error == 0 && listeners == NULL) error = open_listener(tcp);
+  if (listeners) tcp->port = listeners->port;
+  for (int i = 0; listeners && i < listeners->n && error == 0; i++)
+    if (!watch(tcp, listeners->listeners[i].fd, EPOLLIN | EPOLLET, NULL)) error = errno;
   if (error == 0) return dfcclSuccess;
   df_tcp_close(tcp);
   return failure("listening", error);
@@ -162,14 +162,14 @@ static void measure(df_tcp_stream *tcp, uint64_t under_way) {
   tcp->mark = arrived;
 }
 
-static df_stream_outlook tcp_outlook(df_stream *stream) {
+static df_rate_estimate tcp_rate_estimate(df_stream *stream) {
   df_tcp_stream *tcp = (df_tcp_stream *)stream;
   int under_way = 0;
   (void)ioctl(tcp->socket.fd, SIOCOUTQ, &under_way);
   measure(tcp, (uint64_t)DF_MAX(under_way, 0));
-  return (df_stream_outlook){.queued = (uint64_t)DF_MAX(under_way, 0),
-                             .rate = tcp->rate << tcp->doubled,
-                             .is_doubted = tcp->doubled != 0};
+  return (df_rate_estimate){.queued = (uint64_t)DF_MAX(under_way, 0),
+                            .rate = tcp->rate << tcp->doubled,
+                            .is_doubted = tcp->doubled != 0};
 }
 
 static void set_option(df_stream *stream, int option, int value) {
@@ -208,7 +208,7 @@ static dfcclResult_t make_stream(df_tcp *tcp, int fd, df_tcp_stream **out) {
   stream->stream = (df_stream){.write = tcp_write,
                                .read = tcp_read,
                                .reason = tcp_reason,
-                               .outlook = tcp_outlook,
+                               .rate_estimate = tcp_rate_estimate,
                                .gather = tcp_gather,
                                .acknowledge = tcp_acknowledge};
   df_listener_open(&stream->socket, fd);
@@ -221,7 +221,7 @@ static dfcclResult_t make_stream(df_tcp *tcp, int fd, df_tcp_stream **out) {
   return dfcclSuccess;
 }
 
-dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_tcp_way *way, df_tcp_stream **stream) {
+dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_tcp_path *way, df_tcp_stream **stream) {
   struct sockaddr_storage to, from;
   const uint32_t bytes = df_address_to_socket(&way->to, way->scope, &to);
   if (way->from.family) (void)df_address_to_socket(&way->from, way->scope, &from);
@@ -238,12 +238,12 @@ dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_tcp_way *way, df_tcp_stream *
 }
 
 static int accept_from(df_tcp *tcp, int which) {
-  return df_accept(tcp->doors ? tcp->doors->doors[which].fd : tcp->listener.fd);
+  return df_accept(tcp->listeners ? tcp->listeners->listeners[which].fd : tcp->listener.fd);
 }
 
 df_tcp_stream *df_tcp_accept(df_tcp *tcp) {
   df_tcp_stream *stream = NULL;
-  const int n = tcp->doors ? tcp->doors->n : 1;
+  const int n = tcp->listeners ? tcp->listeners->n : 1;
   for (int i = 0; i < n && tcp->has_callers && stream == NULL;) {
     int fd = accept_from(tcp, i);
     if (fd >= 0) (void)make_stream(tcp, fd, &stream);

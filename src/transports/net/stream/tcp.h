@@ -28,30 +28,30 @@ typedef struct df_tcp_stream {
   uint64_t mark_ns;     /* ... by then */
 } df_tcp_stream;
 
-typedef struct df_tcp_way {
+typedef struct df_tcp_path {
   df_address to;
   uint32_t scope;  /* of a link-local address */
   df_address from; /* this host's; family 0: the system chooses */
-} df_tcp_way;
+} df_tcp_path;
 
 typedef struct df_tcp {
-  df_listener listener; /* without doors: at the loopback address */
-  df_doors *doors;      /* the caller's, or NULL */
-  int epoll_fd;         /* readable: a stream is ready, or somebody calls */
+  df_listener listener;    /* without doors: at the loopback address */
+  df_listeners *listeners; /* the caller's, or NULL */
+  int epoll_fd;            /* readable: a stream is ready, or somebody calls */
   int wake_fd;
   uint16_t port;
   int has_callers;
 } df_tcp;
 
 /* dfcclSystemError, dfcclOutOfMemory. */
-dfcclResult_t df_tcp_open(df_tcp *tcp, df_doors *doors);
+dfcclResult_t df_tcp_open(df_tcp *tcp, df_listeners *listeners);
 void df_tcp_close(df_tcp *tcp);
 void df_tcp_close_in_child(const df_tcp *tcp); /* all but sockets */
 
 /* The stream takes nothing until it stands. dfcclInProgress: all of
  * this host's ports are in use, for a moment; call again later. dfcclRemoteError: nobody listens
  * there, as far as is known at once; else the stream ends with ECONNREFUSED. */
-dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_tcp_way *way, df_tcp_stream **stream);
+dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_tcp_path *way, df_tcp_stream **stream);
 /* NULL: there is none. */
 df_tcp_stream *df_tcp_accept(df_tcp *tcp);
 void df_tcp_end(df_tcp *tcp, df_tcp_stream *stream);

@@ -16,7 +16,7 @@
 #include "bootstrap/net/address.h"
 #include "transports/net/stream/net_backend.h"
 
-extern const df_fabric_ops df_fabric_verbs;
+extern const df_net_backend_ops df_net_backend_verbs;
 
 enum { DF_VERBS_REASON_BYTES = 160 };
 
@@ -76,13 +76,13 @@ dfcclResult_t df_verbs_stream_join(df_verbs_stream *stream, const df_verbs_end *
                                    uint32_t silence_ms);
 void df_verbs_stream_end(df_verbs_stream *stream);
 
-df_fabric_stream *df_verbs_stream_of(df_verbs_stream *stream);
+df_net_backend_stream *df_verbs_stream_of(df_verbs_stream *stream);
 df_verbs_meeting *df_verbs_stream_meeting(df_verbs_stream *stream);
 /* The connection beside it has ended: what has come can still be read. */
 void df_verbs_stream_hang_up(df_verbs_stream *stream, const char *reason);
 /* The other end's device does not have all that was written. */
 int df_verbs_stream_has_unsent(df_verbs_stream *stream);
 /* For sentences; this end first. */
-void df_verbs_stream_describe(const df_verbs_stream *stream, char text[DF_FABRIC_ENDS_BYTES]);
+void df_verbs_stream_describe(const df_verbs_stream *stream, char text[DF_NET_BACKEND_ENDS_BYTES]);
 
 #endif

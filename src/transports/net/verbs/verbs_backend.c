@@ -7,15 +7,16 @@
 
 enum { MEETING_MAGIC = 0x0feddfcc, READY_MAGIC = 0x0fefdfcc };
 
-typedef struct verbs_fabric {
-  df_fabric base;
+typedef struct verbs_backend {
+  df_net_backend base;
   df_verbs *verbs;
-} verbs_fabric;
+} verbs_backend;
 
-static df_verbs *verbs_of(df_fabric *base) { return ((verbs_fabric *)base)->verbs; }
-static df_verbs_stream *stream_of(df_fabric_stream *base) { return (df_verbs_stream *)base; }
+static df_verbs *verbs_of(df_net_backend *base) { return ((verbs_backend *)base)->verbs; }
+static df_verbs_stream *stream_of(df_net_backend_stream *base) { return (df_verbs_stream *)base; }
 
-static dfcclResult_t fabric_open(df_fabric **out, const df_fabric_owner *owner, const char *name) {
+static dfcclResult_t net_backend_open(df_net_backend **out, const df_net_backend_owner *owner,
+                                      const char *name) {
   (void)owner;
   if (*name)
     return df_fail(
@@ -23,27 +24,30 @@ static dfcclResult_t fabric_open(df_fabric **out, const df_fabric_owner *owner, 
         "environment variable DFCCL_NET names \"verbs:%.64s\"; nothing may follow verbs: "
         "DFCCL_NET_INTERFACES chooses the device",
         name);
-  verbs_fabric *fabric = calloc(1, sizeof *fabric);
-  if (fabric == NULL) return df_fail(dfcclOutOfMemory, "no memory for the record of devices");
-  dfcclResult_t result = df_verbs_open(&fabric->verbs);
+  verbs_backend *net_backend = calloc(1, sizeof *net_backend);
+  if (net_backend == NULL) return df_fail(dfcclOutOfMemory, "no memory for the record of devices");
+  dfcclResult_t result = df_verbs_open(&net_backend->verbs);
   if (result != dfcclSuccess) {
-    free(fabric);
+    free(net_backend);
     return result;
   }
-  fabric->base = (df_fabric){.ops = &df_fabric_verbs, .fd = df_verbs_fd(fabric->verbs)};
-  *out = &fabric->base;
+  net_backend->base =
+      (df_net_backend){.ops = &df_net_backend_verbs, .fd = df_verbs_fd(net_backend->verbs)};
+  *out = &net_backend->base;
   return dfcclSuccess;
 }
 
-static void fabric_close(df_fabric *base) {
+static void net_backend_close(df_net_backend *base) {
   df_verbs_close(verbs_of(base));
   free(base);
 }
 
-static void fabric_close_in_child(df_fabric *base) { df_verbs_close_in_child(verbs_of(base)); }
+static void net_backend_close_in_child(df_net_backend *base) {
+  df_verbs_close_in_child(verbs_of(base));
+}
 
-static dfcclResult_t fabric_begin(df_fabric *base, const df_fabric_line *line,
-                                  df_fabric_stream **out) {
+static dfcclResult_t net_backend_begin(df_net_backend *base, const df_net_backend_channel *line,
+                                       df_net_backend_stream **out) {
   df_verbs_stream *stream;
   df_verbs_end mine;
   dfcclResult_t result = df_verbs_stream_make(verbs_of(base), &line->here, &stream, &mine);
@@ -79,12 +83,12 @@ static int listen_to(df_verbs_meeting *meeting) {
   return 1;
 }
 
-static df_meeting_state refuse(df_verbs_stream *stream, const char *reason) {
+static df_connect_state refuse(df_verbs_stream *stream, const char *reason) {
   df_verbs_stream_hang_up(stream, reason);
-  return DF_MEETING_REFUSED;
+  return DF_CONNECT_REFUSED;
 }
 
-static df_meeting_state join(df_verbs_stream *stream, df_verbs_meeting *meeting) {
+static df_connect_state join(df_verbs_stream *stream, df_verbs_meeting *meeting) {
   if (meeting->in.magic != MEETING_MAGIC)
     return refuse(stream, "the other end sent what is no queue pair");
   if (df_verbs_stream_join(stream, &meeting->in.end, meeting->silence_ms) != dfcclSuccess)
@@ -92,28 +96,28 @@ static df_meeting_state join(df_verbs_stream *stream, df_verbs_meeting *meeting)
   meeting->has_joined = 1;
   meeting->out = (df_verbs_telling){.magic = READY_MAGIC};
   meeting->told = meeting->heard = 0;
-  return DF_MEETING_GOES_ON;
+  return DF_CONNECT_PENDING;
 }
 
-static df_meeting_state fabric_meet(df_fabric_stream *base) {
+static df_connect_state net_backend_connect(df_net_backend_stream *base) {
   df_verbs_stream *stream = stream_of(base);
   df_verbs_meeting *meeting = df_verbs_stream_meeting(stream);
   for (;;) {
     const int told = tell(meeting);
     const int heard = told < 0 ? -1 : listen_to(meeting);
     if (heard < 0) return refuse(stream, meeting->line->reason(meeting->line));
-    if (told == 0 || heard == 0) return DF_MEETING_GOES_ON;
+    if (told == 0 || heard == 0) return DF_CONNECT_PENDING;
     if (meeting->has_joined)
       return meeting->in.magic == READY_MAGIC
-                 ? DF_MEETING_STANDS
+                 ? DF_CONNECT_DONE
                  : refuse(stream, "the other end sent what is no queue pair");
-    const df_meeting_state state = join(stream, meeting);
-    if (state != DF_MEETING_GOES_ON) return state;
+    const df_connect_state state = join(stream, meeting);
+    if (state != DF_CONNECT_PENDING) return state;
   }
 }
 
 /* Nothing more is told over it. */
-static void fabric_hear(df_fabric_stream *base) {
+static void net_backend_hear(df_net_backend_stream *base) {
   df_stream *line = df_verbs_stream_meeting(stream_of(base))->line;
   uint8_t bytes[64];
   const df_stream_room room = {bytes, sizeof bytes};
@@ -123,31 +127,32 @@ static void fabric_hear(df_fabric_stream *base) {
   if (came == DF_STREAM_ENDED) df_verbs_stream_hang_up(stream_of(base), line->reason(line));
 }
 
-static void fabric_end(df_fabric_stream *base) { df_verbs_stream_end(stream_of(base)); }
+static void net_backend_end(df_net_backend_stream *base) { df_verbs_stream_end(stream_of(base)); }
 
-static void fabric_look(df_fabric *base, int spins) {
+static void net_backend_look(df_net_backend *base, int spins) {
   if (spins)
     df_verbs_poll(verbs_of(base));
   else
     df_verbs_look(verbs_of(base));
 }
 
-static int fabric_has_unsent(df_fabric_stream *base) {
+static int net_backend_has_unsent(df_net_backend_stream *base) {
   return df_verbs_stream_has_unsent(stream_of(base));
 }
 
-static void fabric_describe(const df_fabric_stream *base, char text[DF_FABRIC_ENDS_BYTES]) {
+static void net_backend_describe(const df_net_backend_stream *base,
+                                 char text[DF_NET_BACKEND_ENDS_BYTES]) {
   df_verbs_stream_describe((const df_verbs_stream *)base, text);
 }
 
-const df_fabric_ops df_fabric_verbs = {.name = "verbs",
-                                       .open = fabric_open,
-                                       .close = fabric_close,
-                                       .close_in_child = fabric_close_in_child,
-                                       .begin = fabric_begin,
-                                       .meet = fabric_meet,
-                                       .hear = fabric_hear,
-                                       .end = fabric_end,
-                                       .look = fabric_look,
-                                       .has_unsent = fabric_has_unsent,
-                                       .describe = fabric_describe};
+const df_net_backend_ops df_net_backend_verbs = {.name = "verbs",
+                                                 .open = net_backend_open,
+                                                 .close = net_backend_close,
+                                                 .close_in_child = net_backend_close_in_child,
+                                                 .begin = net_backend_begin,
+                                                 .connect = net_backend_connect,
+                                                 .on_readable = net_backend_hear,
+                                                 .end = net_backend_end,
+                                                 .look = net_backend_look,
+                                                 .has_unsent = net_backend_has_unsent,
+                                                 .describe = net_backend_describe};

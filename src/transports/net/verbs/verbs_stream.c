@@ -35,7 +35,7 @@ typedef struct writes {
 } writes;
 
 struct df_verbs_stream {
-  df_fabric_stream base; /* the first: verbs_backend.c knows it by that */
+  df_net_backend_stream base; /* the first: verbs_backend.c knows it by that */
   df_verbs_meeting meeting;
   df_verbs_device *device;
   df_verbs_port port;
@@ -81,14 +81,14 @@ uint32_t df_verbs_stream_number(const df_verbs_stream *stream) { return stream->
 const df_verbs_device *df_verbs_stream_device(const df_verbs_stream *stream) {
   return stream->device;
 }
-df_fabric_stream *df_verbs_stream_of(df_verbs_stream *stream) { return &stream->base; }
+df_net_backend_stream *df_verbs_stream_of(df_verbs_stream *stream) { return &stream->base; }
 df_verbs_meeting *df_verbs_stream_meeting(df_verbs_stream *stream) { return &stream->meeting; }
 
-void df_verbs_stream_describe(const df_verbs_stream *stream, char text[DF_FABRIC_ENDS_BYTES]) {
+void df_verbs_stream_describe(const df_verbs_stream *stream, char text[DF_NET_BACKEND_ENDS_BYTES]) {
   char here[INET6_ADDRSTRLEN] = "", there[INET6_ADDRSTRLEN] = "";
   inet_ntop(AF_INET6, stream->port.gid.raw, here, sizeof here);
   inet_ntop(AF_INET6, stream->far.gid, there, sizeof there);
-  snprintf(text, DF_FABRIC_ENDS_BYTES, "%s port %d, %s to %s",
+  snprintf(text, DF_NET_BACKEND_ENDS_BYTES, "%s port %d, %s to %s",
            ibv_get_device_name(stream->device->context->device), stream->port.number, here, there);
 }
 
