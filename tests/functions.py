@@ -1,7 +1,10 @@
-"""Where the functions of src/ are: tests name a function, and a place in it, so that neither moves nor rewritten text concern them.
+"""Finds the functions of src/. A test names a function, and a place in it, so that it does not
+depend on the file of the function or on other text in it.
 
-A key is FUNCTION, or PREFIX/FUNCTION where static functions of several files have one name: PREFIX is a folder or a file of its path.
+A key is FUNCTION, or PREFIX/FUNCTION if static functions of several files have the same name.
+PREFIX is a folder or a file of the path.
 """
+
 import os
 import re
 
@@ -9,13 +12,32 @@ COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[
 DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
 WORD = re.compile(r"[A-Za-z_]\w*")
 # Attributes of locks (src/base/attributes.h), which may follow a function's parameters.
-LOCKS = {"DF_CAPABILITY", "DF_GUARDED_BY", "DF_PT_GUARDED_BY", "DF_REQUIRES", "DF_ACQUIRE", "DF_TRY_ACQUIRE", "DF_RELEASE",
-         "DF_EXCLUDES", "DF_ASSERT_CAPABILITY"}
-NO_NAMES = LOCKS | {"__attribute__", "__launch_bounds__", "__align__", "DF_ALIGNED", "alignas", "_Alignas", "static_assert", "_Static_assert", "defined"}
+LOCKS = {
+    "DF_CAPABILITY",
+    "DF_GUARDED_BY",
+    "DF_PT_GUARDED_BY",
+    "DF_REQUIRES",
+    "DF_ACQUIRE",
+    "DF_TRY_ACQUIRE",
+    "DF_RELEASE",
+    "DF_EXCLUDES",
+    "DF_ASSERT_CAPABILITY",
+}
+NO_NAMES = LOCKS | {
+    "__attribute__",
+    "__launch_bounds__",
+    "__align__",
+    "DF_ALIGNED",
+    "alignas",
+    "_Alignas",
+    "static_assert",
+    "_Static_assert",
+    "defined",
+}
 
 
 class NotFound(Exception):
-    """A function or a place that is not there, or is there more than once."""
+    """A function or a place does not exist, or exists more than once."""
 
 
 def blank(match):
@@ -23,12 +45,12 @@ def blank(match):
 
 
 def code_of(text):
-    """The text, as long as it was, with blanks in the place of comments and of what is in quotation marks."""
+    """The text, of the same length, with blanks in the place of comments and quoted strings."""
     return COMMENT_OR_TEXT.sub(blank, text)
 
 
 def closing(code, at):
-    """Where the bracket that opens at this place is closed."""
+    """The position at which the bracket that opens at this position is closed."""
     pairs, depth = {"(": ")", "{": "}", "[": "]"}, []
     for match in re.compile(r"[(){}\[\]]").finditer(code, at):
         if match[0] in pairs:
@@ -45,11 +67,16 @@ def closing(code, at):
 class Function:
     def __init__(self, name, path, start, body, end):
         self.name, self.path = name, path
-        self.start, self.body, self.end = start, body, end  # of the head; behind the {, -1 for a macro's call; behind the }
+        self.start, self.body, self.end = (
+            start,
+            body,
+            end,
+        )  # positions: of the head; after the {, -1 for the call of a macro; after the }
 
 
 def functions_of(text, path):
-    """Functions of one file, and calls of macros outside them, which may make functions."""
+    """The functions of one file, and the calls of macros outside them, which may define
+    functions."""
     code, found, at, head = DIRECTIVE.sub(blank, code_of(text)), [], 0, None
     while match := re.compile(r"[(){};]|[A-Za-z_]\w*").search(code, at):
         at = match.end()
@@ -61,19 +88,24 @@ def functions_of(text, path):
                     head = Function(match[0], path, match.start(), -1, at)
                     found.append(head)
         elif match[0] == "{":
-            if code[:match.start()].rstrip().endswith("extern"):  # "C"
+            if code[: match.start()].rstrip().endswith("extern"):  # "C"
                 continue
             at = closing(code, match.start()) + 1
-            if head and re.fullmatch(r"\s*((__attribute__|DF_[A-Z_]+)\b.*)?", code[head.end:match.start()], re.S):
+            between = code[head.end : match.start()] if head else ""
+            if head and re.fullmatch(r"\s*((__attribute__|DF_[A-Z_]+)\b.*)?", between, re.S):
                 head.body, head.end = match.end(), at
             head = None
         else:
             head = None
-    return [function for function in found if function.body >= 0 or re.match(r"\s*(\n|$)", code[function.end:])]
+    return [
+        function
+        for function in found
+        if function.body >= 0 or re.match(r"\s*(\n|$)", code[function.end :])
+    ]
 
 
 class Sources:
-    """All of src/, or texts of one's own: path below ROOT -> text."""
+    """All files of src/, or given texts, by their path below ROOT."""
 
     def __init__(self, root, texts=None):
         self.texts = texts or {}
@@ -90,25 +122,34 @@ class Sources:
                 self.by_name.setdefault(function.name, []).append(function)
 
     def lines_of(self, function):
-        """Numbers of the lines from the one with its name on, the first being 1."""
+        """The numbers of the lines of a function, from the line with its name. The first line is
+        1."""
         text = self.texts[function.path]
         first = text.count("\n", 0, function.start) + 1
         return range(first, first + text.count("\n", function.start, function.end) + 1)
 
     def find(self, key):
-        """All definitions of this function. Those of one file are for different compilers (#if); of several files, the key must say which."""
+        """All definitions of this function. Several definitions in one file are for different
+        compilers (#if). If several files have one, the key must name the file."""
         prefix, _, name = key.rpartition("/")
-        found = [function for function in self.by_name.get(name, []) if not prefix or prefix in function.path.split("/")]
+        found = [
+            function
+            for function in self.by_name.get(name, [])
+            if not prefix or prefix in function.path.split("/")
+        ]
         paths = sorted({function.path for function in found})
         if not found:
             raise NotFound("no function %s in src/" % key)
         if len(paths) > 1:
-            raise NotFound("%s is a function of %s: name it FOLDER/%s or FILE/%s" % (key, " and ".join(paths), name, name))
+            raise NotFound(
+                "%s is a function of %s: name it FOLDER/%s or FILE/%s"
+                % (key, " and ".join(paths), name, name)
+            )
         return found
 
 
 class Place:
-    """What an anchor stands for: from start to end in the text of the file."""
+    """The text of a file from start to end, to which an anchor refers."""
 
     def __init__(self, path, start, end, **parts):
         self.path, self.start, self.end, self.parts = path, start, end, parts
@@ -120,19 +161,26 @@ def find_place(sources, key, anchor):
     {              the beginning of its body
     NAME           the call of NAME, also through a pointer (context->ops->NAME)
     NAME WORD      the call of NAME whose arguments have this word
-    .MEMBER        what is read or written of this member, with what leads to it, and its index
+    .MEMBER        the access to this member, with the expression before it and its index
     if WORD        the condition of the if that has this word
     plant: NAME    the comment plant: NAME of the source
     """
-    places = [place for function in sources.find(key) for place in places_in(sources.texts[function.path], function, anchor)]
+    places = [
+        place
+        for function in sources.find(key)
+        for place in places_in(sources.texts[function.path], function, anchor)
+    ]
     if len(places) != 1:
-        raise NotFound("%s has %s: %s" % (key, "%d places" % len(places) if places else "no place", anchor))
+        raise NotFound(
+            "%s has %s: %s" % (key, "%d places" % len(places) if places else "no place", anchor)
+        )
     return places[0]
 
 
 def places_in(text, function, anchor):
-    code, name, _, word = code_of(text), *anchor.partition(" ")
-    body = code[:function.end]
+    code = code_of(text)
+    name, _, word = anchor.partition(" ")
+    body = code[: function.end]
 
     def matches(pattern):
         return re.compile(pattern).finditer(body, function.body)
@@ -140,12 +188,14 @@ def places_in(text, function, anchor):
     if anchor == "{":
         yield Place(function.path, function.body, function.body)
     elif name == "plant:":
-        for match in re.compile(r"/\* plant: %s \*/" % re.escape(word)).finditer(text, function.body, function.end):
+        for match in re.compile(r"/\* plant: %s \*/" % re.escape(word)).finditer(
+            text, function.body, function.end
+        ):
             yield Place(function.path, match.start(), match.end())
     elif name == "if":
         for match in matches(r"\bif \("):
             end = closing(code, match.end() - 1)
-            if word in WORD.findall(code[match.end():end]):
+            if word in WORD.findall(code[match.end() : end]):
                 yield Place(function.path, match.end(), end)
     elif name.startswith("."):
         for match in matches(r"\w+(?:(?:->|\.)\w+)*(?:->|\.)%s\b" % re.escape(name[1:])):
@@ -156,6 +206,11 @@ def places_in(text, function, anchor):
     else:
         for match in matches(r"(?<![\w.>])(?:\w+(?:->|\.))*%s\(" % re.escape(name)):
             end = closing(code, match.end() - 1)
-            if not word or word in WORD.findall(code[match.end():end]):
-                yield Place(function.path, match.start(), end + 1, NAME=text[match.start():match.end() - 1],
-                            ARGUMENTS=text[match.end():end])
+            if not word or word in WORD.findall(code[match.end() : end]):
+                yield Place(
+                    function.path,
+                    match.start(),
+                    end + 1,
+                    NAME=text[match.start() : match.end() - 1],
+                    ARGUMENTS=text[match.end() : end],
+                )

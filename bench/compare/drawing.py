@@ -1,10 +1,17 @@
 """Comparisons as SVG: a panel for each operation and number of ranks, both axes logarithmic."""
+
 import math
 
 import machine
 
-COLOURS = {"dfccl": "#c0392b", "dfccl-mem": "#e67e22", "bound": "#888888", "openmpi": "#2980b9", "mpich": "#27ae60",
-           "gloo": "#8e44ad"}
+COLOURS = {
+    "dfccl": "#c0392b",
+    "dfccl-mem": "#e67e22",
+    "bound": "#888888",
+    "openmpi": "#2980b9",
+    "mpich": "#27ae60",
+    "gloo": "#8e44ad",
+}
 WIDTH, HEIGHT, LEFT, TOP, GAP = 240, 180, 60, 70, 60
 
 
@@ -37,34 +44,57 @@ class Panel:
 
     def draw(self, names):
         first = self.points[0]
-        yield (f'<rect x="{self.x}" y="{self.y}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#999"/>'
-               f'<text x="{self.x}" y="{self.y - 6}">{first.operation}, {first.ranks} ranks</text>')
+        yield (
+            f'<rect x="{self.x}" y="{self.y}" width="{WIDTH}" height="{HEIGHT}" fill="none" '
+            'stroke="#999"/>'
+            f'<text x="{self.x}" y="{self.y - 6}">{first.operation}, {first.ranks} ranks</text>'
+        )
         for power in range(self.times[0], self.times[1] + 1):
-            at = self.up(10.0 ** power)
-            yield (f'<line x1="{self.x}" x2="{self.x + WIDTH}" y1="{at:.1f}" y2="{at:.1f}" stroke="#ddd"/>'
-                   f'<text x="{self.x - 4}" y="{at + 3:.1f}" text-anchor="end" class="small">{10.0 ** power:g} us</text>')
+            at = self.up(10.0**power)
+            yield (
+                f'<line x1="{self.x}" x2="{self.x + WIDTH}" y1="{at:.1f}" y2="{at:.1f}" '
+                'stroke="#ddd"/>'
+                f'<text x="{self.x - 4}" y="{at + 3:.1f}" text-anchor="end" '
+                f'class="small">{10.0**power:g} us</text>'
+            )
         for point in self.points[::3]:
             at = self.across(point.bytes)
-            yield (f'<text x="{at:.1f}" y="{self.y + HEIGHT + 12}" text-anchor="middle" class="small">'
-                   f'{readable(point.bytes)}</text>')
+            yield (
+                f'<text x="{at:.1f}" y="{self.y + HEIGHT + 12}" text-anchor="middle" class="small">'
+                f'{readable(point.bytes)}</text>'
+            )
         for name in names:
-            places = " ".join(f"{self.across(point.bytes):.1f},{self.up(point.median[name]):.1f}"
-                              for point in self.points if name in point.median)
+            places = " ".join(
+                f"{self.across(point.bytes):.1f},{self.up(point.median[name]):.1f}"
+                for point in self.points
+                if name in point.median
+            )
             dashes = ' stroke-dasharray="4 3"' if name == "bound" else ""
-            yield f'<polyline points="{places}" fill="none" stroke="{colour(name)}" stroke-width="1.5"{dashes}/>'
+            yield (
+                f'<polyline points="{places}" fill="none" stroke="{colour(name)}" '
+                f'stroke-width="1.5"{dashes}/>'
+            )
 
 
 def panels(points, names, lines):
     ranks = sorted({point.ranks for point in points})
-    operations = [name for name in machine.OPERATIONS if any(point.operation == name for point in points)]
+    operations = [
+        name for name in machine.OPERATIONS if any(point.operation == name for point in points)
+    ]
     width = LEFT + len(operations) * (WIDTH + GAP)
     height = TOP + len(ranks) * (HEIGHT + GAP)
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
-           'font-size="12"><style>.small{font-size:9px}</style><rect width="100%" height="100%" fill="white"/>']
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        'font-family="sans-serif" '
+        'font-size="12"><style>.small{font-size:9px}</style><rect width="100%" height="100%" '
+        'fill="white"/>'
+    ]
     text = "; ".join(lines).replace("&", "&amp;").replace("<", "&lt;")
     out.append(f'<text x="10" y="18" class="small">{text}</text>')
     for number, name in enumerate(names):
-        out.append(f'<text x="{10 + 110 * number}" y="38" fill="{colour(name)}">&#9632; {name}</text>')
+        out.append(
+            f'<text x="{10 + 110 * number}" y="38" fill="{colour(name)}">&#9632; {name}</text>'
+        )
     for row, n in enumerate(ranks):
         for column, operation in enumerate(operations):
             here = [point for point in points if point.ranks == n and point.operation == operation]

@@ -1,4 +1,6 @@
-"""Groups of ranks: started by each library's own launcher, commanded over a Unix socket, never left behind."""
+"""Groups of ranks. A group is started by the launcher of its library, controlled over a Unix
+socket, and always removed."""
+
 import os
 import pathlib
 import selectors
@@ -12,7 +14,7 @@ import time
 
 
 class Failure(Exception):
-    """A group that hangs, crashes or cannot start; the text says which."""
+    """A group hangs, has crashed or cannot start. The text has the reason."""
 
 
 def cores():
@@ -20,22 +22,32 @@ def cores():
 
 
 def is_crowded(ranks, bed):
-    """Are there more ranks than processors, on a host?"""
+    """Whether a host has more ranks than processors."""
     return ranks > cores() if bed is None else ranks // bed.hosts > len(bed.cores(0))
 
 
 def memory_directory(bed=None):
-    """Where libraries may keep shared files: in memory, so that no disk is part of a measurement. Hosts share no memory:
-    there it is for the driver's own files."""
+    """The folder for shared files of libraries. It is in memory, so that no disk influences a
+    measurement. Hosts share no memory, so there it only has the files of the driver."""
     if bed is not None:
         return None
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 class Library:
-    """What is measured. variants: names, by the number that the program knows them by."""
+    """A library that is measured. variants: names by the numbers that its program uses."""
 
-    def __init__(self, name, variants, program, is_peer=True, launcher=None, arguments=None, environment=None, between=None):
+    def __init__(
+        self,
+        name,
+        variants,
+        program,
+        is_peer=True,
+        launcher=None,
+        arguments=None,
+        environment=None,
+        between=None,
+    ):
         self.name = name
         self.variants = variants
         self.program = program
@@ -43,7 +55,9 @@ class Library:
         self.launcher = launcher
         self.arguments = arguments or (lambda ranks, directory, bed: [])
         self.environment = environment or (lambda ranks, bed: {})
-        self.between = between or (lambda bed, ranks, directory: ([], {}))  # a launcher's words and variables for several hosts
+        self.between = between or (
+            lambda bed, ranks, directory: ([], {})
+        )  # the arguments and variables of the launcher for several hosts
 
     def command(self, ranks, directory, bed=None):
         words = self.between(bed, ranks, directory)[0] if bed else []
@@ -51,42 +65,94 @@ class Library:
 
 
 def openmpi(name, program, more=(), spin=None):
-    """spin None: give the processor up while waiting only where there are more ranks than processors."""
+    """spin None: a waiting rank yields the processor only if there are more ranks than
+    processors."""
+
     def arguments(ranks, directory, bed):
         crowded = is_crowded(ranks, bed)
         give_up = crowded if spin is None else not spin
-        words = ["--oversubscribe", "--mca", "btl_vader_backing_directory", directory,
-                 "--mca", "mpi_yield_when_idle", "1" if give_up else "0"]
-        if crowded or bed:  # a host here cannot be bound to all cores that mpirun sees
+        words = [
+            "--oversubscribe",
+            "--mca",
+            "btl_vader_backing_directory",
+            directory,
+            "--mca",
+            "mpi_yield_when_idle",
+            "1" if give_up else "0",
+        ]
+        if crowded or bed:  # a host of the bed cannot be bound to all cores that mpirun sees
             words += ["--bind-to", "none"]
         return words + list(more)
 
     def between(bed, ranks, directory):
         places = ",".join(f"{bed.address(i)}:{ranks // bed.hosts}" for i in range(bed.hosts))
-        return ["--mca", "plm_rsh_agent", bed.agent(directory), "--mca", "oob_tcp_if_include", bed.interface,
-                "--mca", "btl_tcp_if_include", bed.interface, "--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp",
-                "--map-by", "slot", "--host", places], {}
+        return [
+            "--mca",
+            "plm_rsh_agent",
+            bed.agent(directory),
+            "--mca",
+            "oob_tcp_if_include",
+            bed.interface,
+            "--mca",
+            "btl_tcp_if_include",
+            bed.interface,
+            "--mca",
+            "pml",
+            "ob1",
+            "--mca",
+            "btl",
+            "self,vader,tcp",
+            "--map-by",
+            "slot",
+            "--host",
+            places,
+        ], {}
 
-    return Library(name, {0: name}, program, launcher="mpirun.openmpi", arguments=arguments, between=between,
-                   environment=lambda ranks, bed: {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+    return Library(
+        name,
+        {0: name},
+        program,
+        launcher="mpirun.openmpi",
+        arguments=arguments,
+        between=between,
+        environment=lambda ranks, bed: {
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        },
+    )
 
 
 def mpich(name, program, polls=None):
-    """polls: looks before it gives the processor up; None: 1 where there are more ranks than processors."""
+    """polls: number of polls before a rank yields the processor; None: 1 if there are more ranks
+    than processors."""
+
     def environment(ranks, bed):
         wanted = polls if polls is not None else 1 if is_crowded(ranks, bed) else None
         return {} if wanted is None else {"MPIR_CVAR_POLLS_BEFORE_YIELD": str(wanted)}
 
     def between(bed, ranks, directory):
         places = ",".join(f"{bed.address(i)}:{ranks // bed.hosts}" for i in range(bed.hosts))
-        return (["-launcher", "rsh", "-launcher-exec", bed.agent(directory), "-iface", bed.interface, "-hosts", places],
-                {"UCX_TLS": "tcp,self,sysv,posix", "UCX_NET_DEVICES": bed.interface})
+        return (
+            [
+                "-launcher",
+                "rsh",
+                "-launcher-exec",
+                bed.agent(directory),
+                "-iface",
+                bed.interface,
+                "-hosts",
+                places,
+            ],
+            {"UCX_TLS": "tcp,self,sysv,posix", "UCX_NET_DEVICES": bed.interface},
+        )
 
-    return Library(name, {0: name}, program, launcher="mpirun.mpich", environment=environment, between=between)
+    return Library(
+        name, {0: name}, program, launcher="mpirun.mpich", environment=environment, between=between
+    )
 
 
 def environment(library, ranks, directory, bed=None):
-    # Variables of a launcher above this program would be taken for those of the one started here.
+    # Variables of a launcher that has started this program would confuse the one started here.
     launchers = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HYDRA_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(launchers)}
     kept["TMPDIR"] = directory
@@ -97,10 +163,10 @@ def environment(library, ranks, directory, bed=None):
 
 
 class Group:
-    """The resident ranks of one library. Between commands they sleep in a read."""
+    """The resident ranks of one library. Between commands the ranks sleep in a read."""
 
     def __init__(self, library, ranks, start_seconds=60, bed=None):
-        """bed: as many ranks on each of its hosts; None: all on this one."""
+        """bed: so many ranks on each of its hosts; None: all ranks on this host."""
         self.bed = bed
         self.library = library
         self.start_seconds = start_seconds
@@ -117,10 +183,20 @@ class Group:
             raise
 
     def _launch(self, words, environment, log):
-        # A process group of its own, to end it by; no session of its own: Linux shares processors out among sessions
-        # (sched_autogroup_enabled), and sched_yield gives way within one only. mpirun keeps its ranks in one session.
-        self.launched.append(subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                              preexec_fn=os.setpgrp, cwd=self.directory))
+        # The ranks have a process group, by which they are ended, but no new session, because Linux
+        # divides processors among sessions (sched_autogroup_enabled), and sched_yield only yields
+        # within one session. mpirun keeps its ranks in one session.
+        self.launched.append(
+            subprocess.Popen(
+                words,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=os.setpgrp,
+                cwd=self.directory,
+            )
+        )
 
     def _launch_rank(self, words, rank, variables, log):
         if self.bed:
@@ -152,7 +228,9 @@ class Group:
         listener.settimeout(0.1)
         while len(self.connections) < self.ranks:
             if time.monotonic() > deadline:
-                raise Failure(f"did not start within {self.start_seconds:.0f} s{self._last_words()}")
+                raise Failure(
+                    f"did not start within {self.start_seconds:.0f} s{self._last_words()}"
+                )
             if any(process.poll() is not None for process in self.launched):
                 raise Failure(f"ended while starting{self._last_words()}")
             try:
@@ -172,7 +250,7 @@ class Group:
             self.pids.append(int(pid))
 
     def _last_words(self):
-        """The end of what the ranks and their launcher have printed."""
+        """The last lines of the output of the ranks and their launcher."""
         try:
             text = pathlib.Path(self.directory, "log").read_text(errors="replace").strip()
         except OSError:
@@ -181,7 +259,10 @@ class Group:
 
     def measure(self, operation, count, variant, warmup, iterations, check, keep, seconds):
         """Returns (time of one call in us, the slowest rank's; number of wrong elements)."""
-        line = f"measure {operation} {count} {variant} {warmup} {iterations} {int(check)} {int(keep)}\n".encode()
+        line = (
+            f"measure {operation} {count} {variant} {warmup} {iterations} {int(check)} "
+            f"{int(keep)}\n"
+        ).encode()
         for connection in self.connections.values():
             try:
                 connection.sendall(line)
@@ -194,7 +275,7 @@ class Group:
         return slowest * 1e6 / iterations, sum(int(reply[2]) for reply in replies)
 
     def _replies(self, deadline, seconds):
-        texts = {connection: b"" for connection in self.connections.values()}
+        texts = dict.fromkeys(self.connections.values(), b"")
         with selectors.DefaultSelector() as selector:
             for connection in texts:
                 selector.register(connection, selectors.EVENT_READ)
@@ -202,7 +283,10 @@ class Group:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     missing = len(selector.get_map())
-                    raise Failure(f"hangs: {missing} of {self.ranks} ranks have not come back after {seconds:.0f} s")
+                    raise Failure(
+                        f"hangs: {missing} of {self.ranks} ranks have not come back after "
+                        f"{seconds:.0f} s"
+                    )
                 for key, _ in selector.select(left):
                     part = key.fileobj.recv(4096)
                     if not part:
@@ -221,8 +305,10 @@ class Group:
                 pass
 
     def close(self):
-        """Waits for what was asked to end, and ends what does not."""
-        while time.monotonic() < self.deadline and any(process.poll() is None for process in self.launched):
+        """Waits for the processes that were asked to end, and kills those that do not end."""
+        while time.monotonic() < self.deadline and any(
+            process.poll() is None for process in self.launched
+        ):
             time.sleep(0.01)
         if any(process.poll() is None for process in self.launched):
             print(f"{self.library.name}: had to be killed at the end", file=sys.stderr)
@@ -234,7 +320,8 @@ class Group:
                 os.killpg(process.pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
                 pass
-        # Launchers give ranks process groups of their own. While a rank's socket is open, its number is its own.
+        # Launchers put ranks into other process groups. The process number of a rank is valid while
+        # its socket is open.
         for rank, pid in zip(list(self.connections), self.pids):
             if not self._ended(rank):
                 try:

@@ -1,4 +1,5 @@
-"""What a result must say about where it comes from, and the programs that it is measured with."""
+"""The facts that a result must have about its origin, and the programs that measure it."""
+
 import datetime
 import os
 import pathlib
@@ -13,15 +14,30 @@ HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parent.parent
 OWN_PROGRAM = "bench/compare/compare-dfccl"
 DEFAULT_OPERATIONS = ["allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall"]
-# DFCCL, Open MPI and MPICH; barrier has no size, sendrecv is of two ranks, neighbours send to the next one.
-FURTHER_OPERATIONS = ["gather", "scatter", "allgatherv", "reducescatterv", "gatherv", "scatterv", "alltoallv", "alltoalldynamic",
-                      "neighbours", "scan", "barrier", "sendrecv"]
+# For DFCCL, Open MPI and MPICH. A barrier has no size, sendrecv has two ranks, and neighbours send
+# to the next rank.
+FURTHER_OPERATIONS = [
+    "gather",
+    "scatter",
+    "allgatherv",
+    "reducescatterv",
+    "gatherv",
+    "scatterv",
+    "alltoallv",
+    "alltoalldynamic",
+    "neighbours",
+    "scan",
+    "barrier",
+    "sendrecv",
+]
 OPERATIONS = DEFAULT_OPERATIONS + FURTHER_OPERATIONS
 
 
 def output(*words):
     try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=20, check=False).stdout.strip()
+        return subprocess.run(
+            words, capture_output=True, text=True, timeout=20, check=False
+        ).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         return ""
 
@@ -33,7 +49,11 @@ def describe():
     return {
         "cpu": lines.get("Model name", platform.machine()),
         "cores": groups.cores(),
-        "caches": {name[:-6]: lines[name] for name in ("L1d cache", "L2 cache", "L3 cache") if name in lines},
+        "caches": {
+            name[:-6]: lines[name]
+            for name in ("L1d cache", "L2 cache", "L3 cache")
+            if name in lines
+        },
         "virtual": lines.get("Hypervisor vendor", ""),
         "memory_gib": round(memory, 1),
         "kernel": platform.release(),
@@ -42,9 +62,21 @@ def describe():
 
 
 def commit():
-    """The last one that changed the library."""
-    name = output("git", "-C", str(TOP), "log", "-1", "--format=%h", "--abbrev=12", "--", "src", "include")
-    changed = output("git", "-C", str(TOP), "status", "--porcelain", "--untracked-files=no", "--", "src", "include")
+    """The last commit that changed the library."""
+    name = output(
+        "git", "-C", str(TOP), "log", "-1", "--format=%h", "--abbrev=12", "--", "src", "include"
+    )
+    changed = output(
+        "git",
+        "-C",
+        str(TOP),
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        "src",
+        "include",
+    )
     return name + ("+changes" if changed else "")
 
 
@@ -57,7 +89,8 @@ def command_line():
 
 
 class Builder:
-    """Builds the programs of the comparison; what cannot be built is left out, with the reason."""
+    """Builds the programs of the comparison. A program that cannot be built is omitted, with the
+    reason."""
 
     def __init__(self, build):
         self.build = pathlib.Path(build).resolve() if build else TOP / "build-compare"
@@ -71,19 +104,30 @@ class Builder:
             raise RuntimeError(last[-1] if last else f"{words[0]} failed")
 
     def target(self, name):
-        """The path of a program that meson builds, built if this build directory is ours."""
+        """The path of a program of meson. It is built if the build directory is that of this
+        program."""
         if self.own_build:
             if not (self.build / "build.ninja").exists():
-                self._run("meson", "setup", str(self.build), str(TOP), "-Dcuda=disabled", "-Dtests=false",
-                          "--buildtype=release")
+                self._run(
+                    "meson",
+                    "setup",
+                    str(self.build),
+                    str(TOP),
+                    "-Dcuda=disabled",
+                    "-Dtests=false",
+                    "--buildtype=release",
+                )
             self._run("ninja", "-C", str(self.build), name)
         return self.build / name
 
     def program(self, name, compiler, sources, common, headers, flags):
-        """A peer's program: its own source, and the common one in C. None where it cannot be built."""
+        """The program of another library, from its source and the common source in C. None if it
+        cannot be built."""
         directory = self.build / "compare-peers"
         target = directory / name
-        if target.exists() and all(target.stat().st_mtime > file.stat().st_mtime for file in [*sources, common, *headers]):
+        if target.exists() and all(
+            target.stat().st_mtime > file.stat().st_mtime for file in [*sources, common, *headers]
+        ):
             return target
         if shutil.which(compiler) is None:
             self.missing[name] = f"{compiler} is not installed"
@@ -92,24 +136,42 @@ class Builder:
         compiled = directory / f"{name}.o"
         try:
             self._run("cc", "-O2", "-D_GNU_SOURCE", "-c", str(common), "-o", str(compiled))
-            self._run(compiler, "-O2", "-D_GNU_SOURCE", *map(str, sources), str(compiled), "-o", str(target), *flags)
+            self._run(
+                compiler,
+                "-O2",
+                "-D_GNU_SOURCE",
+                *map(str, sources),
+                str(compiled),
+                "-o",
+                str(target),
+                *flags,
+            )
         except (RuntimeError, OSError) as problem:
             self.missing[name] = str(problem)
             return None
         return target
 
     def peer(self, name, compiler, source, flags):
-        return self.program(f"compare-{name}", compiler, [HERE / source], HERE / "peer.c", [HERE / "peer.h"], flags)
+        return self.program(
+            f"compare-{name}", compiler, [HERE / source], HERE / "peer.c", [HERE / "peer.h"], flags
+        )
 
     def own(self, name, program, environment=None):
-        """DFCCL: each of its two kinds of memory is a variant. Between hosts it has the one interface that the peers have."""
-        def variables(ranks, bed):
-            return {**({"DFCCL_NET_INTERFACES": f"={bed.interface}"} if bed else {}), **(environment or {})}
+        """DFCCL. Each of its two kinds of memory is a variant. Between hosts it uses the same
+        interface as the other libraries."""
 
-        return groups.Library(name, {0: name, 1: name + "-mem"}, program, is_peer=False, environment=variables)
+        def variables(ranks, bed):
+            return {
+                **({"DFCCL_NET_INTERFACES": f"={bed.interface}"} if bed else {}),
+                **(environment or {}),
+            }
+
+        return groups.Library(
+            name, {0: name, 1: name + "-mem"}, program, is_peer=False, environment=variables
+        )
 
     def variants(self, wanted):
-        """DFCCL with other settings, or of other builds."""
+        """DFCCL with other settings, or from other builds."""
         found = []
         for one in wanted:
             build = one["build"].resolve() if one["build"] else None
@@ -121,14 +183,19 @@ class Builder:
         return found
 
     def libraries(self, wanted):
-        """The libraries that can be measured, in the order of names wanted."""
+        """The libraries that can be measured, in the order of the given names."""
         bound = ["bound-direct", "bound-streamed", "bound-mailboxes", "bound-alone"]
-        mpi = {"openmpi": ("mpicc.openmpi", "mpirun.openmpi"), "mpich": ("mpicc.mpich", "mpirun.mpich")}
+        mpi = {
+            "openmpi": ("mpicc.openmpi", "mpirun.openmpi"),
+            "mpich": ("mpicc.mpich", "mpirun.mpich"),
+        }
         modes = {
             "openmpi": lambda program: groups.openmpi("openmpi", program),
             "openmpi-spin": lambda program: groups.openmpi("openmpi-spin", program, spin=True),
             "openmpi-yield": lambda program: groups.openmpi("openmpi-yield", program, spin=False),
-            "openmpi-sm": lambda program: groups.openmpi("openmpi-sm", program, ("--mca", "coll_sm_priority", "100")),
+            "openmpi-sm": lambda program: groups.openmpi(
+                "openmpi-sm", program, ("--mca", "coll_sm_priority", "100")
+            ),
             "mpich": lambda program: groups.mpich("mpich", program),
             "mpich-default": lambda program: groups.mpich("mpich-default", program, 1000),
         }
@@ -137,10 +204,18 @@ class Builder:
             if name == "dfccl":
                 found.append(self.own(name, self.target(OWN_PROGRAM)))
             elif name == "bound":
-                found.append(groups.Library(name, dict(enumerate(bound)), self.target("bench/compare/compare-bound"),
-                                            is_peer=False))
+                found.append(
+                    groups.Library(
+                        name,
+                        dict(enumerate(bound)),
+                        self.target("bench/compare/compare-bound"),
+                        is_peer=False,
+                    )
+                )
             elif name == "gloo":
-                program = self.peer(name, "c++", "library_gloo.cc", ["-std=c++17", "-lgloo", "-lpthread"])
+                program = self.peer(
+                    name, "c++", "library_gloo.cc", ["-std=c++17", "-lgloo", "-lpthread"]
+                )
                 found += [groups.Library(name, {0: name}, program)] if program else []
             else:
                 library = name.split("-")[0]
@@ -153,6 +228,16 @@ class Builder:
         return found
 
 
-NAMES = ["dfccl", "bound", "openmpi", "openmpi-spin", "openmpi-yield", "openmpi-sm", "mpich", "mpich-default", "gloo"]
+NAMES = [
+    "dfccl",
+    "bound",
+    "openmpi",
+    "openmpi-spin",
+    "openmpi-yield",
+    "openmpi-sm",
+    "mpich",
+    "mpich-default",
+    "gloo",
+]
 PEERS = [name for name in NAMES if name not in ("dfccl", "bound")]
 DEFAULT_NAMES = ["dfccl", "bound", "openmpi", "mpich", "gloo"]

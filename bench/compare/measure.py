@@ -1,4 +1,6 @@
-"""The measurement: every library at each point, round after round, so that all see the same machine."""
+"""The measurement: every library at each point, round after round, so that all are measured under
+the same conditions."""
+
 import random
 import sys
 import time
@@ -7,17 +9,25 @@ import groups
 import machine
 
 FLOAT_BYTES = 4
-KEEP_BYTES = 64 << 20  # larger buffers are given back after each turn, so that many groups fit into memory
-MAIL_BYTES = 4096      # the largest message that the bound's mailboxes take
+KEEP_BYTES = (
+    64 << 20
+)  # larger buffers are freed after each turn, so that many groups fit into memory
+MAIL_BYTES = 4096  # the largest message of the mailboxes of the bound
 MOST_ITERATIONS = 200000
 
 
 def divided(operation):
-    return operation.removesuffix("v").removesuffix("dynamic") in ("allgather", "reducescatter", "alltoall", "gather", "scatter")
+    return operation.removesuffix("v").removesuffix("dynamic") in (
+        "allgather",
+        "reducescatter",
+        "alltoall",
+        "gather",
+        "scatter",
+    )
 
 
 def count_of(operation, size, ranks):
-    """Elements as dfcclRegister* counts them; 0: the size is too small for so many ranks."""
+    """The number of elements for dfcclRegister*; 0 if the size is too small for so many ranks."""
     if operation == "sendrecv" and ranks != 2:
         return 0
     elements = size // FLOAT_BYTES
@@ -38,7 +48,7 @@ class Comparison:
         self.start = time.monotonic()
         self.groups = {}
         self.ranks = None
-        self.tries = {}  # library name -> failures in this run
+        self.tries = {}  # key: name of a library; value: failures in this run
         self.piece = len(data["runs"]) - 1
 
     def out_of_time(self):
@@ -46,20 +56,35 @@ class Comparison:
         return limit is not None and time.monotonic() - self.start > limit * 60
 
     def points(self):
-        """Those with the fewest rounds first; otherwise in order."""
-        listed = [(ranks, operation, size) for ranks in self.options.ranks for operation in self.options.operations
-                  for size in self.options.sizes if count_of(operation, size, ranks) > 0]
-        return sorted(listed, key=lambda point: len(self.data["points"].get(key_of(*point), {}).get("rounds", [])))
+        """The points, those with the fewest rounds first."""
+        listed = [
+            (ranks, operation, size)
+            for ranks in self.options.ranks
+            for operation in self.options.operations
+            for size in self.options.sizes
+            if count_of(operation, size, ranks) > 0
+        ]
+        return sorted(
+            listed,
+            key=lambda point: len(self.data["points"].get(key_of(*point), {}).get("rounds", [])),
+        )
 
     def run(self):
-        """The caller closes."""
+        """Adds rounds. The caller closes the groups."""
         points = self.points()
         for number, point in enumerate(points):
             if self.out_of_time():
-                print(f"the time is up: {len(points) - number} of {len(points)} points are left", file=sys.stderr)
+                print(
+                    f"the time is up: {len(points) - number} of {len(points)} points are left",
+                    file=sys.stderr,
+                )
                 break
             if sys.stderr.isatty():
-                print(f"\r{number + 1} of {len(points)}: {key_of(*point)}    ", end="", file=sys.stderr)
+                print(
+                    f"\r{number + 1} of {len(points)}: {key_of(*point)}    ",
+                    end="",
+                    file=sys.stderr,
+                )
             self.measure_point(*point)
         if sys.stderr.isatty():
             print(file=sys.stderr)
@@ -72,14 +97,19 @@ class Comparison:
         self.groups = {}
 
     def group(self, library, ranks):
-        """The library's resident ranks; None where they failed too often."""
+        """The resident ranks of the library; None if they have failed too often."""
         if self.ranks != ranks:
             self.close()
             self.ranks = ranks
             self.tries = {}
-        if library.name not in self.groups and self.tries.get(library.name, 0) <= self.options.retries:
+        if (
+            library.name not in self.groups
+            and self.tries.get(library.name, 0) <= self.options.retries
+        ):
             try:
-                self.groups[library.name] = groups.Group(library, ranks, self.options.timeout, self.options.bed)
+                self.groups[library.name] = groups.Group(
+                    library, ranks, self.options.timeout, self.options.bed
+                )
                 self.data["versions"][library.name] = self.groups[library.name].version
             except groups.Failure as failure:
                 self.failed(library, f"{ranks} ranks", str(failure))
@@ -88,21 +118,31 @@ class Comparison:
     def failed(self, library, where, reason):
         self.tries[library.name] = self.tries.get(library.name, 0) + 1
         print(f"\n{library.name}, {where}: {reason}", file=sys.stderr)
-        self.data["failures"].append({"library": library.name, "where": where, "reason": reason, "piece": self.piece})
+        self.data["failures"].append(
+            {"library": library.name, "where": where, "reason": reason, "piece": self.piece}
+        )
         group = self.groups.pop(library.name, None)
         if group is not None:
             group.kill()
 
     def turn(self, library, point, variant, iterations, check=False):
-        """One library's turn at a point: microseconds a call, or None after a failure."""
+        """One turn of a library at a point: microseconds for each call, or None after a failure."""
         ranks, operation, size = point
         group = self.group(library, ranks)
         if group is None:
             return None
         warmup = iterations // 20 + 1
         try:
-            time_us, wrong = group.measure(operation, count_of(operation, size, ranks), variant, warmup, iterations,
-                                           check, size <= KEEP_BYTES, self.options.timeout)
+            time_us, wrong = group.measure(
+                operation,
+                count_of(operation, size, ranks),
+                variant,
+                warmup,
+                iterations,
+                check,
+                size <= KEEP_BYTES,
+                self.options.timeout,
+            )
         except groups.Failure as failure:
             self.failed(library, key_of(*point), str(failure))
             return None
@@ -113,7 +153,8 @@ class Comparison:
         return time_us
 
     def calibrate(self, library, point, variant):
-        """(iterations that take about the wished time, time); checks the results on the way. None: failed."""
+        """(iterations that take about the requested time, time), or None after a failure. Also
+        checks the results."""
         wanted_us = self.options.milliseconds * 1000
         iterations, time_us = 1, self.turn(library, point, variant, 1, check=True)
         while time_us is not None:
@@ -125,7 +166,7 @@ class Comparison:
         return None
 
     def candidates(self, library, point):
-        """The variants worth a measurement: of the bound, only the fastest is taken."""
+        """The variants to be measured. The bound has only its fastest variant."""
         ranks, operation, size = point
         if operation in machine.FURTHER_OPERATIONS and library.name in ("bound", "gloo"):
             return []
@@ -140,13 +181,16 @@ class Comparison:
 
     @staticmethod
     def shuffled(turns, key, number):
-        """Another order in each round: whom a turn follows decides on which cores its ranks wake up, among other things."""
+        """The turns in a different order in each round, since the preceding turn influences, for
+        example, the cores on which ranks wake up."""
         return random.Random(f"{key} {number}").sample(turns, len(turns))
 
     def measure_point(self, ranks, operation, size):
         point = (ranks, operation, size)
         entry = self.data["points"].setdefault(
-            key_of(*point), {"ranks": ranks, "operation": operation, "bytes": size, "rounds": [], "wrong": {}})
+            key_of(*point),
+            {"ranks": ranks, "operation": operation, "bytes": size, "rounds": [], "wrong": {}},
+        )
         turns = []
         for library in self.libraries:
             found = {}
@@ -160,7 +204,9 @@ class Comparison:
             turns += [(library, variant, iterations) for variant, (iterations, _) in found.items()]
         for _ in range(self.options.rounds):
             times = {}
-            for library, variant, iterations in self.shuffled(turns, key_of(*point), len(entry["rounds"])):
+            for library, variant, iterations in self.shuffled(
+                turns, key_of(*point), len(entry["rounds"])
+            ):
                 time_us = self.turn(library, point, variant, iterations)
                 if time_us is not None:
                     name = "bound" if library.name == "bound" else library.variants[variant]

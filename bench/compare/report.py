@@ -1,4 +1,6 @@
-"""Figures of comparisons: files, merging, statistics, tables as text and for docs/PERFORMANCE.md."""
+"""Figures of comparisons: files, merging, statistics, tables as text, and the tables of
+docs/PERFORMANCE.md."""
+
 import json
 import math
 import re
@@ -23,7 +25,7 @@ def load(path):
 
 
 def save(data, path):
-    """One line a round: short, and readable in a difference."""
+    """Writes one line for each round, so that differences of files are readable."""
     head = {name: value for name, value in data.items() if name != "points"}
     lines = json.dumps(head, indent=1)[:-2] + ',\n "points": {'
     entries = []
@@ -35,10 +37,13 @@ def save(data, path):
 
 
 def hosts_of(data):
-    """One number: figures of one host and of several are not of one table."""
+    """The number of hosts. Figures of different numbers of hosts cannot be in one table."""
     counts = {run.get("hosts", 1) for run in data["runs"]}
     if len(counts) > 1:
-        raise SystemExit(f"compare: figures of {' and of '.join(map(str, sorted(counts)))} hosts do not go into one table")
+        raise SystemExit(
+            f"compare: figures of {' and of '.join(map(str, sorted(counts)))} hosts do not go into "
+            "one table"
+        )
     return counts.pop() if counts else 1
 
 
@@ -48,7 +53,9 @@ def merge(files):
         pieces = len(merged["runs"])
         merged["runs"] += data["runs"]
         merged["versions"].update(data["versions"])
-        merged["failures"] += [{**failure, "piece": failure["piece"] + pieces} for failure in data["failures"]]
+        merged["failures"] += [
+            {**failure, "piece": failure["piece"] + pieces} for failure in data["failures"]
+        ]
         for key, point in data["points"].items():
             into = merged["points"].setdefault(key, {**point, "rounds": [], "wrong": {}})
             into["rounds"] += [{**one, "piece": one["piece"] + pieces} for one in point["rounds"]]
@@ -73,7 +80,7 @@ class Point:
         return [one[name] for one in self.rounds if name in one]
 
     def ratio(self, name, to):
-        """Median over the rounds that have both; None where there is none."""
+        """The median over the rounds that have both figures; None if there is no such round."""
         both = [one[name] / one[to] for one in self.rounds if name in one and to in one]
         return statistics.median(both) if both else None
 
@@ -109,14 +116,16 @@ def percent(value):
 
 
 def described(data):
-    """Lines on where the figures come from."""
+    """Lines that describe the origin of the figures."""
     lines = []
     for run in data["runs"][:1]:
         on = run["machine"]
         caches = ", ".join(f"{name} {size}" for name, size in on["caches"].items())
         virtual = f", virtual ({on['virtual']})" if on["virtual"] else ""
-        lines.append(f"{on['cpu']}, {on['cores']} cores{virtual}, {caches}, {on['memory_gib']} GiB; "
-                     f"Linux {on['kernel']}; {on['compiler']}")
+        lines.append(
+            f"{on['cpu']}, {on['cores']} cores{virtual}, {caches}, {on['memory_gib']} GiB; "
+            f"Linux {on['kernel']}; {on['compiler']}"
+        )
     versions = [version for name, version in data["versions"].items() if name != "bound"]
     lines.append("; ".join(dict.fromkeys(versions)))
     commits = dict.fromkeys(run["commit"] for run in data["runs"])
@@ -125,7 +134,9 @@ def described(data):
     hosts = hosts_of(data)
     if hosts > 1:
         lines.append(f"{hosts} hosts: network namespaces of that machine")
-    lines.append(f"{span}, commit {', '.join(commits)}, in {len(dates)} piece{'s' * (len(dates) > 1)}")
+    lines.append(
+        f"{span}, commit {', '.join(commits)}, in {len(dates)} piece{'s' * (len(dates) > 1)}"
+    )
     return lines
 
 
@@ -135,44 +146,72 @@ def columns(points):
 
 
 def variant_cells(point, names):
-    """'12.3 (0.45)': microseconds, and how many times DFCCL's with the same memory that is, in the same round."""
+    """'12.3 (0.45)': microseconds, and their ratio to DFCCL's with the same memory in the same
+    round."""
     cells = ""
     for name in names:
         ratio = point.ratio(name, "dfccl-mem" if name.endswith("-mem") else "dfccl")
-        cells += f"{number(point.median.get(name)) + (f' ({ratio:.2f})' if ratio is not None else ''):>20}"
+        shown = f" ({ratio:.2f})" if ratio is not None else ""
+        cells += f"{number(point.median.get(name)) + shown:>20}"
     return cells
 
 
 def text(data):
     points = points_of(data)
     lines = ["# " + line for line in described(data)] if data["runs"] else []
-    lines.append("# us a call, medians; ratio: ours / best peer, of the same round (below 1: ours is faster); spread: "
-                 "(max - min) / median")
+    lines.append(
+        "# us a call, medians; ratio: ours / best peer, of the same round (below 1: ours is "
+        "faster); spread: "
+        "(max - min) / median"
+    )
     names = columns(points)
     variants = sorted({name for point in points for name in point.variants})
     if variants:
-        lines.append("# " + ", ".join(variants) + ": in brackets, how many times the time of dfccl (-mem: dfccl-mem), medians of the ratios "
-                     "of one round")
+        lines.append(
+            "# "
+            + ", ".join(variants)
+            + ": in brackets, how many times the time of dfccl (-mem: dfccl-mem), medians of the "
+            "ratios "
+            "of one round"
+        )
     at = None
     for point in points:
         if at != (point.ranks, point.operation):
             at = (point.ranks, point.operation)
-            heads = "".join(f"{name:>14}" for name in names) + "".join(f"{name:>20}" for name in variants)
-            lines += ["", f"{point.operation}, {point.ranks} ranks",
-                      f"{'bytes':>12}{heads}{'best peer':>15}{'ratio':>8}{'mem':>8}{'mem/bound':>11}{'rounds':>8}{'spread':>8}"]
-        cells = "".join(f"{number(point.median.get(name)):>14}" for name in names) + variant_cells(point, variants)
+            heads = "".join(f"{name:>14}" for name in names) + "".join(
+                f"{name:>20}" for name in variants
+            )
+            lines += [
+                "",
+                f"{point.operation}, {point.ranks} ranks",
+                f"{'bytes':>12}{heads}{'best peer':>15}{'ratio':>8}{'mem':>8}{'mem/bound':>11}"
+                f"{'rounds':>8}{'spread':>8}",
+            ]
+        cells = "".join(f"{number(point.median.get(name)):>14}" for name in names) + variant_cells(
+            point, variants
+        )
         spreads = [point.spread(name) for name in ("dfccl", point.best) if name in point.median]
-        lines.append(f"{point.bytes:>12}{cells}{point.best or '-':>15}{number(point.ratio('dfccl', point.best)):>8}"
-                     f"{number(point.ratio('dfccl-mem', point.best)):>8}{number(point.ratio('dfccl-mem', 'bound')):>11}"
-                     f"{len(point.rounds):>8}{percent(max(spreads) if spreads else None):>8}")
-    wrong = [f"{name} at {point.ranks} {point.operation} {point.bytes}: {count}" for point in points
-             for name, count in point.wrong.items()]
+        lines.append(
+            f"{point.bytes:>12}{cells}{point.best or '-':>15}"
+            f"{number(point.ratio('dfccl', point.best)):>8}"
+            f"{number(point.ratio('dfccl-mem', point.best)):>8}"
+            f"{number(point.ratio('dfccl-mem', 'bound')):>11}"
+            f"{len(point.rounds):>8}{percent(max(spreads) if spreads else None):>8}"
+        )
+    wrong = [
+        f"{name} at {point.ranks} {point.operation} {point.bytes}: {count}"
+        for point in points
+        for name, count in point.wrong.items()
+    ]
     lines += ["", "wrong elements: " + ("; ".join(wrong) if wrong else "none")]
-    lines += [f"failed: {one['library']}, {one['where']}: {one['reason']}" for one in data["failures"]]
+    lines += [
+        f"failed: {one['library']}, {one['where']}: {one['reason']}" for one in data["failures"]
+    ]
     return "\n".join(lines) + "\n"
 
 
-# ---- the tables of docs/PERFORMANCE.md and of the note behind it; a document has any of these, between markers
+# ---- the tables of docs/PERFORMANCE.md and of its notes; a document may have any of these, between
+# markers
 
 TABLES = "compare"
 POINTS = "compare-points"
@@ -185,14 +224,20 @@ def filled(sentence):
 
 
 def code(command):
-    """A command as indented code; a shell takes its lines as one. An option and its value stay on one line."""
+    """A command as indented code, in lines that a shell joins. An option and its value are on one
+    line."""
     bound = re.sub(r" (-\S+) (?=[^-])", " \\1\a", command)
-    lines = [line.replace("\a", " ") for line in textwrap.wrap(bound, COLUMNS - 10, break_long_words=False, break_on_hyphens=False)]
+    lines = [
+        line.replace("\a", " ")
+        for line in textwrap.wrap(
+            bound, COLUMNS - 10, break_long_words=False, break_on_hyphens=False
+        )
+    ]
     return ("    " + " \\\n        ".join(lines)).split("\n")
 
 
 def cell(point, name):
-    """'12.3 (0.45)': microseconds, and how many times the best peer's time that is."""
+    """'12.3 (0.45)': microseconds, and their ratio to the best peer's time."""
     if point is None or name not in point.median:
         return ""
     ratio = point.ratio(name, point.best) if point.best else None
@@ -200,21 +245,27 @@ def cell(point, name):
 
 
 def both_memories(point):
-    """'12.3 (0.45, 0.40)': microseconds with ordinary memory, and the ratios to the best peer with either memory."""
+    """'12.3 (0.45, 0.40)': microseconds with ordinary memory, and the ratios to the best peer with
+    either memory."""
     if point is None or point.best is None or "dfccl" not in point.median:
         return cell(point, "dfccl")
     ratios = [point.ratio(name, point.best) for name, _ in MEMORIES]
-    return number(point.median["dfccl"]) + f" ({', '.join('-' if ratio is None else f'{ratio:.2f}' for ratio in ratios)})"
+    return (
+        number(point.median["dfccl"])
+        + f" ({', '.join('-' if ratio is None else f'{ratio:.2f}' for ratio in ratios)})"
+    )
 
 
 def against_bound(point):
-    """'1.2': how many times the bound's time ours takes, with dfcclMemAlloc memory."""
+    """'1.2': the ratio of our time, with memory of dfcclMemAlloc, to the time of the bound."""
     ratio = point.ratio("dfccl-mem", "bound") if point is not None else None
     return f"{number(point.median['bound'])} ({ratio:.2f})" if ratio is not None else ""
 
 
 def docs_table(points, content):
-    operations = [name for name in machine.OPERATIONS if any(point.operation == name for point in points)]
+    operations = [
+        name for name in machine.OPERATIONS if any(point.operation == name for point in points)
+    ]
     sizes = sorted({point.bytes for point in points})
     found = {(point.operation, point.bytes): point for point in points}
     lines = ["| bytes | " + " | ".join(operations) + " |", "| ---: |" + " ---: |" * len(operations)]
@@ -225,15 +276,20 @@ def docs_table(points, content):
 
 
 def against_peers(points, name):
-    """How often ours is faster than every peer: (points won, points compared, geometric mean of the ratios, the worst)."""
+    """The comparison with every peer: (points won, points compared, geometric mean of the ratios,
+    worst ratio)."""
     compared = [point for point in points if point.ratio(name, point.best) is not None]
     if not compared:
         return None
     faster = sum(point.ratio(name, point.best) < 1 for point in compared)
     mean = math.exp(statistics.fmean(math.log(point.ratio(name, point.best)) for point in compared))
     worst = max(compared, key=lambda point: point.ratio(name, point.best))
-    return (f"{faster} of {len(compared)} points", f"{mean:.2f}",
-            f"{worst.ratio(name, worst.best):.2f} ({worst.operation}, {readable_size(worst.bytes)}, {worst.best})")
+    return (
+        f"{faster} of {len(compared)} points",
+        f"{mean:.2f}",
+        f"{worst.ratio(name, worst.best):.2f} ({worst.operation}, {readable_size(worst.bytes)}, "
+        f"{worst.best})",
+    )
 
 
 def summary(points, name):
@@ -248,9 +304,13 @@ MEMORIES = (("dfccl", "ordinary memory"), ("dfccl-mem", "dfcclMemAlloc memory"))
 
 
 def summary_table(data):
-    """The comparison in one glance."""
+    """The summary of the comparison."""
     points = points_of(data)
-    lines = ["", "| DFCCL's time divided by the fastest peer's | below 1 at | geometric mean | worst |", "| --- | ---: | ---: | --- |"]
+    lines = [
+        "",
+        "| DFCCL's time divided by the fastest peer's | below 1 at | geometric mean | worst |",
+        "| --- | ---: | ---: | --- |",
+    ]
     for ranks in sorted({point.ranks for point in points}):
         for name, memory in MEMORIES:
             found = against_peers([point for point in points if point.ranks == ranks], name)
@@ -260,18 +320,26 @@ def summary_table(data):
 
 
 def reliability(points):
-    """How many rounds, and how far apart they are."""
+    """The number of rounds, and their spread."""
     rounds = [len(point.rounds) for point in points]
-    spreads = [point.spread(name) for point in points for name in (*OWN, point.best) if name in point.median]
+    spreads = [
+        point.spread(name)
+        for point in points
+        for name in (*OWN, point.best)
+        if name in point.median
+    ]
     if not spreads:
         return ""
     many = f"{min(rounds)}" if min(rounds) == max(rounds) else f"{min(rounds)} to {max(rounds)}"
-    return (f"Medians of {many} rounds; the rounds of one figure lie {percent(statistics.median(spreads))} of it apart (median over "
-            "all figures; largest - smallest): differences below that mean little.")
+    return (
+        f"Medians of {many} rounds; the rounds of one figure lie "
+        f"{percent(statistics.median(spreads))} of it apart (median over "
+        "all figures; largest - smallest): differences below that mean little."
+    )
 
 
 def origin(data, files):
-    """Where the figures come from, as sentences."""
+    """The origin of the figures, as sentences."""
     names = ", ".join(f"`bench/results/{file.name}`" for file in files)
     out = [""]
     for line in [line + "." for line in described(data)] + [f"Raw figures: {names}."]:
@@ -280,9 +348,18 @@ def origin(data, files):
 
 
 def mishaps(data, points):
-    failed = "; ".join(f"{one['library']} ({one['where']}: {one['reason']})" for one in data["failures"])
+    failed = "; ".join(
+        f"{one['library']} ({one['where']}: {one['reason']})" for one in data["failures"]
+    )
     wrong = sum(len(point.wrong) for point in points)
-    return ["", *filled(f"Points with wrong elements: {wrong}. " + (f"Failed: {failed}." if failed else "Nothing failed.")), ""]
+    return [
+        "",
+        *filled(
+            f"Points with wrong elements: {wrong}. "
+            + (f"Failed: {failed}." if failed else "Nothing failed.")
+        ),
+        "",
+    ]
 
 
 def docs(data, files):
@@ -291,8 +368,14 @@ def docs(data, files):
     out = [*origin(data, files), "Commands:", ""]
     for command in dict.fromkeys(run["command"] for run in data["runs"]):
         out += code(command)
-    out += ["", *filled("Cells: microseconds a call, and in brackets the ratio to the fastest of the peers at that point (below 1: "
-                        "DFCCL is faster). " + reliability(points))]
+    out += [
+        "",
+        *filled(
+            "Cells: microseconds a call, and in brackets the ratio to the fastest of the peers at "
+            "that point (below 1: "
+            "DFCCL is faster). " + reliability(points)
+        ),
+    ]
     for ranks in sorted({point.ranks for point in points}):
         here = [point for point in points if point.ranks == ranks]
         for name, memory in MEMORIES:
@@ -300,23 +383,41 @@ def docs(data, files):
                 out += ["", *filled(f"**{ranks} ranks, {memory}**: {summary(here, name)}."), ""]
                 out += docs_table(here, lambda point, name=name: cell(point, name))
         if any("bound" in point.median for point in here):
-            out += ["", *filled(f"**{ranks} ranks, bound**: microseconds of the zero-copy program, and the ratio of DFCCL with "
-                                "dfcclMemAlloc memory to it."), ""]
+            out += [
+                "",
+                *filled(
+                    f"**{ranks} ranks, bound**: microseconds of the zero-copy program, and the "
+                    "ratio of DFCCL with "
+                    "dfcclMemAlloc memory to it."
+                ),
+                "",
+            ]
             out += docs_table(here, against_bound)
     return "\n".join(out + mishaps(data, points))
 
 
 def docs_points(data, files):
-    """One table of every second size and the largest; a document that shows more has the whole tables."""
+    """One table of every second size and the largest. A document with more detail has the whole
+    tables."""
     points = points_of(data)
-    out = [*origin(data, files), "", *filled("Cells: microseconds a call with ordinary memory, and in brackets the ratio to the "
-                                             "fastest peer at that point with ordinary memory and with dfcclMemAlloc memory (below 1: "
-                                             "DFCCL is faster). " + reliability(points)), ""]
+    out = [
+        *origin(data, files),
+        "",
+        *filled(
+            "Cells: microseconds a call with ordinary memory, and in brackets the ratio to the "
+            "fastest peer at that point with ordinary memory and with dfcclMemAlloc memory (below "
+            "1: "
+            "DFCCL is faster). " + reliability(points)
+        ),
+        "",
+    ]
     for ranks in sorted({point.ranks for point in points}):
         here = [point for point in points if point.ranks == ranks]
         sizes = sorted({point.bytes for point in here})
         shown = {*sizes[::2], sizes[-1]}
-        head, rule, *rows = docs_table([point for point in here if point.bytes in shown], both_memories)
+        head, rule, *rows = docs_table(
+            [point for point in here if point.bytes in shown], both_memories
+        )
         if out[-1] == "":
             out += ["| ranks " + head, "| ---: " + rule]
         out += [f"| {ranks} " + row for row in rows]
@@ -324,7 +425,7 @@ def docs_points(data, files):
 
 
 def replaced(path, whole, name, content):
-    """What stands between the document's two markers of a name is replaced."""
+    """Replaces the text between the two markers of a name in the document."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     if whole.count(begin) != 1 or whole.count(end) != 1:
         raise SystemExit(f"compare: {path} does not have the markers {begin} and {end} once each")
@@ -334,10 +435,20 @@ def replaced(path, whole, name, content):
 
 def render_docs(data, path, files):
     whole = path.read_text()
-    found = {name: content for name, content in ((TABLES, docs), (POINTS, docs_points), (SUMMARY, lambda data, _: summary_table(data)))
-             if f"<!-- {name}: " in whole}
+    found = {
+        name: content
+        for name, content in (
+            (TABLES, docs),
+            (POINTS, docs_points),
+            (SUMMARY, lambda data, _: summary_table(data)),
+        )
+        if f"<!-- {name}: " in whole
+    }
     if not found:
-        raise SystemExit(f"compare: {path} has no markers for tables: <!-- {TABLES}: begin --> and end, or {POINTS}, or {SUMMARY}")
+        raise SystemExit(
+            f"compare: {path} has no markers for tables: <!-- {TABLES}: begin --> and end, or "
+            f"{POINTS}, or {SUMMARY}"
+        )
     for name, content in found.items():
         whole = replaced(path, whole, name, content(data, files))
     path.write_text(whole)
@@ -345,4 +456,5 @@ def render_docs(data, path, files):
 
 def svg(data):
     import drawing
+
     return drawing.panels(points_of(data), columns(points_of(data)), described(data))

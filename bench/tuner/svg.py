@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
-"""Pictures of bench-tuner-grid's tables: tuner/svg.py load|change TABLE > PICTURE.svg; tuner/svg.py reached TABLE
+"""Pictures of the tables of bench-tuner-grid.
 
-load: for each row three bars, microseconds of a run under a load: as the library chooses, as tuned without the load, as
-tuned under it. change: the time of each ten runs, before and after the network has changed, and in a job that has begun
-after it. reached: what a run takes from 200 runs after the change on, and what it takes in that job at its end.
+    tuner/svg.py load|change TABLE > PICTURE.svg
+    tuner/svg.py reached TABLE
+
+load draws three bars for each row, in microseconds of a run under a load: with the library's own
+choice, with a choice tuned without the load, and with a choice tuned under it. change draws the
+time of each ten runs, before and after the network has changed, and in a job that has begun after
+the change. reached prints the time of a run from 200 runs after the change on, and at the end of
+the second job.
 """
+
 import statistics
 import sys
 
@@ -13,17 +19,21 @@ COLOURS = ["#999999", "#d98c3f", "#3b6fb5"]
 
 
 def head(height, title):
-    return [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"',
-            ' font-family="sans-serif" font-size="13">',
-            f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
-            f'<text x="{LEFT}" y="24" font-size="16">{title}</text>']
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"',
+        ' font-family="sans-serif" font-size="13">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        f'<text x="{LEFT}" y="24" font-size="16">{title}</text>',
+    ]
 
 
 def legend(words, y):
     out, x = [], LEFT
     for colour, word in zip(COLOURS, words):
-        out.append(f'<rect x="{x}" y="{y - 10}" width="12" height="12" fill="{colour}"/>'
-                   f'<text x="{x + 18}" y="{y}">{word}</text>')
+        out.append(
+            f'<rect x="{x}" y="{y - 10}" width="12" height="12" fill="{colour}"/>'
+            f'<text x="{x + 18}" y="{y}">{word}</text>'
+        )
         x += 30 + 8 * len(word)
     return out
 
@@ -40,13 +50,17 @@ def load(lines):
         times = [float(word) for word in row[6:9]]
         for j, time in enumerate(times):
             length = (WIDTH - LEFT - 220) * min(time / times[0], 1.5) / 1.5
-            out.append(f'<rect x="{LEFT}" y="{y + 5 + 13 * j}" width="{length:.1f}" height="11" fill="{COLOURS[j]}"/>'
-                       f'<text x="{LEFT + length + 6:.1f}" y="{y + 15 + 13 * j}" font-size="11">{time:.0f} us</text>')
+            out.append(
+                f'<rect x="{LEFT}" y="{y + 5 + 13 * j}" width="{length:.1f}" height="11" '
+                f'fill="{COLOURS[j]}"/>'
+                f'<text x="{LEFT + length + 6:.1f}" y="{y + 15 + 13 * j}" '
+                f'font-size="11">{time:.0f} us</text>'
+            )
     return out
 
 
 def read_change(lines):
-    """Titles, and of each part a list of (run, microseconds, algorithm)."""
+    """The titles, and for each part a list of (run, microseconds, algorithm)."""
     parts, titles = [], []
     for line in lines:
         if line.startswith("# changed") or line.startswith("# from"):
@@ -71,9 +85,13 @@ def reached(lines):
     end, begun = between(changed, last - 990, last + 1), between(scratch, last - 990, last + 1)
     early = between(changed, 5020, 5060)
     out = [f"# {titles[0]}", "# medians of means of ten runs"]
-    for name, (time, algorithm) in [("before the change", before), ("20 to 60 runs after", early),
-                                    ("200 to 400 runs after", after), ("last 1,000 runs", end),
-                                    ("begun after it, last 1,000", begun)]:
+    for name, (time, algorithm) in [
+        ("before the change", before),
+        ("20 to 60 runs after", early),
+        ("200 to 400 runs after", after),
+        ("last 1,000 runs", end),
+        ("begun after it, last 1,000", begun),
+    ]:
         out.append(f"# {name:27} {time:9.1f} us  {algorithm}")
     return out + [f"# 200 to 400 runs after / begun after it: {after[0] / begun[0]:.3f}"]
 
@@ -95,10 +113,14 @@ def change(lines):
     for i in range(6):
         time, run = most * i / 5, last * i / 5
         y, x = bottom - (bottom - TOP - 20) * i / 5, LEFT + (WIDTH - LEFT - 20) * i / 5
-        out.append(f'<text x="{LEFT - 8}" y="{y + 4:.0f}" text-anchor="end">{time:.0f}</text>'
-                   f'<text x="{x:.0f}" y="{bottom + 20}" text-anchor="middle">{run:.0f}</text>')
-    out.append(f'<path d="M{LEFT} {TOP + 10}V{bottom}H{WIDTH - 20}" stroke="black" fill="none"/>'
-               f'<text x="{LEFT}" y="{bottom + 44}">run; microseconds of a run (means of ten)</text>')
+        out.append(
+            f'<text x="{LEFT - 8}" y="{y + 4:.0f}" text-anchor="end">{time:.0f}</text>'
+            f'<text x="{x:.0f}" y="{bottom + 20}" text-anchor="middle">{run:.0f}</text>'
+        )
+    out.append(
+        f'<path d="M{LEFT} {TOP + 10}V{bottom}H{WIDTH - 20}" stroke="black" fill="none"/>'
+        f'<text x="{LEFT}" y="{bottom + 44}">run; microseconds of a run (means of ten)</text>'
+    )
     return out
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Meson runs this for a source distribution: the link to this repository becomes the sources that the package needs."""
+"""Copies the sources that the package needs in the place of the link to this repository. Meson runs
+this program for a source distribution."""
 
 import os
 import shutil

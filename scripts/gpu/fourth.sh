@@ -1,37 +1,45 @@
 # shellcheck shell=bash disable=SC2154 # the variables of scripts/gpu-suite
-# Beside others: NCCL, ranks as processes, and a table of algorithms.
+# The fourth stage: comparison with NCCL, ranks as processes, and a table of algorithms.
 
-[ $list = 1 ] || take_over
+[ "$list" = 1 ] || take_over
 group "processes, taking turns"
-disorder 40 "disorder, processes" -n $several -c $collectives -i $((runs / 40 + 1)) --sync --processes
+disorder 40 "disorder, processes" -n "$several" -c "$collectives" -i $((runs / 40 + 1)) --sync \
+  --processes
 for polls in 4000 100 50; do
-  disorder 40 "processes that leave after $polls us" DFCCL_TUNING=set:quit_polls=$polls -n $several -c $collectives -i $((runs / 40 + 1)) --processes
+  disorder 40 "processes that leave after $polls us" DFCCL_TUNING=set:quit_polls=$polls -n "$several" -c "$collectives" -i $((runs / 40 + 1)) --processes
 done
-part 60 "random, processes" "$property" --seed 3 --programs $(((programs + 1) / 2)) --seconds 50 --processes
+part 60 "random, processes" "$property" --seed 3 --programs $(((programs + 1) / 2)) --seconds 50 \
+  --processes
 
 group "NCCL, several ranks on one GPU"
 warm_up "NCCL"
 nccl=${NCCL_LIBRARY:-$("$tools/report" nccl 2>/dev/null)}
 for ranks in $ranks_tried; do
-  if [ $list = 0 ] && { [ ! -x "$nccl_ranks" ] || [ -z "$nccl" ]; }; then
-    skip "NCCL: allreduce, $ranks ranks" "no libnccl.so.2 on this machine (NCCL_LIBRARY=FILE names one), or no gpu-nccl in this build"
+  if [ "$list" = 0 ] && { [ ! -x "$nccl_ranks" ] || [ -z "$nccl" ]; }; then
+    skip "NCCL: allreduce, $ranks ranks" \
+      "no libnccl.so.2 on this machine (NCCL_LIBRARY=FILE names one), or no gpu-nccl in this build"
   else
-    KIND=probe part 40 "NCCL: allreduce, $ranks ranks" env NCCL_MULTI_RANK_GPU_ENABLE=1 "$nccl_ranks" --json "$nccl" allreduce "$ranks" 8 $nccl_most
+    KIND=probe part 40 "NCCL: allreduce, $ranks ranks" env NCCL_MULTI_RANK_GPU_ENABLE=1 \
+      "$nccl_ranks" --json "$nccl" allreduce "$ranks" 8 "$nccl_most"
   fi
   table 40 "beside NCCL: allreduce, $ranks ranks" allreduce -n "$ranks" "${sizes[@]}" --check=0
 done
-if [ $list = 1 ] || { [ -x "$nccl_ranks" ] && [ -n "$nccl" ]; }; then
-  TAIL=1 part 40 "NCCL: in disorder, does it hang" env NCCL_MULTI_RANK_GPU_ENABLE=1 "$nccl_ranks" "$nccl" disorder $many $collectives 20
+if [ "$list" = 1 ] || { [ -x "$nccl_ranks" ] && [ -n "$nccl" ]; }; then
+  TAIL=1 part 40 "NCCL: in disorder, does it hang" env NCCL_MULTI_RANK_GPU_ENABLE=1 "$nccl_ranks" \
+    "$nccl" disorder "$many" "$collectives" 20
 fi
 
 group "other operations"
 for ranks in $ranks_tried; do
-  for operation in broadcast reduce; do table 30 "table: $operation, $ranks ranks" $operation -n "$ranks" "${sizes[@]}"; done
+  for operation in broadcast reduce; do
+    table 30 "table: $operation, $ranks ranks" $operation -n "$ranks" "${sizes[@]}"
+  done
 done
 
 group "algorithms"
 for ranks in $ranks_tried; do
   for algorithm in ring allpairs doubling rabenseifner doubletree direct flat twolevel; do
-    table 12 "allreduce, $ranks ranks, $algorithm" allreduce -n "$ranks" -a $algorithm "${sizes[@]}" --check=0
+    table 12 "allreduce, $ranks ranks, $algorithm" allreduce -n "$ranks" -a $algorithm \
+      "${sizes[@]}" --check=0
   done
 done

@@ -1,11 +1,16 @@
-# shellcheck shell=bash disable=SC2154 # the variables are those of scripts/gpu-suite, which reads this file
-# The parts of a stage: each has a name, a limit, output of its own, and a line in the summary.
+# shellcheck shell=bash disable=SC2154 # scripts/gpu-suite, which sources this, has the variables
+# The parts of a stage. Each part has a name, a limit, its own output, and a line in the summary.
 #
-#   group NAME                     parts that fail for one reason; two hangs end it
-#   part SECONDS NAME COMMAND...   KIND=text (default), json, probe (JSON lines) or tap says what the command prints; TAIL=N shows
-#                                  the last N lines of a part that is right; TRIAL=1: that it fails is an answer, and no failure
-#   skip NAME WHY
-# A command that ends with 77 was skipped: its last line says why.
+#   group NAME                     begins a group of parts that fail for a common reason; the rest
+#   of
+#                                  the group is omitted after two hangs
+#   part SECONDS NAME COMMAND...   runs a part. KIND is the format of the output: text (default),
+#                                  json, probe (JSON lines) or tap. TAIL=N shows the last N lines of
+#                                  a
+#                                  part that passes. TRIAL=1: a failure is a result, and no error.
+#   skip NAME REASON               notes a part that cannot run
+#
+# A command that ends with status 77 was skipped. Its last line has the reason.
 
 work='' number=0 hangs=0 worst=0 begun=$SECONDS current=none late=()
 
@@ -13,7 +18,7 @@ elapsed() { echo $((SECONDS - begun)); }
 say() { printf '%s\n' "$*" | tee -a "$out/$stage.txt"; }
 group() {
   current=$1 hangs=0
-  [ $list = 1 ] || say "== $current, at $(elapsed) s"
+  [ "$list" = 1 ] || say "== $current, at $(elapsed) s"
 }
 wanted() { printf '%s\n' "$1" | grep -Eq -e "$only"; }
 
@@ -24,25 +29,31 @@ begin_stage() {
   mkdir -p "$out" || exit 2
   rm -f "$out/$stage".{txt,log,json,tgz,hangs.txt}
   say "# dfccl $version, stage $stage, $gpu, $(date -u +%Y-%m-%dT%H:%MZ)"
-  { nproc; ldd --version | head -n 1; [ $emulated = 1 ] || { nvidia-smi; nvidia-smi -q -d CLOCK,PCI,PERFORMANCE; }; } >>"$out/$stage.log" 2>&1
-  LD_LIBRARY_PATH=$libraries ldd "$demo" | sed -n 's/^\t*\(.*not found\)/missing: \1/p' | tee -a "$out/$stage.txt"
+  { nproc; ldd --version | head -n 1; [ "$emulated" = 1 ] ||
+    { nvidia-smi; nvidia-smi -q -d CLOCK,PCI,PERFORMANCE; }; } >>"$out/$stage.log" 2>&1
+  LD_LIBRARY_PATH=$libraries ldd "$demo" | sed -n 's/^\t*\(.*not found\)/missing: \1/p' |
+    tee -a "$out/$stage.txt"
 }
 
-# A part has a session of its own, so it would outlive a suite that is ended from outside.
+# A part has its own session, so it would outlive a suite that is ended from outside.
 end_of_suite() {
   if [ -s "$work/running" ]; then kill_group "$(cat "$work/running")"; fi
   rm -rf "$work"
 }
 
-# Ends with what was left out, so that nobody takes a short report for a good one.
+# The report ends with the omitted parts, so that a short report is not taken for a complete one.
 end_stage() {
-  [ ${#late[@]} = 0 ] || say "left out, since the stage's time ($budget s) was over: $(printf '%s; ' "${late[@]}" | sed 's/; $//')"
-  say "== end of $stage, after $(elapsed) s: $(cut -f 3 "$work/parts" 2>/dev/null | sort | uniq -c | awk '{ printf "%s%s %s", sep, $1, $2; sep = ", " }')"
+  [ ${#late[@]} = 0 ] ||
+    say "left out, since the stage's time ($budget s) was over: $(printf '%s; ' "${late[@]}" |
+    sed 's/; $//')"
+  say "== end of $stage, after $(elapsed) s: $(cut -f 3 "$work/parts" 2>/dev/null | sort | uniq -c |
+    awk '{ printf "%s%s %s", sep, $1, $2; sep = ", " }')"
   if command -v python3 >/dev/null; then
-    "$tools/report" stage "$work" "$stage" "$version" "$gpu" "$(elapsed)" "${learnt_from:-}" >"$out/$stage.json"
+    "$tools/report" stage "$work" "$stage" "$version" "$gpu" "$(elapsed)" "${learnt_from:-}" \
+      >"$out/$stage.json"
   else
     cp "$work/parts" "$out/$stage.tsv"
-    say "no python3 on this machine: $stage.tsv instead of $stage.json, and nothing was learnt"
+    say "no python3 on this machine: $stage.tsv instead of $stage.json, and no settings are saved"
   fi
   (cd "$work" && tar -czf - parts ./*.out ./*.err) >"$out/$stage.tgz" 2>/dev/null
   exit $worst
@@ -51,23 +62,29 @@ end_stage() {
 note() { # STATUS NAME SECONDS LIMIT COMMAND...
   local status=$1 name=$2 seconds=$3 limit=$4
   shift 4
-  printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$number" "$current" "$status" "$seconds" "$limit" "${KIND:-text}" "$name" "$*" >>"$work/parts"
+  printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$number" "$current" "$status" "$seconds" "$limit" \
+    "${KIND:-text}" "$name" "$*" >>"$work/parts"
 }
 
 skip() { # NAME WHY
   wanted "$1" || return 0
-  if [ $list = 1 ]; then echo "$1"; return 0; fi
+  if [ "$list" = 1 ]; then echo "$1"; return 0; fi
   number=$((number + 1))
   note skip "$1" 0 0 "$2"
   say "skip  $1 ($2)"
 }
 
-# Both streams, cut in the middle, so that the log stays small.
+# Both streams are cut in the middle, so that the log stays small.
 append_output() { # FILE
   local bytes
   bytes=$(stat -c %s "$1" 2>/dev/null || echo 0)
-  if [ "$(stat -c %s "$out/$stage.log")" -gt 12000000 ]; then return 0; fi # the rest is in STAGE.tgz
-  if [ "$bytes" -le 400000 ]; then cat "$1"; else head -c 200000 "$1"; printf '\n[... %s bytes ...]\n' $((bytes - 400000)); tail -c 200000 "$1"; fi >>"$out/$stage.log"
+  # The whole output is in STAGE.tgz.
+  if [ "$(stat -c %s "$out/$stage.log")" -gt 12000000 ]; then return 0; fi
+  if [ "$bytes" -le 400000 ]; then
+    cat "$1"
+  else
+    head -c 200000 "$1"; printf '\n[... %s bytes ...]\n' $((bytes - 400000)); tail -c 200000 "$1"
+  fi >>"$out/$stage.log"
 }
 
 show() { # LINES FILE...
@@ -86,13 +103,21 @@ kill_group() { # PID
   kill -KILL -- "-$1" $pids 2>/dev/null
 }
 
-is_wrong() { grep -Eqs '"wrong": ?[1-9]|(^|[:;] )[1-9][0-9]* (of [0-9]+ )?result elements were wrong|Out of bounds values : [1-9]|^property: .*differs' "$@"; }
+is_wrong() {
+  local pattern='"wrong": ?[1-9]|(^|[:;] )[1-9][0-9]* (of [0-9]+ )?result elements were wrong'
+  pattern+='|Out of bounds values : [1-9]|^property: .*differs'
+  grep -Eqs "$pattern" "$@"
+}
 
-# Leaves $work/status and $work/seconds. Not for a subshell: the traps would wait for its end.
+# Leaves $work/status and $work/seconds. Must not run in a subshell, whose end the traps would
+# await.
 run_part() { # LIMIT CUT NAME COMMAND...
-  local limit=$1 cut=$2 name=$3 pid status start=$SECONDS stdout=$work/$number.out stderr=$work/$number.err
+  local limit=$1 cut=$2 name=$3 pid status start=$SECONDS stdout=$work/$number.out \
+    stderr=$work/$number.err
   shift 3
-  if [ -n "$plant" ] && printf '%s\n' "$name" | grep -Eq -e "$plant"; then set -- env "$planted" "$@"; fi
+  if [ -n "$plant" ] && printf '%s\n' "$name" | grep -Eq -e "$plant"; then
+    set -- env "$planted" "$@"
+  fi
   setsid env LD_LIBRARY_PATH="$libraries" "$@" >"$stdout" 2>"$stderr" </dev/null &
   pid=$!
   echo $pid >"$work/running"
@@ -118,14 +143,14 @@ run_part() { # LIMIT CUT NAME COMMAND...
   fi
   rm -f "$work/running"
   echo $((SECONDS - start)) >"$work/seconds"
-  echo $status >"$work/status"
+  echo "$status" >"$work/status"
 }
 
 part() { # SECONDS NAME COMMAND...
   local limit=$1 name=$2 left cut=0 status seconds
   shift 2
   wanted "$name" || return 0
-  if [ $list = 1 ]; then echo "$name"; return 0; fi
+  if [ "$list" = 1 ]; then echo "$name"; return 0; fi
   number=$((number + 1))
   left=$((budget - $(elapsed)))
   [ "$limit" -le "$longest" ] || limit=$longest
@@ -159,17 +184,22 @@ tell() { # STATUS NAME SECONDS LIMIT
     skip) say "skip  $2 ($(cat "$stdout" "$stderr" | tail -n 1))"; return 0 ;;
     cut) say "cut   $2 (the stage's time was over after $3 s of it)"; late+=("$2 (cut)") ;;
     no) say "no    $2 ($3 s)" ;;
-    HANG) hangs=$((hangs + 1)) worst=$((worst | !${TRIAL:-0})); say "HANG  $2 (not done after $4 s; photograph in $stage.hangs.txt)" ;;
+    HANG) hangs=$((hangs + 1)) worst=$((worst | !${TRIAL:-0}))
+    say "HANG  $2 (not done after $4 s; photograph in $stage.hangs.txt)" ;;
     *) worst=1; say "$1  $2 ($3 s)" ;;
   esac
   case $1 in
     ok) if [ "${KIND:-text}" != text ] && command -v python3 >/dev/null; then
-          "$tools/report" line "$KIND" "$stdout" $([ "$KIND" != tap ] || echo "$stderr") 2>/dev/null | sed 's/^/      | /' | tee -a "$out/$stage.txt"
+          local outputs=("$stdout")
+          [ "$KIND" != tap ] || outputs+=("$stderr")
+          "$tools/report" line "$KIND" "${outputs[@]}" 2>/dev/null | sed 's/^/      | /' |
+            tee -a "$out/$stage.txt"
         elif [ "${TAIL:-0}" -gt 0 ]; then
           show "$TAIL" "$stdout" "$stderr"
         fi ;;
-    HANG) # where each rank and each of its threads is, as far as the library knows
-      sed -n '/^---- the library/,/^---- threads/{/^dfccl rank\|sleeps in\|it waits\|block [0-9]*: run /p}' "$work/$number.photograph" |
+    HANG) # the positions of ranks and threads from the dump of the library
+      local lines='^dfccl rank\|sleeps in\|it waits\|block [0-9]*: run '
+      sed -n "/^---- the library/,/^---- threads/{/$lines/p}" "$work/$number.photograph" |
         head -n 12 | cut -c 1-200 | sed 's/^/      | /' | tee -a "$out/$stage.txt" ;;
     *) show 6 "$stdout" "$stderr" ;;
   esac

@@ -1,34 +1,40 @@
-# shellcheck shell=bash disable=SC2034,SC2154 # read by the stages; the variables of scripts/gpu-suite
-# What every part runs with, how large it is, and what the first stage has learnt.
+# shellcheck shell=bash disable=SC2034,SC2154 # scripts/gpu-suite and the stages share variables
+# The environment of all parts, their sizes, and the settings that the first stage has saved.
 
 export TEST_BACKEND=cuda DFCCL_DEBUG_SIGNAL=1 CUDA_MODULE_LOADING=${CUDA_MODULE_LOADING:-EAGER}
 cuda=(--backend cuda)
 tap=(-j1 --tap)
 lazy=(env CUDA_MODULE_LOADING=LAZY)
 
-if [ $emulated = 1 ]; then
+if [ "$emulated" = 1 ]; then
   export DFCCL_TUNING=set:cuda_threads=32,quit_polls=100,spin_front=20 DFCCL_CUDA_ARENA_MB=2
   many=2 several=2 collectives=3 runs=2 rounds=2 programs=1 ranks_tried="2"
-  sizes=(-b 8 -e 4K -f 512 -i 2 -w 1) all_sizes=("${sizes[@]}") words_sizes=("${sizes[@]}") large=("${sizes[@]}")
-  batches=(-b 256 -e 256 -i 2) iterations=20 event_sizes=(-e 4K) warm_seconds=0 nccl_most=64 behaviours=(callbacks)
+  sizes=(-b 8 -e 4K -f 512 -i 2 -w 1) all_sizes=("${sizes[@]}") words_sizes=("${sizes[@]}") \
+    large=("${sizes[@]}")
+  batches=(-b 256 -e 256 -i 2) iterations=20 event_sizes=(-e 4K) warm_seconds=0 nccl_most=64 \
+    behaviours=(callbacks)
 else
   many=8 several=4 collectives=8 runs=200 rounds=7 programs=500 ranks_tried="2 4 8"
-  sizes=(-b 8 -e 64M -f 8) all_sizes=(-b 8 -e 1G -f 8) words_sizes=(-b 8 -e 256K -f 4) large=(-b 16M -e 256M -f 16)
+  sizes=(-b 8 -e 64M -f 8) all_sizes=(-b 8 -e 1G -f 8) words_sizes=(-b 8 -e 256K -f 4) \
+    large=(-b 16M -e 256M -f 16)
   batches=() iterations=4000 event_sizes=() warm_seconds=3 nccl_most=536870912
-  # Those that the CUDA device is promised to pass (tests/on_cuda_emulator/meson.build); streams are in the first stage.
-  behaviours=(results reductions callbacks opposite_order run rerun groups priorities device_synchronize deregister contexts leftovers
-    lent_buffers memory waiting stats sq_full mismatch invalid_arguments init abort abort_collectives timeout departures peer_killed
+  # The tests that the CUDA device must pass (tests/on_cuda_emulator/meson.build); streams are in
+  # the first stage.
+  behaviours=(results reductions callbacks opposite_order run rerun groups priorities \
+    device_synchronize deregister contexts leftovers
+    lent_buffers memory waiting stats sq_full mismatch invalid_arguments init abort \
+      abort_collectives timeout departures peer_killed
     diagnostics tuning record idle)
 fi
 
-# Thresholds that the first stage compares: words of an environment each, the default first.
+# Thresholds that the first stage compares. Each is an environment; the default is the first.
 # On CUDA a poll counts as a microsecond.
 patience=("" "DFCCL_TUNING=set:spin_front=50,spin_boost=6" "DFCCL_TUNING=set:spin_front=50,spin_boost=2"
   "DFCCL_TUNING=set:spin_front=20,spin_boost=1" "DFCCL_TUNING=set:spin_front=10,spin_boost=1")
 # Under compute-sanitizer everything takes long, and kernels may come one after the other.
 tiny=(env DFCCL_TUNING=set:spin_front=20,spin_boost=1,quit_polls=50,cuda_threads=64 DFCCL_MAX_BLOCKS=2)
 connections_tried="32 8 1"
-if [ $emulated = 1 ]; then connections_tried=32; fi
+if [ "$emulated" = 1 ]; then connections_tried=32; fi
 
 # Prints NAME=VALUE. Numbers of the tuning table are added to those that the environment has already, and count more.
 joined() {
@@ -47,9 +53,10 @@ take_over() {
     if [ -n "$file" ] && [ -r "$file" ]; then learnt_from=$file; break; fi
   done
   if [ -z "$learnt_from" ]; then
-    say "nothing was learnt: no file \`learnt\` of the first stage in \$OUT or beside gpu-suite, and no \$LEARNT; the defaults are taken"
+    say "no saved settings: no file \`learnt\` of the first stage in \$OUT or beside gpu-suite," \
+      "and no \$LEARNT; the defaults are used"
   elif ! grep -Fqx "# gpu: $gpu" "$learnt_from"; then
-    say "what was learnt in $learnt_from is of another GPU, and not taken"
+    say "the saved settings in $learnt_from are of another GPU, and are not used"
     learnt_from=
   else
     while read -r line; do
@@ -59,18 +66,25 @@ take_over() {
     done < <(grep -E "$learnt_lines" "$learnt_from")
     say "learnt, from $learnt_from: $(grep -E "$learnt_lines" "$learnt_from" | tr '\n' ' ')"
   fi
-  # Every rank has two streams of its own; eight queues for sixteen streams let one wait behind another.
+  # Each rank has two streams. With eight queues for sixteen streams, one stream would wait behind
+  # another.
   export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-32}
 }
 
-# A GPU at rest has low clocks.
+# An idle GPU has low clocks.
 warm_up() {
   if [ $warm_seconds = 0 ]; then return 0; fi
   part 30 "clocks up, before $1" "$probe" warm $warm_seconds
-  [ $list = 1 ] || say "      | clocks: $(nvidia-smi --query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw --format=csv,noheader 2>/dev/null)"
+  [ "$list" = 1 ] ||
+    say "      | clocks: $(nvidia-smi --query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw \
+    --format=csv,noheader 2>/dev/null)"
 }
 probe_part() { # SECONDS NAME COMMAND...
-  if [ -x "$probe" ] || [ $list = 1 ]; then KIND=probe part "$@"; else skip "$2" "no gpu-probe in this build: it needs nvcc"; fi
+  if [ -x "$probe" ] || [ "$list" = 1 ]; then
+    KIND=probe part "$@"
+  else
+    skip "$2" "no gpu-probe in this build: it needs nvcc"
+  fi
 }
 disorder() { # SECONDS NAME [NAME=VALUE]... OPTION...
   local limit=$1 name=$2 settings=()

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Promises of bed.sh: its hosts reach each other over both rails by IPv4 and IPv6, share neither name, nor IPC, nor
-# /dev/shm; a cut cable is silent; two beds do not meet; nothing is left afterwards.
+# Promises of bed.sh: Its hosts reach each other over both rails by IPv4 and IPv6. They share
+# neither name, nor IPC, nor /dev/shm. A disconnected host gets no answer. Two beds do not
+# interfere. Nothing is left afterwards.
 set -u
 . "$(dirname "$0")/bed.sh"
 fail() { echo "$*" >&2; exit 1; }
@@ -8,13 +9,14 @@ fail() { echo "$*" >&2; exit 1; }
 bed_up 3
 for i in 1 2 3; do
   [ "$(bed_on $i hostname)" = "host$i" ] || fail "host $i has another name"
-  bed_on $i sh -c "echo $i >/dev/shm/own; [ \$(ls /dev/shm | wc -l) = 1 ]" || fail "host $i shares /dev/shm"
+  bed_on $i sh -c "echo $i >/dev/shm/own; [ \$(ls /dev/shm | wc -l) = 1 ]" ||
+    fail "host $i shares /dev/shm"
 done
 ipc=$(for i in 1 2 3; do bed_on $i readlink /proc/self/ns/ipc; done | sort -u | wc -l)
 [ "$ipc" = 3 ] || fail "hosts share an IPC namespace"
 [ "$(hostname)" != host1 ] || fail "a host's name is this machine's"
 
-# Reaches ADDRESS from host I? bash's own sockets: refused at once is an answer, silence is none.
+# Whether host I reaches ADDRESS, by bash's sockets. A refused connection counts as an answer.
 reaches() { bed_on "$1" timeout 2 bash -c "exec 3<>/dev/tcp/$2/9" 2>&1 | grep -q refused; }
 for rail in 0 1; do
   reaches 1 10.77.$rail.3 || fail "no IPv4 on rail $rail"
@@ -27,10 +29,14 @@ bed_join 3 0
 reaches 1 10.77.0.3 || fail "the cable was put back, and carries nothing"
 
 before=$(ip netns list | grep -c "^$bed_name-")
-other=$(bash -c '. "$0"; bed_up 2; bed_on 1 ip -br addr show rail0 | grep -o 10.77.0.1; ip netns list | grep -c "^$bed_name-"' \
+other=$(bash -c '. "$0"
+  bed_up 2
+  bed_on 1 ip -br addr show rail0 | grep -o 10.77.0.1
+  ip netns list | grep -c "^$bed_name-"' \
   "$(dirname "$0")/bed.sh") || fail "a second bed does not stand beside the first"
-[ "$(echo $other)" = "10.77.0.1 3" ] || fail "the second bed is odd: $other"
-[ "$(ip netns list | grep -c "^$bed_name-")" = "$before" ] || fail "the second bed took a namespace of the first"
+[ "${other//$'\n'/ }" = "10.77.0.1 3" ] || fail "the second bed is odd: $other"
+[ "$(ip netns list | grep -c "^$bed_name-")" = "$before" ] ||
+  fail "the second bed took a namespace of the first"
 bed_on 2 sleep 60 &
 sleep 0.2
 bed_down

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Promise: when all connections between two hosts are lost again and again, data's and control's, collectives see a pause: all
-# complete, and every element is right, also encrypted. test_breaks.sh WORKER
+# Promise: if all connections between two hosts are lost repeatedly, both for data and for control,
+# collectives only pause: all complete, and every element is right, also with encryption.
+# test_breaks.sh WORKER
 set -u
 here=$(dirname "$0")
 worker=$1
@@ -10,12 +11,15 @@ failed=0
 fail() { echo "FAILED: $*" >&2; failed=1; }
 
 for security in auth encrypt; do
-  DFCCL_NET_SECURITY=$security DFCCL_DEBUG=info timeout 100 "$here/endure" "$worker" 2 3 --break 50 --seconds 3 >"$work/said" 2>&1
+  DFCCL_NET_SECURITY=$security DFCCL_DEBUG=info timeout 100 "$here/endure" "$worker" 2 3 --break \
+    50 --seconds 3 >"$work/said" 2>&1
   status=$?
   [ $status = 77 ] && { cat "$work/said"; exit 77; }
   [ $status = 0 ] || fail "$security: status $status: $(cat "$work/said")"
   again=$(grep -c "control's connection to rank .* stands again" "$work/said")
-  [ "$again" -gt 10 ] || fail "$security: control's connection was made anew only $again times: $(cat "$work/said")"
-  echo "$security: $(grep -o '[0-9]* runs, [1-9][0-9]* breaks' "$work/said"), control's connections made anew $again times"
+  [ "$again" -gt 10 ] ||
+    fail "$security: the control channel was connected again only $again times: $(cat "$work/said")"
+  echo "$security: $(grep -o '[0-9]* runs, [1-9][0-9]* breaks' \
+    "$work/said"), control's connections made anew $again times"
 done
 exit $failed

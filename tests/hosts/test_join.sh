@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
 # Promises of joining across hosts (two namespaces): test_join.sh JOIN
-#   - A job comes up by MASTER_ADDR and MASTER_PORT, by torchrun's variables though the store has the port, by DFCCL_ROOT
-#     under mpirun's variables, by Slurm's node list, and by a unique id; over IPv4, IPv6, link-local addresses only, and
-#     with a host whose first rail is cut.
-#   - Without a secret, and with a wrong one, it fails at once, and the sentence says what to do.
-#   - It listens only at the chosen interfaces and ports; one interface that is missing is named with those that exist.
-#   - Who is missing, and which address does not answer, is said after 5 s. A name that nobody knows ends the join in time.
-#   - A stopped process is told to the other host, though its system answers, and dfcclDestroy does not wait for it.
-#   - A killed rank is told to the other host. So is a host whose cables are cut, in both directions.
+#   - A job forms by MASTER_ADDR and MASTER_PORT, by torchrun's variables although the store uses
+#     the port, by DFCCL_ROOT with mpirun's variables, by Slurm's node list, and by a unique id. It
+#     forms over IPv4, over IPv6, over link-local addresses only, and if the first rail of a host is
+#     disconnected.
+#   - Without a secret, or with a wrong one, the join fails at once, and the message has the remedy.
+#   - The library listens only at the chosen interfaces and ports. If a chosen interface does not
+#     exist, the message has those that exist.
+#   - After 5 s a rank reports the missing ranks, and the addresses that do not answer. A host name
+#     that cannot be resolved ends the join in time.
+#   - A stopped process is reported to the other host, although its system answers, and dfcclDestroy
+#     does not wait for it.
+#   - A killed rank is reported to the other host, and so is a host that is disconnected.
 set -u
 . "$(dirname "$0")/bed.sh"
 join=$1
@@ -19,8 +23,8 @@ trap 'bed_down; rm -rf "$work"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT LOCAL_WORLD_SIZE
 secret=DFCCL_SECRET=0123456789abcdef0123456789abcdef
 
-# rank HOST NAME VARIABLE=VALUE... [-- ARGUMENT...]: starts one; its output goes to NAME. container: in an IPC namespace
-# of its own.
+# rank HOST NAME VARIABLE=VALUE... [-- ARGUMENT...]: starts a rank; its output goes to NAME.
+# container: the same, in a new IPC namespace.
 container() { inside=(unshare --ipc) && rank "$@" && inside=(); }
 inside=()
 rank() {
@@ -36,7 +40,7 @@ all_through() { # WHAT NAME...
   wait_for_ranks
   for name; do grep -q "is through" "$work/$name" || fail "$what: $name: $(cat "$work/$name")"; done
 }
-wait_for_ranks() { # but not for the bed's keepers
+wait_for_ranks() { # but not for the processes of the bed
   local pid
   for pid in $(jobs -rp); do
     case " ${bed_keepers[*]} " in *" $pid "*) ;; *) wait "$pid" 2>/dev/null ;; esac
@@ -55,17 +59,17 @@ await_stays() { # NAME...
 says() { grep -q -- "$2" "$work/$1" || fail "$3: $1 says: $(cat "$work/$1")"; }
 
 by_hand() { # ADDRESS: four ranks, two on each host
-  rank 1 a RANK=0 WORLD_SIZE=4 MASTER_ADDR=$1 MASTER_PORT=29500 $secret
-  rank 2 b RANK=1 WORLD_SIZE=4 MASTER_ADDR=$1 MASTER_PORT=29500 $secret
-  rank 1 c RANK=2 WORLD_SIZE=4 MASTER_ADDR=$1 MASTER_PORT=29500 $secret
-  rank 2 d RANK=3 WORLD_SIZE=4 MASTER_ADDR=$1 MASTER_PORT=29500 $secret
+  rank 1 a RANK=0 WORLD_SIZE=4 MASTER_ADDR="$1" MASTER_PORT=29500 $secret
+  rank 2 b RANK=1 WORLD_SIZE=4 MASTER_ADDR="$1" MASTER_PORT=29500 $secret
+  rank 1 c RANK=2 WORLD_SIZE=4 MASTER_ADDR="$1" MASTER_PORT=29500 $secret
+  rank 2 d RANK=3 WORLD_SIZE=4 MASTER_ADDR="$1" MASTER_PORT=29500 $secret
   all_through "by hand, $1" a b c d
 }
 by_hand 10.77.0.1
 by_hand fd77:1::1
 for r in 0 1; do
-  rank $((r + 1)) t$r RANK=$r WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.1.1 MASTER_PORT=29400 \
-    TORCHELASTIC_RUN_ID=x $secret
+  rank $((r + 1)) t$r RANK=$r WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.1.1 \
+    MASTER_PORT=29400 TORCHELASTIC_RUN_ID=x $secret
 done
 all_through torchrun t0 t1
 for r in 0 1; do
@@ -79,7 +83,7 @@ for r in 0 1; do
 done
 all_through Slurm s0 s1
 
-# A unique id brings its secret.
+# A unique id contains a secret.
 rank 1 i0 -- "$work/id" 0 2
 rank 2 i1 -- "$work/id" 1 2
 all_through "unique id" i0 i1
@@ -92,16 +96,19 @@ for r in 0 1; do rank $((r + 1)) c$r -- "$work/id.cut" $r 2; done
 all_through "one rail is cut" c0 c1
 bed_join 2 0
 
-# Nobody is at the address that rank 0 advertises: it calls rank 1 itself. A right one, with its port, is used.
-rank 1 v0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_NET_ADVERTISE=10.77.0.99 $secret
+# If no host has the address that rank 0 advertises, rank 0 connects to rank 1. A right address,
+# with its port, is used.
+rank 1 v0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
+  DFCCL_NET_ADVERTISE=10.77.0.99 $secret
 rank 2 v1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 $secret
-all_through "an address where nobody is" v0 v1
+all_through "an address of no host" v0 v1
 rank 1 y0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_NET_PORTS=4100 \
   DFCCL_NET_ADVERTISE=10.77.1.1:4100 $secret
 rank 2 y1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 $secret
 all_through "an advertised address" y0 y1
 
-# Two containers of one machine that share its network are two hosts; so are they without any interface but lo.
+# Two containers of one machine that share its network count as two hosts, also without any
+# interface except lo.
 rank 1 e0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 $secret
 container 1 e1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 $secret
 all_through "containers" e0 e1
@@ -109,8 +116,9 @@ rank 1 f0 DFCCL_NET_INTERFACES=lo -- "$work/id.lo" 0 2
 container 1 f1 DFCCL_NET_INTERFACES=lo -- "$work/id.lo" 1 2
 all_through "containers with lo alone" f0 f1
 
-# A job of the loopback address has no door, secret or not.
-rank 1 g0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 DFCCL_INIT_TIMEOUT_MS=1500 $secret
+# A job of the loopback address has no listener, with a secret or without.
+rank 1 g0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 \
+  DFCCL_INIT_TIMEOUT_MS=1500 $secret
 sleep 0.7
 [ -z "$(bed_on 1 ss -Hltn)" ] || fail "a job of one host listens: $(bed_on 1 ss -Hltn)"
 wait_for_ranks
@@ -122,11 +130,14 @@ rank 2 n1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500
 wait_for_ranks
 says n0 "openssl rand -hex 32" "no secret"
 says n1 "openssl rand -hex 32" "no secret"
-rank 1 o0 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_NAMESPACE=1 $secret
+rank 1 o0 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 \
+  PMIX_NAMESPACE=1 $secret
 wait_for_ranks
 says o0 "set DFCCL_ROOT to its host and a free port there" "mpirun that says nothing of rank 0"
-rank 1 w0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_INIT_TIMEOUT_MS=8000 $secret
-rank 2 w1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_SECRET=another-secret-of-ours
+rank 1 w0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
+  DFCCL_INIT_TIMEOUT_MS=8000 $secret
+rank 2 w1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
+  DFCCL_SECRET=another-secret-of-ours
 wait_for_ranks
 says w1 "has another secret than this rank" "another secret"
 says w0 "rank 1 of 2 did not come" "another secret"
@@ -138,28 +149,32 @@ for r in 0 1; do
 done
 await_stays p0 p1
 for host in 1 2; do
-  [ "$(bed_on $host ss -Hltn | awk '{print $4}' | sort)" = "$(printf '10.77.1.%s:50000\n127.0.0.1:50000' $host)" ] ||
+  expected=$(printf '10.77.1.%s:50000\n127.0.0.1:50000' $host)
+  [ "$(bed_on $host ss -Hltn | awk '{print $4}' | sort)" = "$expected" ] ||
     fail "host $host listens at $(bed_on $host ss -Hltn)"
 done
 kill -KILL "$(grep -o '[0-9]*$' "$work/p1")"
 wait_for_ranks
 says p0 "rank 1 died: its connection (host2, 10.77.1.2:50000) was lost" "a killed rank"
 for r in 0 1; do
-  rank $((r + 1)) k$r RANK=$r WORLD_SIZE=2 MASTER_ADDR=10.77.1.1 MASTER_PORT=29500 STAY=1 DFCCL_NET_TIMEOUT_MS=2000 $secret
+  rank $((r + 1)) k$r RANK=$r WORLD_SIZE=2 MASTER_ADDR=10.77.1.1 MASTER_PORT=29500 STAY=1 \
+    DFCCL_NET_TIMEOUT_MS=2000 $secret
 done
 await_stays k0 k1
 bed_cut 2 0
 bed_cut 2 1
 wait_for_ranks
-# The ranks' questions tell, or TCP does a moment earlier.
-silent='\(cannot be reached (HOST, .*): Connection timed out\|has not answered for 2000 ms (HOST, .*cut off\)'
+# The loss is noticed by the heartbeat of the ranks, or by TCP a moment earlier.
+silent='\(cannot be reached (HOST, .*): Connection timed out\|'
+silent+='has not answered for 2000 ms (HOST, .*cut off\)'
 says k0 "rank 1 ${silent//HOST/host2}" "a host that is cut off"
 says k1 "rank 0 ${silent//HOST/host1}" "a host that is cut off"
 bed_join 2 0
 bed_join 2 1
-# A stopped process: its host's system goes on answering.
+# A stopped process: the system of its host continues to answer.
 for r in 0 1; do
-  rank $((r + 1)) t$r RANK=$r WORLD_SIZE=2 MASTER_ADDR=10.77.1.1 MASTER_PORT=29500 STAY=1 DFCCL_NET_TIMEOUT_MS=1000 $secret
+  rank $((r + 1)) t$r RANK=$r WORLD_SIZE=2 MASTER_ADDR=10.77.1.1 MASTER_PORT=29500 STAY=1 \
+    DFCCL_NET_TIMEOUT_MS=1000 $secret
 done
 await_stays t0 t1
 stopped=$(grep -o '[0-9]*$' "$work/t1")
@@ -172,14 +187,18 @@ kill -KILL "$stopped"
 wait_for_ranks
 says t0 "rank 1 has not answered for 1000 ms (host2, .*stopped or hangs" "a stopped rank"
 says t0 "rank 0 is out" "dfcclDestroy beside a stopped rank"
-rank 1 x0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_NET_INTERFACES==eth7 $secret
+rank 1 x0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_NET_INTERFACES==eth7 \
+  $secret
 wait_for_ranks
 says x0 "it has .*rail1 (10.77.1.1" "a missing interface"
 
-# Silence.
-rank 2 q1 RANK=1 WORLD_SIZE=3 MASTER_ADDR=10.77.0.9 MASTER_PORT=29500 DFCCL_DEBUG=warn DFCCL_INIT_TIMEOUT_MS=9000 $secret
-rank 1 q0 RANK=0 WORLD_SIZE=3 MASTER_ADDR=10.77.0.1 MASTER_PORT=29501 DFCCL_DEBUG=warn DFCCL_INIT_TIMEOUT_MS=9000 $secret
-rank 2 d1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=no-such-host.invalid MASTER_PORT=29500 DFCCL_INIT_TIMEOUT_MS=2000 $secret
+# Hosts that do not answer.
+rank 2 q1 RANK=1 WORLD_SIZE=3 MASTER_ADDR=10.77.0.9 MASTER_PORT=29500 DFCCL_DEBUG=warn \
+  DFCCL_INIT_TIMEOUT_MS=9000 $secret
+rank 1 q0 RANK=0 WORLD_SIZE=3 MASTER_ADDR=10.77.0.1 MASTER_PORT=29501 DFCCL_DEBUG=warn \
+  DFCCL_INIT_TIMEOUT_MS=9000 $secret
+rank 2 d1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=no-such-host.invalid MASTER_PORT=29500 \
+  DFCCL_INIT_TIMEOUT_MS=2000 $secret
 wait_for_ranks
 says d1 'host "no-such-host.invalid"' "a name"
 says q1 "rank 1 of 3 has waited 5 s for rank 0: 10.77.0.9:29500" "a silent address"

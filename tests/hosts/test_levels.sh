@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Promises of hierarchical plans across hosts (four namespaces): test_levels.sh WORKER
-#   - On 4 hosts x 2 ranks with one lane and with two, and on hosts of 3, 2 and 1 ranks, all operations are right,
-#     whether a host's ranks are neighbours in number or not, in any order of the collectives.
+#   - On 4 hosts with 2 ranks each, with one lane and with two, and on hosts of 3, 2 and 1 ranks,
+#     all operations are right, whether or not the ranks of a host have neighbouring numbers, and in
+#     any order of the collectives.
 set -u
 . "$(dirname "$0")/bed.sh"
 worker=$1
@@ -13,23 +14,27 @@ trap 'bed_down; rm -rf "$work"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT LOCAL_WORLD_SIZE
 secret=DFCCL_SECRET=0123456789abcdef0123456789abcdef
 
-# table LANES: all by hierarchical.
+# table LANES: the algorithm is hierarchical for all collectives.
 table() {
   echo "dfccl-tuning 1"
   local operation
-  for operation in allreduce reduce broadcast allgather reducescatter alltoall; do echo "$operation * * any hierarchical"; done
+  for operation in allreduce reduce broadcast allgather reducescatter alltoall; do
+    echo "$operation * * any hierarchical"
+  done
   echo "set lanes $1"
 }
 for lanes in 1 2; do table $lanes >"$work/lanes$lanes"; done
 
-# job WHAT LANES HOST...: one rank on each host that is named, in this order.
+# job NAME LANES HOST...: starts one rank on each host that is named, in this order.
 job() {
   local what=$1 lanes=$2 rank=0 ranks pids=() pid
   shift 2
   ranks=$#
   for host; do
-    bed_on "$host" env RANK=$rank WORLD_SIZE=$ranks MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 $secret \
-      DFCCL_TUNING="$work/lanes$lanes" timeout 120 "$worker" --rounds 3 --seed 7 --largest 50000 >"$work/$rank" 2>&1 &
+    bed_on "$host" env RANK=$rank WORLD_SIZE=$ranks MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
+      $secret \
+      DFCCL_TUNING="$work/lanes$lanes" timeout 120 "$worker" --rounds 3 --seed 7 --largest 50000 \
+        >"$work/$rank" 2>&1 &
     pids+=($!)
     rank=$((rank + 1))
   done

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Promises of rails, two networks between two hosts whose speed is limited: test_rails.sh WORKER BENCH
-#   - Large messages go through both, and through the faster one more; DFCCL_NET_RAILS=1 leaves the second one alone.
-#   - A rail that is cut for good, the first or the second one, is a pause: the other one carries all. Every element is right.
-#   - A rail that comes back is used again. All networks may be cut for less than the silence. A rail that loses long
-#     packets costs a pause now and then.
+# Promises of rails, two networks of limited speed between two hosts: test_rails.sh WORKER BENCH
+#   - Large messages use both rails, and the faster one more. DFCCL_NET_RAILS=1 does not use the
+#     second rail.
+#   - If the first or the second rail fails for good, collectives only pause, and continue on the
+#     other rail. Every element is right.
+#   - A rail that is restored is used again. All networks may fail for less than the silence limit.
+#     A rail that loses long packets causes pauses only.
 set -u
 . "$(dirname "$0")/bed.sh"
 worker=$1 bench=$2
@@ -14,25 +16,33 @@ work=$(mktemp -d)
 trap 'bed_down; rm -rf "$work"' EXIT
 unset LOCAL_WORLD_SIZE
 
-limit() { # RATE RAIL...: of each host's sending
+limit() { # RATE RAIL...: limits the rate at which each host sends
   local host rail rate=$1
   shift
   for rail in "$@"; do
-    for host in 1 2; do tc -n "$bed_name-$host" qdisc change dev "rail$rail" root tbf rate "$rate" burst 256kb latency 20ms; done
+    for host in 1 2; do
+      tc -n "$bed_name-$host" qdisc change dev "rail$rail" root tbf rate "$rate" burst 256kb \
+        latency 20ms
+    done
   done
 }
-sent() { # RAIL [HOST]: megabytes that the host, else host 1, has sent through it
-  echo $(($(ip -n "$bed_name-${2:-1}" -s -o link show "rail$1" | sed 's/.*TX:[^\\]*\\ *\([0-9]*\).*/\1/') / 1000000))
+sent() { # RAIL [HOST]: the megabytes that the host (default: 1) has sent through the rail
+  local bytes
+  bytes=$(ip -n "$bed_name-${2:-1}" -s -o link show "rail$1" |
+    sed 's/.*TX:[^\\]*\\ *\([0-9]*\).*/\1/')
+  echo $((bytes / 1000000))
 }
-begin() { # NAME VARIABLE=VALUE... -- COMMAND...: a rank on each host; what they say goes to NAME-0 and NAME-1
+# Starts a rank on each host. The output of the ranks goes to NAME-0 and NAME-1.
+begin() { # NAME VARIABLE=VALUE... -- COMMAND...
   name=$1 pids=() before=("$(sent 0)" "$(sent 1)")
   local variables=() rank
   shift
   while [ "$1" != -- ]; do variables+=("$1"); shift; done
   shift
   for rank in 0 1; do
-    bed_on $((rank + 1)) env RANK=$rank WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_NET_INTERFACES=rail0,rail1 \
-      DFCCL_NET_TIMEOUT_MS=6000 DFCCL_SECRET=0123456789abcdef0123456789abcdef "${variables[@]}" \
+    bed_on $((rank + 1)) env RANK=$rank WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
+      DFCCL_NET_INTERFACES=rail0,rail1 DFCCL_NET_TIMEOUT_MS=6000 \
+      DFCCL_SECRET=0123456789abcdef0123456789abcdef "${variables[@]}" \
       timeout 100 "$@" >"$work/$name-$rank" 2>&1 &
     pids+=($!)
   done
@@ -40,8 +50,9 @@ begin() { # NAME VARIABLE=VALUE... -- COMMAND...: a rank on each host; what they
 end() {
   local rank
   for rank in 0 1; do
-    wait "${pids[$rank]}" || fail "$name: rank $rank ended with status $?: $(cat "$work/$name-$rank")"
-    grep -E '^(left|wrong|told)' "$work/$name-$rank" && fail "$name: rank $rank says so"
+    wait "${pids[$rank]}" ||
+      fail "$name: rank $rank ended with status $?: $(cat "$work/$name-$rank")"
+    grep -E '^(left|wrong|told)' "$work/$name-$rank" && fail "$name: rank $rank reports this"
   done
   first=$(($(sent 0) - before[0])) second=$(($(sent 1) - before[1]))
   echo "$name: $first and $second MB"
@@ -50,7 +61,8 @@ large=("$bench" sendrecv --env -b 8M -e 8M -i 4 -w 1)
 
 begin even -- "${large[@]}"
 end
-[ "$first" -gt 10 ] && [ $((second * 2)) -gt "$first" ] && [ $((first * 2)) -gt "$second" ] || fail "equal rails have unequal shares"
+[ "$first" -gt 10 ] && [ $((second * 2)) -gt "$first" ] && [ $((first * 2)) -gt "$second" ] ||
+  fail "equal rails have unequal shares"
 
 begin one DFCCL_NET_RAILS=1 -- "${large[@]}"
 end
@@ -59,7 +71,8 @@ end
 limit 100mbit 1
 begin uneven DFCCL_NET_SECURITY=integrity -- "${large[@]}"
 end
-[ "$second" -gt 2 ] && [ "$first" -gt $((2 * second)) ] || fail "a rail of a quarter of the speed does not have a smaller share"
+[ "$second" -gt 2 ] && [ "$first" -gt $((2 * second)) ] ||
+  fail "a rail of a quarter of the speed does not have a smaller share"
 limit 400mbit 1
 
 for rail in 1 0; do
@@ -69,7 +82,8 @@ for rail in 1 0; do
   end
   bed_join 2 $rail
 done
-# So slow that one rail alone holds the ranks up, whatever slows them: else the other one need not be used.
+# The rate is so low that one rail alone delays the ranks. Otherwise the other one might not be
+# used.
 limit 100mbit 0 1
 begin back DFCCL_NET_TIMEOUT_MS=3000 -- "$worker" --largest 4000000 --seconds 18
 sleep 2
@@ -84,7 +98,8 @@ end
 [ "$again" -gt 10 ] || fail "a rail that has come back carries $again MB in 4 s"
 limit 400mbit 0 1
 
-# A third of the silence is noticed; the rest of it is left for the way back, however short a resume may be.
+# A loss is noticed after a third of the silence limit. The rest of the limit remains for the
+# recovery.
 begin silence DFCCL_NET_RESUME_MS=500 -- "$worker" --largest 100000 --seconds 8
 sleep 2
 for rail in 0 1; do bed_cut 2 $rail; done
@@ -92,7 +107,7 @@ sleep 3
 for rail in 0 1; do bed_join 2 $rail; done
 end
 
-# Long packets are lost on the second rail, short ones are not.
+# The second rail loses long packets, but no short ones.
 for host in 1 2; do
   bed_on $host ip link set rail1 mtu 9000
   bed_on $host ip link set rail1 gso_max_segs 1

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # Promises of torch.distributed across hosts (two namespaces): test_torchrun.sh [PYTHON]
-#   - torchrun on two hosts, two ranks each, backend dfccl: the example of bindings/python has the losses of four ranks on
-#     one host. The program is the same, and needs no setting of dfccl's.
-#   - A host whose cables are cut in the middle ends the job of the other, which names the rank that was lost.
-# Skipped (77) without the rights, or without a PYTHON that has torch and dfccl. The python lane of scripts/test has one.
+#   - With torchrun on two hosts, two ranks each, and the backend dfccl, the example of
+#     bindings/python has the losses of four ranks on one host. The program is the same, and needs
+#     no setting of the library.
+#   - If a host is disconnected in the middle, the job of the other host ends and names the lost
+#     rank.
+# The test is skipped (77) without the rights, or without a PYTHON that has torch and dfccl, as the
+# lane python of scripts/test has.
 set -u
 . "$(dirname "$0")/bed.sh"
 python=${1:-python3}
@@ -15,11 +18,13 @@ trap 'bed_down; rm -rf "$work"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT LOCAL_WORLD_SIZE
 fail() { echo "FAILED: $*" >&2; tail -n 40 "$work"/* >&2; exit 1; }
 
-on_both() { # NAME PROGRAM SECONDS: its output goes to NAME1 and NAME2; the statuses are in s1 and s2
+# NAME PROGRAM SECONDS: the output goes to NAME1 and NAME2, the statuses to s1 and s2
+on_both() {
   local host pids=()
   for host in 1 2; do
     bed_on $host timeout "$3" "$python" -m torch.distributed.run --nnodes 2 --nproc-per-node 2 \
-      --node-rank $((host - 1)) --master-addr 10.77.0.1 --master-port 29500 "$2" >"$work/$1$host" 2>&1 &
+      --node-rank $((host - 1)) --master-addr 10.77.0.1 --master-port 29500 "$2" >"$work/$1$host" \
+        2>&1 &
     pids[host]=$!
   done
   wait "${pids[1]}"; s1=$?
@@ -28,10 +33,12 @@ on_both() { # NAME PROGRAM SECONDS: its output goes to NAME1 and NAME2; the stat
 
 on_both ddp "$programs/examples/torch/ddp.py" 120
 [ $s1 = 0 ] && [ $s2 = 0 ] || fail "torchrun on two hosts ended with $s1 and $s2"
-timeout 120 "$python" -m torch.distributed.run --standalone --nproc-per-node 4 "$programs/examples/torch/ddp.py" \
+timeout 120 "$python" -m torch.distributed.run --standalone --nproc-per-node 4 \
+  "$programs/examples/torch/ddp.py" \
   >"$work/alone" 2>&1 || fail "torchrun on one host"
 [ "$(grep -c '^step' "$work/ddp1")" = 4 ] || fail "the losses are missing"
-[ "$(grep '^step' "$work/ddp1")" = "$(grep '^step' "$work/alone")" ] || fail "two hosts have other losses than one"
+[ "$(grep '^step' "$work/ddp1")" = "$(grep '^step' "$work/alone")" ] ||
+  fail "two hosts have other losses than one"
 
 cat >"$work/forever.py" <<'PROGRAM'
 import torch, torch.distributed as dist
@@ -47,7 +54,8 @@ PROGRAM
   bed_cut 2 1
 } &
 export DFCCL_NET_TIMEOUT_MS=2000
-on_both cut "$work/forever.py" 75 # torchrun itself waits for the other host as long as it may
+on_both cut "$work/forever.py" 75 # torchrun waits for the other host up to its own limit
 kill $! 2>/dev/null
 [ $s1 != 0 ] && [ $s2 != 0 ] || fail "a job whose cables were cut ended with $s1 and $s2"
-grep -qE 'RemoteError: .*rank [23] ' "$work/cut1" || fail "host 1 does not name a rank that was lost"
+grep -qE 'RemoteError: .*rank [23] ' "$work/cut1" ||
+  fail "host 1 does not name a rank that was lost"

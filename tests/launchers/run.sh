@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Starts ranks with a real launcher: run.sh PROGRAM mpirun.openmpi|mpirun.mpich
 #
-# What must hold: all ranks of a job find each other, also when some are started through a shell,
-# when two jobs run at one time, and when one job follows the other. Exit status 77 (skipped) where
-# the launcher is not installed.
+# Promises: All ranks of a job find each other, also if some are started through a shell, if two
+# jobs run at one time, and if one job follows another. The exit status is 77 (skipped) if the
+# launcher is not installed.
 set -u -o pipefail
 program=$1 launcher=$2
 command -v "$launcher" >/dev/null || { echo "$launcher is not installed"; exit 77; }
@@ -13,16 +13,19 @@ case $launcher in
   *openmpi*) export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
              start=("$launcher" --oversubscribe -n) ;;
 esac
-# Variables of a launcher above this script would be taken for those of the one under test.
+# Variables of a launcher that has started this script would be taken for those of the tested one.
 unset RANK WORLD_SIZE PMI_RANK PMI_SIZE OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE
 
-# Runs a command, which prints one line for each rank; they must be ranks of one job, each once.
+# Runs a command that prints one line for each rank. The lines must be of one job, one for each
+# rank.
 one_job() { # FILE COMMAND...
   local file=$1
   shift
-  # A directory for each: two Open MPI jobs that start at one time fail over who makes the one in /tmp.
+  # Each job has its own directory, since two Open MPI jobs that start at one time conflict when
+  # they make the one in /tmp.
   mkdir "$file.tmp"
-  TMPDIR=$file.tmp timeout 90 "$@" >"$file" || { echo "failed ($?): $*" >&2; cat "$file" >&2; return 1; }
+  TMPDIR=$file.tmp timeout 90 "$@" >"$file" ||
+    { echo "failed ($?): $*" >&2; cat "$file" >&2; return 1; }
   local got want
   got=$(grep -o 'rank [0-9]* of [0-9]*' "$file" | sort)
   want=$(for ((r = 0; r < ranks; r++)); do echo "rank $r of $ranks"; done | sort)

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Checks the SPIN models: tests/model/run.sh [MODEL...]
 #
-# Each model is checked as it is, which must end without an error and with the whole state space seen, and
-# once with each planted bug, which must end with an error: so that the checker itself is checked.
-# Prints "ok NAME" or "not ok NAME" for each check; the exit status is 0 only if all are ok.
+# Each model is checked as it is, which must end without an error after a search of the whole state
+# space. It is then checked once with each planted bug, which must end with an error, so that the
+# checker itself is tested. The script prints "ok NAME" or "not ok NAME" for each check. The exit
+# status is 0 only if all are ok.
 set -u -o pipefail
 models=$(cd "$(dirname "$0")" && pwd) || exit 1
 command -v spin >/dev/null || { echo "skipped: spin is not installed"; exit 77; }
 compiler=${CC:-cc}
 command -v "${compiler%% *}" >/dev/null || { echo "skipped: no C compiler"; exit 77; }
 
-# model: variants of it that must hold | bugs ("VARIANT+BUG" where a bug belongs to one variant)
+# For each model: the variants that must hold, and the bugs (VARIANT+BUG if a bug belongs to one
+# variant).
 declare -A holds=(
   [sq]="-" [cq]="VARIANT=0 VARIANT=1 VARIANT=2" [completion]="-" [link]="- LAZY" [bell]="- DEEP"
   [poller]="-" [lend]="- SEIZE" [preemption]="-" [full]="-" [limit]="-" [tenant]="-"
@@ -18,11 +20,12 @@ declare -A holds=(
 )
 declare -A bugs=(
   [sq]="RECORD_LATE COUNT_LATE NO_LAP FIRST_FREES NO_FULL"
-  [cq]="VARIANT=0+RESULT_LATE VARIANT=1+RESULT_LATE VARIANT=2+RESULT_LATE VARIANT=0+TAIL_EARLY VARIANT=1+NO_LAP
-        VARIANT=2+TORN_TICKET VARIANT=2+NOT_FREED"
+  [cq]="VARIANT=0+RESULT_LATE VARIANT=1+RESULT_LATE VARIANT=2+RESULT_LATE VARIANT=0+TAIL_EARLY
+        VARIANT=1+NO_LAP VARIANT=2+TORN_TICKET VARIANT=2+NOT_FREED"
   [completion]="RESET_LATE STATUS_LATE"
   [link]="PUBLISH_EARLY RELEASE_EARLY NO_CREDIT NO_LAP NO_DRAIN LAZY+NO_CREDIT LAZY+TOO_LAZY"
-  [bell]="NO_FENCE_RINGER NO_FENCE_SLEEPER NO_RECHECK TICKET_LATE DEEP+DEEP_LATE DEEP+NO_FENCE_RINGER"
+  [bell]="NO_FENCE_RINGER NO_FENCE_SLEEPER NO_RECHECK TICKET_LATE DEEP+DEEP_LATE
+        DEEP+NO_FENCE_RINGER"
   [poller]="NO_LAST_LOOK NO_HAND_OVER NO_CLAIM FOREIGN NO_WAKE"
   [lend]="NO_BORROW LOOK_FIRST NO_REVOKE REVOKE_ANYWAY SEIZE+UNCHECKED"
   [preemption]="IN_ORDER ONE_SLOT"
@@ -30,9 +33,10 @@ declare -A bugs=(
   [limit]="ONLY_WHEN_TOLD AT_ONCE ACCEPT"
   [unmap]="ANYWAY NO_DRAIN KEPT_REACH SAME_NUMBER OPEN_EARLY CLOSE_LATE NO_WINDOW
         EXPORTED+FREE_AT_ONCE EXPORTED+CLOSE_AT_ONCE"
-  [epoch]="LEAST_FLOOR OWN_FLOOR NO_HOLD EARLY AT_ONCE NO_CANCEL ANY_NUMBER DEATH+HOLDS_ON DEATH+COMMITS"
-  [resume]="UNACKED PART_LOST TWICE SLOT_EARLY CREDIT_EARLY COUNT_ON PORTS+COUNT_ON PORTS+NO_EPOCH ASIDE PORTS+NO_STATE
-        LENDS+LENT_WHERE LEAVES+NO_QUESTION LEAVES+OLD_ANSWER"
+  [epoch]="LEAST_FLOOR OWN_FLOOR NO_HOLD EARLY AT_ONCE NO_CANCEL ANY_NUMBER
+        DEATH+HOLDS_ON DEATH+COMMITS"
+  [resume]="UNACKED PART_LOST TWICE SLOT_EARLY CREDIT_EARLY COUNT_ON PORTS+COUNT_ON PORTS+NO_EPOCH
+        ASIDE PORTS+NO_STATE LENDS+LENT_WHERE LEAVES+NO_QUESTION LEAVES+OLD_ANSWER"
   [tenant]="COUNT_FIRST GONE_EARLY NO_REGISTRATION LOOK_FIRST"
 )
 order=(sq full cq completion link lend unmap resume bell poller limit tenant epoch preemption)
@@ -50,7 +54,8 @@ check() { # MODEL OPTIONS EXPECTED_ERRORS(0|1); status 1: it is not as expected
   out=$place/${name//\//_}
   mkdir -p "$out"
   cp "$models/$model.pml" "$out"
-  if ! (cd "$out" && spin "${flags[@]}" -a "$model.pml" && "$compiler" -w -O1 -DSAFETY -DMEMLIM=1024 \
+  if ! (cd "$out" && spin "${flags[@]}" -a "$model.pml" &&
+    "$compiler" -w -O1 -DSAFETY -DMEMLIM=1024 \
         -DCOLLAPSE -o pan pan.c && timeout 100 ./pan -m200000) >"$out/log" 2>&1 </dev/null; then
     echo "not ok $name: it could not be checked"; tail -n 20 "$out/log"; return 1
   fi
@@ -59,7 +64,8 @@ check() { # MODEL OPTIONS EXPECTED_ERRORS(0|1); status 1: it is not as expected
   states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' "$out/log")
   if [ -z "$errors" ]; then
     echo "not ok $name: no verdict"; tail -n 20 "$out/log"; return 1
-  elif [ "$expected" = 0 ] && { [ "$errors" != 0 ] || grep -q 'max search depth too small\|out of memory\|Search not completed' "$out/log"; }; then
+  elif [ "$expected" = 0 ] && { [ "$errors" != 0 ] ||
+    grep -q 'max search depth too small\|out of memory\|Search not completed' "$out/log"; }; then
     echo "not ok $name: $errors errors"
     (cd "$out" && spin "${flags[@]}" -t -p "$model.pml") 2>&1 | tail -n 60; return 1
   elif [ "$expected" = 1 ] && [ "$errors" = 0 ]; then
@@ -71,7 +77,7 @@ check() { # MODEL OPTIONS EXPECTED_ERRORS(0|1); status 1: it is not as expected
   fi
 }
 
-# As many at once as there are processors; each tells all that it has to say in one piece.
+# One check runs on each processor, and prints its whole output at once.
 running=0
 begin() { # arguments of check
   if [ "$running" = "$(nproc)" ]; then end; fi

@@ -1,9 +1,10 @@
 #!/bin/sh
-# The demo with --backend cuda on the emulated runtime, by the public API and as a user starts it:
-#   - Disordered all-reduces complete and every element is right: ranks as threads and as processes
-#     (IPC), with device synchronisations, with every block polling the SQ and with the relay, where
-#     the device holds one block at a time, and with all three completion queues.
-#   - Whichever CUDA call fails, and whenever a device is lost, the demo ends: done, or with a sentence.
+# Promises of the demo with --backend cuda on the emulated runtime, through the public API:
+#   - Disordered all-reduces complete and every element is right: with ranks as threads and as
+#     processes (IPC), with device synchronisations, with every block polling the SQ and with the
+#     relay, on a device that holds one block at a time, and with all three completion queues.
+#   - If any CUDA call fails, or the device is lost at any time, the demo ends, either with the
+#     right results or with an error message.
 # Usage: test_demo.sh DEMO DIRECTORY_OF_LIBCUDA runs|failures [STEP]
 demo=$1 part=$3 step=${4:-1} failed=0 number=0
 export LD_LIBRARY_PATH="$2${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
@@ -19,7 +20,7 @@ fail() {
   failed=$((failed + 1))
 }
 
-# An environment, then options: must be done and right.
+# Arguments: an environment, then options. The run must end with right results.
 right() {
   number=$((number + 1))
   what=$*
@@ -34,7 +35,8 @@ right() {
   fi
 }
 
-# The call that fails, or at which the device is lost: ends by itself, and says why if it is not done.
+# Runs the demo with a call that fails, or at which the device is lost. The demo must end, with an
+# error message if it has no results.
 ends() { # VARIABLE NUMBER
   env "$1=$2" timeout -k 5 120 "$demo" disorder -n 2 -c 1 -i 1 --backend cuda >"$sentences" 2>&1
   status=$?

@@ -1,8 +1,12 @@
 #!/bin/sh
-# Promises of scripts/gpu-suite, tried on the emulated runtime:
-#   - Each stage goes through, and leaves text, JSON for programs, and in the first what it learnt.
-#   - A part that hangs is photographed with what the library knows and where the threads are, and after two the rest of the group
-#     is left out. A suite that is ended from outside leaves no part behind. A wrong result is reported as one. What there was no time for is named.
+# lint: allow-file(columns) the expectations are Python expressions of one line
+#
+# Promises of scripts/gpu-suite, tested on the emulated runtime:
+#   - Each stage ends, and leaves text, JSON for programs, and in the first stage saved settings.
+#   - A part that hangs is diagnosed, with the dump of the library and the positions of the threads.
+#     After two hangs the rest of the group is omitted. A suite that is ended from outside leaves no
+#     part running. A wrong result is reported as one. The parts for which there was no time are
+#     named.
 # Usage: test_stages.sh GPU_SUITE BUILD first|second|third|fourth|plants NCCL
 suite=$1 build=$2 part=$3 failed=0 number=0
 export NCCL_LIBRARY="$4"
@@ -25,7 +29,8 @@ play() { # STATUS STAGE OPTION...: the stage ends with this status
   wanted=$1
   shift
   rm -rf "$work/out"
-  FAKE_NCCL_VERSION=${FAKE_NCCL_VERSION-23000} LEARNT=${LEARNT-} OUT=$work/out timeout -k 5 240 "$suite" "$@" --build "$build" >"$work/printed" 2>&1
+  FAKE_NCCL_VERSION=${FAKE_NCCL_VERSION-23000} LEARNT=${LEARNT-} OUT=$work/out timeout -k 5 240 \
+    "$suite" "$@" --build "$build" >"$work/printed" 2>&1
   status=$?
   [ $status = "$wanted" ] || { echo "status $status, not $wanted"; cat "$work/printed"; return 1; }
 }
@@ -38,13 +43,15 @@ o = json.load(open(sys.argv[1])); s = {p['name']: p['status'] for p in o['parts'
 assert $2, o['count']" "$work/out/$1.json"
 }
 demo_of_this_test() { # prints its number
+  # shellcheck disable=SC2013 # the names have no blanks
   for each in $(grep -lz "^STARTED_BY=$$\$" /proc/[0-9]*/environ 2>/dev/null); do
     if grep -qs '^dfccl-demo' "${each%environ}comm"; then basename "${each%/environ}"; return 0; fi
   done
   return 1
 }
 end_from_outside() {
-  STARTED_BY=$$ OUT=$work/out "$suite" first --build "$build" --only 'two ranks, one' --plant 'two ranks' CUDA_EMULATOR_STALL=1 >"$work/printed" 2>&1 &
+  STARTED_BY=$$ OUT=$work/out "$suite" first --build "$build" --only 'two ranks, one' --plant \
+    'two ranks' CUDA_EMULATOR_STALL=1 >"$work/printed" 2>&1 &
   for _ in $(seq 100); do # up to 20 s
     ! demo_of_this_test || break
     sleep 0.2
@@ -52,22 +59,25 @@ end_from_outside() {
   left=$(demo_of_this_test) || { echo "no part has begun"; return 1; }
   kill -TERM $!
   wait $!
-  ! left=$(demo_of_this_test) || { echo "process $left of a part goes on"; kill -KILL "$left"; return 1; }
+  ! left=$(demo_of_this_test) ||
+    { echo "process $left of a part goes on"; kill -KILL "$left"; return 1; }
 }
 
 if [ "$part" != plants ]; then
   check "$part goes through" play 0 "$part"
   check "$part says how it ended" says '^== end of .*: [0-9]+ ok' "$part.txt"
-  check "$part has JSON" json "$part" "o['stage'] == '$part' and set(s.values()) <= {'ok', 'skip'} and o['count']['ok'] >= 10"
+  check "$part has JSON" json "$part" \
+    "o['stage'] == '$part' and set(s.values()) <= {'ok', 'skip'} and o['count']['ok'] >= 10"
   case $part in
   first)
-    check "first has learnt" says '^CUDA_DEVICE_MAX_CONNECTIONS=[0-9]+$' learnt
+    check "first has saved settings" says '^CUDA_DEVICE_MAX_CONNECTIONS=[0-9]+$' learnt
     check "its thresholds have times" says '^# patience default: [0-9.]+ s$' learnt
     ;;
   fourth)
     check "NCCL is beside ours" json fourth "all(p['result'][0]['bytes'] == 8 for p in o['parts'] if p['name'].startswith('NCCL: allreduce'))"
     FAKE_NCCL_VERSION=22907 check "a stage with an old NCCL" play 0 fourth --only NCCL
-    check "says that it is too old" says '^skip  NCCL: allreduce, 2 ranks .NCCL 2.29.7 is older than 2.30' fourth.txt
+    check "says that it is too old" says \
+      '^skip  NCCL: allreduce, 2 ranks .NCCL 2.29.7 is older than 2.30' fourth.txt
     ;;
   third)
     check "events have figures by collective" json third "[c['runs'] for p in o['parts'] if p['name'] == 'events by collective' for c in p['result']['collectives']] == [12] * 8"
@@ -76,18 +86,22 @@ if [ "$part" != plants ]; then
     ;;
   esac
 else
-  check "a stage with parts that hang" play 1 first --only 'two ranks' --limit 6 --plant 'two ranks' CUDA_EMULATOR_STALL=1
+  check "a stage with parts that hang" play 1 first --only 'two ranks' --limit 6 --plant \
+    'two ranks' CUDA_EMULATOR_STALL=1
   check "is told so" says '^HANG  two ranks, one collective' first.txt
-  check "what a rank waits for is in the summary" says '\| +it waits until it is run by rank [01]' first.txt
+  check "what a rank waits for is in the summary" says '\| +it waits until it is run by rank [01]' \
+    first.txt
   check "after two the rest is left out" says '^left  two ranks, synchronised' first.txt
-  check "the photograph has the library's dump" says '^dfccl rank [01] of 2, .* 1 runs outstanding' first.hangs.txt
+  check "the photograph has the library's dump" says \
+    '^dfccl rank [01] of 2, .* 1 runs outstanding' first.hangs.txt
   check "and the threads" says 'dfccl-demo [A-Z] .* call [0-9]+' first.hangs.txt
   if command -v gdb >/dev/null && ! grep -q 'not permitted' "$work/out/first.hangs.txt"; then
     check "and the stack of the thread that is stuck" says ' cuMemcpy ' first.hangs.txt
   fi
-  check "JSON has it" json first "o['count'] == {'HANG': 2, 'left': 1} and o['left_out'] == ['two ranks, synchronised']"
+  check "JSON has it" json first \
+    "o['count'] == {'HANG': 2, 'left': 1} and o['left_out'] == ['two ranks, synchronised']"
 
-  # As a test runner does, which a hang must not outlive.
+  # The group is killed as a test runner kills it; a hang must not survive this.
   setsid sh -c 'setsid sleep 60 & wait' &
   group=$!
   for _ in $(seq 100); do # up to 20 s
@@ -95,7 +109,8 @@ else
     [ "$(echo "$members" | wc -w)" -lt 2 ] || break
     sleep 0.2
   done
-  check "a child with a group of its own belongs to the photograph: $members" [ "$(echo "$members" | wc -w)" = 2 ]
+  check "a child with a group of its own belongs to the photograph: $members" [ "$(echo "$members" |
+    wc -w)" = 2 ]
   # shellcheck disable=SC2086 # numbers
   kill $members
 
@@ -109,21 +124,25 @@ else
   echo '4 of 4 runs completed in 0.01 s; 0 of 524416 result elements were wrong.' >"$work/right"
   is_right() { ! is_wrong "$@"; }
   check "none is right" is_right "$work/right"
-  check "a stage with a wrong result" play 1 second --only 'no words' --plant 'no words' CUDA_EMULATOR_SPOIL=4
+  check "a stage with a wrong result" play 1 second --only 'no words' --plant 'no words' \
+    CUDA_EMULATOR_SPOIL=4
   check "is told so" says '^WRONG  no words' second.txt
-  check "JSON has it, with what was said" json second "s == {'no words': 'WRONG'} and any('wrong' in l for l in o['parts'][0]['lines'])"
+  check "JSON has it, with what was said" json second \
+    "s == {'no words': 'WRONG'} and any('wrong' in l for l in o['parts'][0]['lines'])"
 
   check "a stage without time" play 0 third --seconds 0
-  check "names what it left out" says '^left out, since .*: disorder; disorder, synchronised; overhead;' third.txt
-  check "a stage whose time ends in a part" play 0 second --seconds 6 --only 'no words' --plant 'no words' CUDA_EMULATOR_STALL=1
+  check "names what it left out" says \
+    '^left out, since .*: disorder; disorder, synchronised; overhead;' third.txt
+  check "a stage whose time ends in a part" play 0 second --seconds 6 --only 'no words' --plant \
+    'no words' CUDA_EMULATOR_STALL=1
   check "says which" says "^left out, since .*: no words \(cut\)" second.txt
 
   printf '# gpu: emulated\nDFCCL_TUNING=set:fetch_polls=77\nPATH=1\n' >"$work/learnt"
-  LEARNT=$work/learnt check "what was learnt" play 0 second --only 'no words'
-  check "is taken over, and nothing else" says '^learnt, from .*: DFCCL_TUNING=set:fetch_polls=77 $' second.txt
+  LEARNT=$work/learnt check "saved settings" play 0 second --only 'no words'
+  check "are used, and no other" says '^learnt, from .*: DFCCL_TUNING=set:fetch_polls=77 $' second.txt
   sed 's/emulated/another/' "$work/learnt" >"$work/other"
-  LEARNT=$work/other check "what another GPU has taught" play 0 second --only 'no words'
-  check "is not" says 'is of another GPU, and not taken' second.txt
+  LEARNT=$work/other check "the settings of another GPU" play 0 second --only 'no words'
+  check "are not" says 'are of another GPU, and are not used' second.txt
 fi
 echo "1..$number"
 [ $failed = 0 ]

@@ -1,24 +1,59 @@
 #!/usr/bin/env python3
 """The rooms of src/ include one way: check_includes.py ROOT
 
-A room is a directory of src/, a sub-room a directory inside a room. The test fails on an include that points up
-between rooms or between sub-rooms of one room, on a directory that is not in the lists below, and on a circle of more
-than three files (a header and the sources that implement it count as one file).
+A room is a directory of src/, a sub-room a directory inside a room. The test fails on an include
+that points up between rooms or between sub-rooms of one room, on a directory that is not in the
+lists below, and on a circle of more than three files (a header and the sources that implement it
+count as one file).
 """
+
 import collections
 import os
 import re
 import sys
 
-# From top to bottom. A room may include itself and the rooms below it.
-ROOMS = ["host", "devices", "tuning", "topology", "transports", "control", "bootstrap", "plans", "daemon_kernel", "primitives",
-         "context", "queues", "base"]
+# The rooms from top to bottom. A room may include itself and the rooms below it.
+ROOMS = [
+    "host",
+    "devices",
+    "tuning",
+    "topology",
+    "transports",
+    "control",
+    "bootstrap",
+    "plans",
+    "daemon_kernel",
+    "primitives",
+    "context",
+    "queues",
+    "base",
+]
 
-# From top to bottom inside a room; "." stands for the files of the room itself.
+# The sub-rooms of each room from top to bottom. "." stands for the files of the room itself.
 SUB_ROOMS = {
-    "host": ["api", "lifecycle", "switching", "registration", "runs", "observe", "state", "settings"],
+    "host": [
+        "api",
+        "lifecycle",
+        "switching",
+        "registration",
+        "runs",
+        "observe",
+        "state",
+        "settings",
+    ],
     "devices": ["cpu", "cuda", "."],
-    "transports": ["net", "net/connect", "net/plugin", "net/verbs", "net/pump", "net/security", "net/stream", "ipc", "shm", "."],
+    "transports": [
+        "net",
+        "net/connect",
+        "net/plugin",
+        "net/verbs",
+        "net/pump",
+        "net/security",
+        "net/stream",
+        "ipc",
+        "shm",
+        ".",
+    ],
     "bootstrap": [".", "mesh", "rendezvous", "net"],
     "plans": ["msccl", "check", "algorithms", "."],
     "primitives": [".", "movers", "elements"],
@@ -36,14 +71,17 @@ def sources(root):
 def includes(root, path, known):
     with open(os.path.join(root, path), encoding="utf-8") as file:
         for found in re.findall(r'^\s*#\s*include\s+"([^"]+)"', file.read(), re.M):
-            for candidate in ("src/" + found, os.path.normpath(os.path.join(os.path.dirname(path), found))):
+            for candidate in (
+                "src/" + found,
+                os.path.normpath(os.path.join(os.path.dirname(path), found)),
+            ):
                 if candidate in known:
                     yield candidate
                     break
 
 
 def circles(graph):
-    """Strongly connected components with more than one member (Tarjan)."""
+    """The strongly connected components with more than one member (Tarjan)."""
     sys.setrecursionlimit(10000)
     index, low, stack, on_stack, found = {}, {}, [], set(), []
 
@@ -101,10 +139,14 @@ def main():
             unit, other_unit = os.path.splitext(path)[0], os.path.splitext(other)[0]
             if unit != other_unit:
                 graph[unit].add(other_unit)
-                graph[other_unit]  # a node even if it includes nothing
+                graph[other_unit]  # makes a node, even if the unit includes nothing
             if points_up(path, other):
                 wrong.append("%s includes %s, which is in a higher room" % (path, other))
-    wrong += ["a circle of %d files: %s" % (len(c), " ".join(c)) for c in circles(graph) if len(c) > LARGEST_CIRCLE]
+    wrong += [
+        "a circle of %d files: %s" % (len(c), " ".join(c))
+        for c in circles(graph)
+        if len(c) > LARGEST_CIRCLE
+    ]
     for line in wrong:
         print(line)
     print("%d files in %d rooms" % (len(paths), len({place(path) for path in paths})))

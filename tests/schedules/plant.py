@@ -1,17 +1,24 @@
 #!/usr/bin/env python3
 """Plants bugs in a copy of the library's sources, to test the simulation itself.
 
-    plant.py ROOT OUTPUT_DIRECTORY DEPFILE SOURCE...     one self-contained file planted_NUMBER_NAME.c for each source
-    plant.py --list                                      number and name of each bug
-    plant.py --places ROOT                               every bug must have its place
-    plant.py --check SIMULATE ROOT                       looks for each, MOST schedules long; WANTED of them must be found
-    plant.py --quick SIMULATE ROOT                       every bug must be plantable, and each that is not in SLOW found soon
-    plant.py --rates SIMULATE KIND...                    how often worlds of each kind (--large, --small) find each bug, by processor time
+    plant.py ROOT OUTPUT_DIRECTORY DEPFILE SOURCE...
+                                   writes a self-contained file planted_NUMBER_NAME.c for each source
+    plant.py --list                prints the number and the name of each bug
+    plant.py --places ROOT         checks that every bug has its place
+    plant.py --check SIMULATE ROOT searches for each bug in MOST schedules; WANTED must be found
+    plant.py --quick SIMULATE ROOT checks that every bug can be planted, and that each bug that is
+                                   not in SLOW is found soon
+    plant.py --rates SIMULATE KIND...
+                                   measures how often worlds of each kind (--large, --small) find
+                                   each bug, by processor time
 
-A bug is a function, wherever in src/ it is, an anchor in it (tests/functions.py), and the text that takes the anchor's place.
-In the text, PLANTED stands for "this bug was chosen", which the running program decides (sim_planted); CALL, CONDITION or
-MEMBER for what stood there, NAME and ARGUMENTS for a call's parts. If the function or the anchor is gone, or is there twice,
-the test fails and names the bug: plant it anew, at the place that does the same now.
+A bug is a function of src/, an anchor in it (tests/functions.py), and the text that replaces the
+anchor. In the text, PLANTED is the condition that this bug was chosen, which the running program
+decides (sim_planted). CALL, CONDITION and MEMBER are the replaced text, and NAME and ARGUMENTS the
+parts of a call. If the function or the anchor does not exist, or exists twice, the test fails and
+names the bug. Plant the bug again, at the place that has the same purpose now.
+
+lint: allow-file(columns) a table with one line for each bug
 """
 import os
 import re
@@ -19,12 +26,13 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-import functions  # noqa: E402
+import functions
 
 SEEDS, MOST, WANTED, LIMIT_S = (1,), 8_000, 20, int(os.environ.get("DF_PLANT_LIMIT_S", "120"))
 
 
-# In --quick: so many schedules for each (of chosen ones: some bugs are rarer there), and what they do not suffice for.
+# With --quick, each bug is searched in so many schedules, and the bugs in SLOW need more. With flags
+# there are more schedules, since some bugs are rarer in the chosen worlds.
 SOON, SOON_WITH_FLAGS = 4_000, 40_000
 SLOW = {
     "a full SQ is told by a load", "between two turns the lock is only tried", "the completion counter is set back after the CQE",
@@ -40,17 +48,17 @@ SLOW = {
 
 
 def without(function, call):
-    """The call is left out."""
+    """Omits the call."""
     return (function, call, "(PLANTED ? (void)0 : (void)CALL)")
 
 
 def weaker(function, call, weak):
-    """The call has a weaker order."""
+    """Gives the call a weaker memory order."""
     return (function, call, "(PLANTED ? %s : NAME)(ARGUMENTS)" % weak)
 
 
 def returns(function, value=""):
-    """The function returns at once."""
+    """Makes the function return at once."""
     return (function, "{", "if (PLANTED) return %s;" % value)
 
 
@@ -62,12 +70,12 @@ def never(function, call):
     return (function, call, "(!PLANTED && CALL)")
 
 
-# Looked for in worlds without room, that end (endings.c), large ones, with wires, with runs of varying counts, that change
-# algorithms.
+# Flags of the worlds in which a bug is searched: without room, with an end (endings.c), large, with
+# wires, with runs of varying counts, with changes of the algorithm.
 CROWDS, ENDINGS, LARGE, WIRES, HOSTS, RAILS, RELAYS, VARYING, SWITCHES = (
     "--crowds", "--endings", "--large", "--wires", "--hosts", "--rails", "--relays", "--varying", "--switches")
 
-# Name, edits (FUNCTION, ANCHOR, TEXT), and flags.
+# For each bug: name, edits (FUNCTION, ANCHOR, TEXT), and flags.
 BUGS = [
     ("an SQE is published without order", [weaker("df_sq_push_spmc", "df_publish_u64", "df_store_relaxed_u64")]),
     ("an SQE is observed without order", [weaker("df_sq_fetch_spmc", "df_observe_u64", "df_load_relaxed_u64")]),
@@ -118,17 +126,17 @@ BUGS = [
     ("a block changes hands without order", [weaker("disown", "df_publish_u32", "df_store_relaxed_u32")]),
     ("a synchronisation forgets what it held back", [without("df_device_synchronize", "df_admit_listed")]),
     ("a retired run does not make room", [without("retire", "df_list"), without("retire", "df_admit_listed")]),
-    # Was real: found by the simulation, see found.txt.
+    # A real bug, found by the simulation; see found.txt.
     ("a waiting run is no longer listed while room is looked for", [
         ("df_admit_listed", "{", "if (PLANTED) df_store_relaxed_u32(&context->runs.has_listed, 0);"),
         ("df_admit_listed", "if kept_first",
          "(CONDITION) && (!PLANTED || (df_store_relaxed_u32(&context->runs.has_listed, 1), 1))")]),
-    # Was real: its newest contexts are in its cache, and older ones are looked at.
+    # A real bug: the newest contexts were in the cache, and older ones were read.
     ("an executor sleeps with a block that has not left", [
         ("background", "if wanted", "PLANTED ? df_load_relaxed_u32(&executor->wanted) : (CONDITION)")]),
-    # Was real, too: an older index of the consumer is that of a slot that is free again.
+    # A real bug: an older index of the consumer belonged to a slot that was free again.
     ("a free slot of the CQ is taken for the next one", [("df_cq_has_entry", "if DF_CQ_SLOTS_CAS", "!PLANTED && (CONDITION)")]),
-    # First turns by submitters.
+    # Bugs of first turns by submitters.
     ("a first turn is taken of a block that another thread executes", [always("df_executor_claim_first_turn", "try_own")]),
     ("a first turn is taken before earlier runs in the task queue", [("takes_first_turn", ".pending", "(PLANTED ? 0 : MEMBER)")], LARGE),
     ("peers are not rung after a first or last turn", [
@@ -136,30 +144,30 @@ BUGS = [
     ("peers are rung without a fence after a first or last turn", [
         without("take_first_turn", "df_wake_fence"), without("df_complete_borrowed", "df_wake_fence_unlocked")]),
     ("a run that is stuck in its first turn is not queued", [without("df_daemon_borrowed_turn", "df_scheduler_enqueue")]),
-    # Last turns by waiters.
+    # Bugs of last turns by waiters.
     ("a last turn is taken of a block that another thread executes", [always("df_executor_last_turn", "try_own")]),
     ("a run stays in the task queue after its last turn", [without("df_daemon_borrowed_turn", "df_scheduler_retire")]),
     ("a wait for a run looks before it is complete", [always("df_wait_run", "coll_done")]),
-    # Of schedules that end (endings.c).
+    # Bugs of schedules that end (endings.c).
     ("a cancellation is not observed", [never("df_step_decide", "df_lanes_attend")], ENDINGS),
     ("a lent buffer is not taken back", [returns("df_step_take_back", "1")], ENDINGS),
     ("a lent buffer is taken back while it is read", [
         ("df_step_take_back", "df_link_revoke", "(CALL || (PLANTED && link->same_process))")], ENDINGS),
-    # Was real: what another process was reading was not taken from it.
+    # A real bug: a buffer that another process was reading was not revoked.
     ("what another process reads of a failed run counts", [always("df_step_commit", "df_link_return")], ENDINGS),
     ("a lent buffer is read without being held", [
         always("df_step_decide", "df_link_borrow"), always("df_link_return", "df_system_claim_u64")], ENDINGS),
     ("a common slot is written again while it is read", [returns("df_step_common_reader", "NULL")], ENDINGS),
     ("runs that wait on the host are forgotten on failure", [without("df_fail_collective", "df_list")], ENDINGS),
     ("a failure rings nobody", [without("df_fail_collective", "submitted")], ENDINGS),
-    # Was real: the count that was compared grew only after the look.
+    # A real bug: the compared count was incremented only after the comparison.
     ("runs beyond a member's last are looked at before it is counted", [
         ("df_check_run_limit", "{", "if (PLANTED && coll->taken < coll->run_limit) return;")], ENDINGS),
     ("runs beyond a member's last wait for it", [without("limit_runs", "df_check_run_limit")], ENDINGS),
     ("an abort is not told", [without("df_abort", "df_messenger_send_all")], ENDINGS),
     ("an abort of one collective is not told", [
         ("df_abort_collectives", "df_fail_collective", "NAME(context, coll, dfcclAborted, !PLANTED, sentence)")], ENDINGS),
-    # Was real: the failure's own message was the one that was lost for want of memory.
+    # A real bug: the message of the failure was lost because memory was exhausted.
     ("what had failed before all is given up is not told again", [without("df_give_up", "df_coll_send")], ENDINGS),
     ("a broken context does not tell its runs", [without("df_tell_broken", "df_coll_send")], ENDINGS),
     ("the end of a connection is not told", [without("service.c/lose", "lost")], ENDINGS),
@@ -179,7 +187,7 @@ BUGS = [
     ("a mismatch is told as another error", [
         ("handle_failure", "df_message_payload",
          "(status = PLANTED && status == dfcclMismatch ? dfcclRemoteError : status, CALL)")], ENDINGS),
-    # Of ranks whose messages go over TCP (wire.c).
+    # Bugs of ranks whose messages are sent over TCP (wire.c).
     ("a pump sends without credit, and gives slots back early", [
         ("has_sendable", "if next", "!PLANTED && (CONDITION)"),
         ("send_part", "df_wire_pass", "(PLANTED ? (void)df_link_release(&ring->end, ring->next) : (void)0, CALL)")], WIRES),
@@ -193,7 +201,7 @@ BUGS = [
         ("look_at_credit", "{", "if (PLANTED) return df_observe_u64(ring->end.credit) == ring->credit ? NO_CREDIT : LOOSE_CREDIT;")], WIRES),
     ("what blocks publish is left to nobody", [
         ("df_carrier_wake", "{", "if (PLANTED && carrier && carrier->bell == bell) return;")], WIRES),
-    # Of large messages over several connections.
+    # Bugs of large messages over several connections.
     ("a part that comes twice goes into a slot that was published", [without("finish_part", "let_go")], RAILS),
     ("what waits in another port is sent from a slot that is the block's again", [without("take_credit", "forget")], RAILS),
     ("an answer that was lost is not given again", [("df_wire_detach", "if asked", "!PLANTED && (CONDITION)")], RAILS, ENDINGS),
@@ -201,17 +209,17 @@ BUGS = [
     ("late messages of a varying link are taken", [never("take_frame", "is_late")], RAILS, VARYING),
     ("a question of a lost connection counts", [("take_open", "if is_old", "!PLANTED && (CONDITION)")], RAILS),
     ("who finds the pump busy does not ask", [("wire_pump", "if why", "!PLANTED && (CONDITION)")], WIRES),
-    # Was real: found by the simulation, when connections break.
+    # A real bug, found by the simulation with broken connections.
     ("who only sends takes up what the endpoint's thread has asked for", [("wire_pump", "if df_system_exchange_u32", "(CONDITION) && !PLANTED")], WIRES),
     ("what the stream did not take is sent from where a lent buffer was", [without("df_channel_write", "keep_lent")], WIRES, ENDINGS, LARGE),
-    # Was real: a connection broke while its rank left, and what was under way was lost.
+    # A real bug: a connection broke while its rank left, and messages in transit were lost.
     ("a rank leaves before the far end has all", [returns("is_in_doubt", "0")], WIRES, ENDINGS),
-    # Of control's lines between hosts.
+    # Bugs of the control channels between hosts.
     ("what a line had under way when it was lost is not sent again", [
         ("reconnect.c/attach", "df_messenger_flush", "(PLANTED ? (void)(peer->unsent = NULL) : (void)0, CALL)")], HOSTS, ENDINGS),
     ("what comes over a line is not acknowledged", [without("receive_line", "df_messenger_flush")], HOSTS, ENDINGS),
     ("a dead rank's line is waited for", [returns("df_resume_is_vain", "0")], HOSTS, ENDINGS),
-    # Was real: the word that the line is over was lost with it.
+    # A real bug: the message that a channel has ended was lost together with the channel.
     ("a relay does not stay until all have left", [returns("messenger.c/is_needed", "0")], RELAYS, ENDINGS),
     ("a relay leaves before what it passes on has arrived", [
         ("must_have_the_rest", "{", "if (PLANTED) return control->peers[rank].first && control->peers[rank].state == DF_PEER_ALIVE;")], RELAYS, ENDINGS),
@@ -221,7 +229,7 @@ BUGS = [
     ("who is given up for a relay's word is not told", [
         ("handle_lost", "df_peer_unreachable", "(PLANTED ? df_peer_lost(context, lost, DF_PEER_GIVEN_UP, \"lost\") : CALL)")], RELAYS, ENDINGS),
     ("who was cut off is not called again, and not told", [("need_not_call", "{", "if (PLANTED) return peer->cut_off;")], HOSTS, ENDINGS),
-    # Of runs of varying counts.
+    # Bugs of runs of varying counts.
     ("counts of a run are not compared", [returns("df_step_counts_differ", "0")], VARYING, ENDINGS),
     ("an empty message that brings a count is not sent", [
         ("df_prepare_run", "df_brings_count send_ordinal", "((PLANTED ? p->count != 0 : 1) && CALL)")], VARYING),
@@ -231,16 +239,16 @@ BUGS = [
         ("df_fail_differing", "df_fail_collective", "df_fail_collective(context, coll, dfcclMismatch, !PLANTED, sentence)")], VARYING, ENDINGS),
     ("a pump takes each run for one of the registered count", [
         ("df_wire_take_up_run", "{", "if (PLANTED) count = ring->part.elements;")], VARYING, WIRES),
-    # Of collectives that go over to a variant.
+    # Bugs of plan switches.
     ("a switch is at the least floor", [("plan_switch.c/handle_answer", "DF_MAX", "(PLANTED && plan_switch->answers ? DF_MIN(ARGUMENTS) : CALL)")], SWITCHES),
     ("a member that has answered admits runs from its floor on", [("plan_switch.c/answer", "plant: held", "if (PLANTED) registered->admit_below = UINT64_MAX;")], SWITCHES),
     ("a switch that was called off is not told", [without("call_off", "send_all")], SWITCHES),
     ("the device's count of a variant's runs is taken for the collective's", [("exchange", "df_device_run", "(PLANTED ? 0 : CALL)")], SWITCHES),
     ("a member waits for a leader that has left the collective", [without("limited", "cancel")], SWITCHES, ENDINGS),
-    # Was real: what waited for the end of a synchronisation, and then for a switch, was listed no more.
+    # A real bug: a run that waited for a synchronisation, and then for a switch, was in no list.
     ("no switch is made during a synchronisation", [
         ("df_admit_listed", "df_switch_perform", "(!(PLANTED && context->runs.held) && CALL)")], SWITCHES),
-    # For the simulation's watchdog.
+    # A bug for the watchdog of the simulation.
     ("an endless loop without any access", [("df_coll_step", "df_move_execute", "if (PLANTED) for (;;) __asm__ volatile(\"\"); CALL")]),
 ]
 
@@ -251,7 +259,7 @@ def read(path):
 
 
 def planted_sources(root):
-    """Path below ROOT -> text with the bugs; and why some could not be planted."""
+    """The texts with the bugs by their path below ROOT, and the errors of bugs that cannot be planted."""
     sources, by_path, why = functions.Sources(root), {}, {}
     for number, (_, edits, *_) in enumerate(BUGS, 1):
         try:
@@ -265,7 +273,7 @@ def planted_sources(root):
 
 
 def planted(text, of_path):
-    """The text with the bugs of all places. Bugs of one place are put around each other."""
+    """The text with the bugs of all places. Bugs of one place are nested."""
     out, at = [], 0
     for (start, end), bugs in sorted(of_path.items()):
         if start < at:
@@ -280,7 +288,7 @@ def planted(text, of_path):
 
 
 def amalgamate(root, texts, path, seen):
-    """The file with the project's own headers in the place of their inclusion."""
+    """The file in which the headers of the project replace their inclusion."""
     seen.append(path)
     below = os.path.relpath(path, root)
     out = ['#line 1 "%s"' % path]
@@ -317,7 +325,7 @@ def generate(root, directory, depfile, sources):
 
 
 def look_for(simulate, number, seed, most, flags):
-    """After how many schedules it was found, None if it was not, and what was said."""
+    """The number of schedules after which the bug was found (None: not found), and the output."""
     try:
         result = subprocess.run([simulate, "--planted", str(number), "--schedules", str(most), "--each", "20", "--seed", str(seed),
                                  "--brief", *flags], capture_output=True, text=True, check=False, timeout=LIMIT_S)
@@ -329,7 +337,7 @@ def look_for(simulate, number, seed, most, flags):
 
 
 def places(root):
-    """The numbers of the bugs that cannot be planted: each is named."""
+    """Prints and returns the bugs that cannot be planted."""
     _, why = planted_sources(root)
     for number, reason in why.items():
         print("NOT PLANTED: %2d %s: plant it anew in tests/schedules/plant.py (%s)" % (number, BUGS[number - 1][0], reason))
@@ -359,7 +367,7 @@ def check(simulate, root, quick):
 
 
 def rate(simulate, number, flags):
-    """Failures, schedules, and seconds of processor time."""
+    """The numbers of failures and schedules, and the seconds of processor time."""
     run = subprocess.run([simulate, "--planted", str(number), "--schedules", "3000", "--each", "6", "--seed", "77", "--failures", "20", "--brief",
                           *flags], capture_output=True, text=True, check=False, timeout=600)
     said = re.search(r"(\d+) schedules, .* ([0-9.]+) s of processor time.*: (\d+) failure", run.stdout)
@@ -367,7 +375,8 @@ def rate(simulate, number, flags):
 
 
 def rates(simulate, *kinds):
-    """How often worlds of each kind find each bug: the kinds' flags, separated by commas."""
+    """Prints how often worlds of each kind find each bug. A kind is a list of flags, separated by
+    commas."""
     kinds = [kind.split(",") for kind in kinds]
     costs = {}
     for number, (name, _, *flags) in enumerate(BUGS, 1):

@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""Replays what the simulation has found: replay_found.py SIMULATE FOUND. Each line of FOUND: [FLAG]... SEED WORLD SCHEDULES WHAT."""
+"""Replays the failures that the simulation has found: replay_found.py SIMULATE FOUND
+
+Each line of FOUND has the form: [FLAG]... SEED WORLD SCHEDULES DESCRIPTION.
+"""
+
 import subprocess
 import sys
 
@@ -11,11 +15,27 @@ def main(simulate, path):
             if line.startswith("#") or not line.strip():
                 continue
             words = [word for word in line.split()[:3] if word.startswith("--")]
-            seed, world, schedules, what = line.split(None, 3 + len(words))[len(words):]
+            seed, world, schedules, what = line.split(None, 3 + len(words))[len(words) :]
             flags = [part for word in words for part in word.split("=")]
             lines += 1
-            run = subprocess.run([simulate, "--seed", seed, "--first-world", world, "--each", schedules, "--schedules", schedules, *flags],
-                                 capture_output=True, text=True, check=False, timeout=100)
+            run = subprocess.run(
+                [
+                    simulate,
+                    "--seed",
+                    seed,
+                    "--first-world",
+                    world,
+                    "--each",
+                    schedules,
+                    "--schedules",
+                    schedules,
+                    *flags,
+                ],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=100,
+            )
             print("%s: %s" % ("good" if run.returncode == 0 else "FAILED", what.strip()))
             if run.returncode != 0:
                 failed += 1

@@ -1,4 +1,5 @@
-# Helpers of the command-line tests. Each check prints what it found wrong; finish ends the script.
+# shellcheck shell=sh
+# Helpers of the command-line tests. Each check prints a failure; finish ends the script.
 
 failures=0
 work=$(mktemp -d)
@@ -9,8 +10,8 @@ fail() {
   echo "FAILED: $*"
 }
 
-# run STATUS COMMAND...: runs the command (bounded) and expects its exit status. Its output is left in
-# $work/out and $work/err.
+# run STATUS COMMAND...: runs the command (bounded) and expects its exit status. Its output is left
+# in $work/out and $work/err.
 run() {
   expected=$1
   shift
@@ -32,12 +33,12 @@ usage_error() {
   grep -q "^$(basename "$1"): ." "$work/err" || fail "the message does not begin with the name: $*"
 }
 
-# out_has PATTERN / err_has PATTERN: what the last run printed.
+# out_has PATTERN, err_has PATTERN: the last run printed a line that matches.
 out_has() { grep -Eq -- "$1" "$work/out" || fail "standard output lacks '$1'"; }
 err_has() { grep -Eq -- "$1" "$work/err" || fail "standard error lacks '$1'"; }
 
-# json EXPRESSION: the last run's standard output is one JSON object, for which the Python expression
-# over o holds.
+# json EXPRESSION: the last run's standard output is one JSON object, for which the Python
+# expression over o holds.
 json() {
   python3 - "$work/out" "$1" <<'PYTHON' || fail "JSON: $1"
 import json, sys
@@ -55,7 +56,8 @@ lost_output() {
   timeout 100 "$@" >/dev/full 2>"$work/err" </dev/null
   status=$?
   [ "$status" -eq 1 ] || fail "status $status with a full device: $*"
-  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one sentence about a full device: $*: $(cat "$work/err")"
+  [ "$(wc -l <"$work/err")" -eq 1 ] ||
+    fail "not one sentence about a full device: $*: $(cat "$work/err")"
   grep -q "^$(basename "$1"): ." "$work/err" || fail "the message does not begin with the name: $*"
 }
 

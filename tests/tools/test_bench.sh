@@ -1,6 +1,8 @@
 #!/bin/sh
-# Promise: dfccl-bench prints what scripts for nccl-tests read, checks every element of every type and
-# operator, and its JSON and exit statuses are those of the contract.
+# lint: allow-file(columns) the expectations are Python expressions of one line
+#
+# Promise: dfccl-bench prints the format that scripts for nccl-tests read, checks every element of
+# every type and operator, and its JSON and exit statuses are those of the contract.
 . "$(dirname "$0")/check.sh"
 bench=$1
 
@@ -51,11 +53,12 @@ out_has "^ +1024 +64 +float +none +-1 "
 run 0 "$bench" allgather -n 3 -b 1K -e 1K -i 2 --in-place
 out_has "^ +1008 +84 +float +none +-1( +N/A){4}( +$number){3} +0$"
 
-# JSON, and the factor between algbw and busbw.
+# The JSON output, and the factor between algbw and busbw.
 for case in 'allreduce 1.5' 'allgather 0.75' 'reducescatter 0.75' 'alltoall 0.75' 'broadcast 1' \
   'reduce 1'; do
   operation=${case% *} factor=${case#* }
-  for mode in '' '--processes' '--alloc dfccl' '--in-place' '--processes --alloc dfccl --in-place'; do
+  for mode in '' '--processes' '--alloc dfccl' '--in-place' \
+    '--processes --alloc dfccl --in-place'; do
     # shellcheck disable=SC2086
     run 0 "$bench" "$operation" -n 4 -b 64 -e 256K -f 64 -i 3 -w 1 --json $mode
     json "list(o) == ['op', 'ranks', 'backend', 'results'] and o['op'] == '$operation' \
@@ -71,7 +74,8 @@ for case in 'allreduce 1.5' 'allgather 0.75' 'reducescatter 0.75' 'alltoall 0.75
 done
 
 # A named algorithm gives right results; tune writes a table that the library reads.
-for case in 'allreduce doubling' 'allreduce rabenseifner' 'allgather bruck' 'reducescatter halving' \
+for case in 'allreduce doubling' 'allreduce rabenseifner' 'allgather bruck' \
+  'reducescatter halving' \
   'broadcast scatter-allgather' 'reduce doubletree' 'reduce rabenseifner' \
   'allgather pat' 'reducescatter pat' 'alltoall direct'; do
   run 0 "$bench" "${case% *}" -n 3 -b 4K -e 64K -f 16 -i 3 -w 1 -a "${case#* }"
@@ -89,7 +93,7 @@ sed 's/^alltoall /allwrong /' "$work/table" >"$work/wrong"
 run 1 env DFCCL_TUNING="$work/wrong" "$bench" allreduce -n 2 -b 8 -e 8 -i 2
 err_has "wrong:[0-9]+: .*allwrong"
 
-# Files are measured as algorithms are; one that is refused is named, and left out.
+# Files are measured like algorithms. A file that is refused is named and omitted.
 mkdir "$work/algorithms"
 cat >"$work/algorithms/swap.xml" <<'XML'
 <algo name="swap" nchannels="1" nchunksperloop="2" ngpus="2" coll="allgather" inplace="1" outofplace="1">
@@ -100,27 +104,32 @@ cat >"$work/algorithms/swap.xml" <<'XML'
 </algo>
 XML
 echo nonsense >"$work/algorithms/wrong.xml"
-run 0 env DFCCL_ALGORITHMS="$work/algorithms" "$bench" tune -n 2 -b 1K -e 1K -i 1 --out "$work/files_table"
+run 0 env DFCCL_ALGORITHMS="$work/algorithms" "$bench" tune -n 2 -b 1K -e 1K -i 1 --out \
+  "$work/files_table"
 err_has 'left out: .*wrong.xml:1: '
 if ! grep -q 'swap.xml.*built without' "$work/err"; then
-  grep -q '^# allgather 2 process 1024:.* file:swap.xml ' "$work/files_table" || fail 'the file was not measured'
+  grep -q '^# allgather 2 process 1024:.* file:swap.xml ' "$work/files_table" ||
+    fail 'the file was not measured'
   grep -q '^allgather .* process ' "$work/files_table" || fail 'no rule beside it'
 fi
 rm "$work/algorithms/wrong.xml"
-run 0 env DFCCL_ALGORITHMS="$work/algorithms" DFCCL_TUNING="$work/files_table" "$bench" allgather -n 2 -b 1K -e 1K -i 2
+run 0 env DFCCL_ALGORITHMS="$work/algorithms" DFCCL_TUNING="$work/files_table" "$bench" allgather \
+  -n 2 -b 1K -e 1K -i 2
 out_has '^# Out of bounds values : 0 OK$'
 
 # Every type with every operator; three ranks, so that avg divides by an awkward number.
-for type in int8 uint8 int16 uint16 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2; do
+for type in int8 uint8 int16 uint16 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 \
+  f8e5m2; do
   operators="sum prod max min avg"
   case $type in *int*) operators="$operators band bor bxor" ;; esac
   for operator in $operators; do
-    run 0 "$bench" allreduce -n 3 -b 64 -e 64000 -f 1000 -i 1 -w 0 -d $type -o $operator --json
+    run 0 "$bench" allreduce -n 3 -b 64 -e 64000 -f 1000 -i 1 -w 0 -d $type -o "$operator" --json
     grep -Eq '("wrong": ?0[,}].*){2}' "$work/out" || fail "$type $operator: $(cat "$work/out")"
   done
 done
 
-# The operations beyond those of NCCL's first versions, as threads and processes, and what they refuse.
+# The operations that NCCL's first versions did not have, as threads and processes, and the options
+# that they refuse.
 for operation in gather scatter scan sendrecv barrier allgatherv reducescatterv gatherv scatterv \
   alltoallv neighbours; do
   ranks=3
@@ -141,7 +150,7 @@ run 0 "$bench" overhead -i 100 --json
 json "o['op'] == 'overhead' and o['ranks'] == 1 and len(o['results']) >= 6"
 json "all(r['time_us_min'] <= r['time_us_median'] for r in o['results'])"
 
-# disorder: every mode at every size; nothing is set aside where thresholds never run out.
+# disorder: every mode at every size. No collective is preempted if thresholds are never reached.
 modes="['ordered', 'disordered', 'patient', 'blocking']"
 for mode in '' '--processes' '--processes --alloc dfccl' '-a ring -d int8 -o max'; do
   # shellcheck disable=SC2086
@@ -157,12 +166,14 @@ for mode in '' '--processes' '--processes --alloc dfccl' '-a ring -d int8 -o max
 done
 run 0 "$bench" disorder -n 2 -b 256 -e 256 --rounds 2 --seed 7 --check=0
 out_has "^# batches of 8 all-reduces, float sum; rounds: 2 seed: 7 validation: 0$"
-for mode in 'ordered .* N/A  of patient' 'disordered .* of ordered' 'patient .* 0.00 .* of ordered' \
+for mode in 'ordered .* N/A  of patient' 'disordered .* of ordered' \
+  'patient .* 0.00 .* of ordered' \
   'blocking .* of ordered'; do
   out_has "^ +256 +[0-9]+ +$mode$"
 done
 
-# Output that is lost is a failed run. The launcher prints the table's head; the process of rank 0 prints its rows.
+# A run whose output is lost has failed. The launcher prints the head of the table, and the process
+# of rank 0 prints its rows.
 lost_output "$bench" --help
 lost_output "$bench" --version
 for mode in '' '--json' '--processes' '--processes --json'; do
@@ -181,14 +192,16 @@ if [ -c /dev/full ]; then
   err_has 'cannot write the table'
 fi
 for command in 'allreduce -b 8 -e 1M' 'disorder -b 256 -e 1M -f 2 -i 3 --rounds 3'; do
-  # The reader leaves after the table's head: a write then fails, as the signal is ignored.
+  # The reader ends after the head of the table. The next write fails, since SIGPIPE is ignored.
   # shellcheck disable=SC2086
-  (trap '' PIPE; timeout 100 "$bench" $command --processes 2>"$work/err" </dev/null; echo $? >"$work/status") | head -n 6 >"$work/out"
-  [ "$(cat "$work/status")" -eq 1 ] || fail "status $(cat "$work/status") when the reader of the table leaves: $command"
+  (trap '' PIPE; timeout 100 "$bench" $command --processes 2>"$work/err" </dev/null; echo $? \
+    >"$work/status") | head -n 6 >"$work/out"
+  [ "$(cat "$work/status")" -eq 1 ] ||
+    fail "status $(cat "$work/status") when the reader of the table leaves: $command"
   err_has 'standard output cannot be written'
 done
 
-# Over TCP among three processes: buffers are lent to two readers at once, and given back by both.
+# Over TCP among three processes, a buffer is lent to two readers at once, and both return it.
 export DFCCL_NET=tcp
 for algorithm in doubling twolevel ring; do
   run 0 timeout 60 "$bench" allreduce -n 3 --processes -a $algorithm -b 64K -e 1M -f 4 -i 20
@@ -196,14 +209,16 @@ for algorithm in doubling twolevel ring; do
 done
 unset DFCCL_NET
 
-# --explain: what a 2 KB broadcast of 4 ranks does, and why.
+# --explain: the configuration of a 2 KB broadcast of 4 ranks, and its reasons.
 run 0 "$bench" broadcast -n 4 --processes -b 2K -e 2K --explain
 out_has '^2048 bytes$'
 out_has 'algorithm: .*, since '
 out_has 'form: .*, since '
 out_has 'lend: nothing, since '
-# Slots of uneven pieces are as large as a piece may be; ranks that share a core run ahead in 16 of them.
-run 0 taskset -c "$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')" "$bench" gatherv -n 4 --processes -b 128 -e 128 --explain
+# Slots for pieces of different sizes are as large as the largest piece. Ranks that share a core use
+# 16 of them.
+run 0 taskset -c "$(taskset -cp $$ |
+  sed 's/.*: *\([0-9]*\).*/\1/')" "$bench" gatherv -n 4 --processes -b 128 -e 128 --explain
 out_has 'rings: 16 slots .*, since some ranks wait for nobody, and may run ahead'
 run 0 "$bench" allreduce -n 2 -b 8 -e 8K -f 1024 --explain --json
 json "list(o) == ['op', 'ranks', 'backend', 'explanations'] and [e['bytes'] for e in o['explanations']] == [8, 8192]"
@@ -211,13 +226,14 @@ json "all(e['algorithm'] and 'since' in e['why'] for e in o['explanations'])"
 usage_error "$bench" tune --explain
 lost_output "$bench" allreduce -b 8 -e 8 --explain
 
-# --bound: of this machine, and of a network: 2 hosts, 1 GB/s, 10 us: 10 us + 1 MB / 1 GB/s.
+# --bound, for this machine and for a network: 2 hosts, 1 GB/s, 10 us: 10 us + 1 MB / 1 GB/s.
 run 0 "$bench" allreduce -n 2 -b 1M -e 1M -i 3 --bound
 out_has 'bound \(us\) and reached'
 cat >"$work/network.json" <<'END'
 {"ranks_per_host": 1, "between": {"latency_us": 10, "GBps": 1}}
 END
-run 0 "$bench" broadcast -n 2 -b 1000000 -e 1000000 -i 3 --bound --network "$work/network.json" --json
+run 0 "$bench" broadcast -n 2 -b 1000000 -e 1000000 -i 3 --bound --network "$work/network.json" \
+  --json
 json "abs(o['results'][0]['bound_us'] - 1010) < 0.01 and o['results'][0]['reached_percent'] > 0"
 run 0 "$bench" barrier -n 2 -i 3 --bound
 out_has 'N/A *N/A$'

@@ -1,12 +1,14 @@
 #!/bin/sh
-# Promise: bench/compare measures and checks every library that is installed here, keeps its figures, adds
-# rounds to them, reports them, and leaves nothing behind. No time is asserted, and what a peer does is
-# not our failure. Skipped where there is no MPI.
+# lint: allow-file(columns) the expectations are Python expressions of one line
+#
+# Promise: bench/compare measures and checks every library that is installed on this machine, keeps
+# the figures, adds rounds to them, reports them, and leaves no process behind. The test asserts no
+# time, and ignores failures of the other libraries. It is skipped on a machine without MPI.
 . "$(dirname "$0")/check.sh"
 compare=$1/bench/compare/compare
 build=$2
 
-usage_error() { run 2 "$@"; } # argparse has messages of its own
+usage_error() { run 2 "$@"; } # the messages are those of argparse
 usage_error "$compare"
 usage_error "$compare" run --ranks 1
 usage_error "$compare" run -b 2
@@ -19,13 +21,15 @@ done
 measure() { # STATUS OPTIONS...
   expected=$1
   shift
-  timeout 400 "$compare" run --build "$build" --libraries dfccl,bound,openmpi,mpich --rounds 1 -b 64 -e 64K \
+  timeout 400 "$compare" run --build "$build" --libraries dfccl,bound,openmpi,mpich --rounds 1 -b \
+    64 -e 64K \
     -f 1024 --milliseconds 1 --timeout 100 --retries 1 --require-peer --out "$work/figures" "$@" \
     >"$work/out" 2>"$work/err" </dev/null
   status=$?
   if [ "$status" -eq 77 ]; then cat "$work/out"; exit 77; fi
-  [ "$status" -eq "$expected" ] || { fail "exit status $status: compare run $*"; cat "$work/out" "$work/err"; }
-  grep '^failed: [om]p' "$work/out" # of peers: said, not counted
+  [ "$status" -eq "$expected" ] ||
+    { fail "exit status $status: compare run $*"; cat "$work/out" "$work/err"; }
+  grep '^failed: [om]p' "$work/out" # failures of other libraries are printed, and not counted
 }
 
 measure 0 --operations allreduce
@@ -40,35 +44,43 @@ json "all(len(p['rounds']) == (2 if p['operation'] == 'allreduce' else 1) and p[
 json "not [f for f in o['failures'] if f['library'] in ('dfccl', 'bound')]"
 json "len(o['runs']) == 2 and o['runs'][0]['machine']['cores'] > 0"
 
-# DFCCL once more: with another setting, of a build that is named, of one that does not exist, and with a
-# setting that the library refuses, which shows that settings reach the ranks.
-measure 0 --operations broadcast --append --variant few:DFCCL_TUNING=set:slots=2 --variant named:"$build" \
+# DFCCL again: with another setting, of a build that is named, of one that does not exist, and with
+# a setting that the library refuses, which proves that settings reach the ranks.
+measure 0 --operations broadcast --append --variant few:DFCCL_TUNING=set:slots=2 --variant \
+  named:"$build" \
   --variant none:"$work/none" --variant bad:DFCCL_TUNING=set:slots=many
 out_has '^ *bytes .* few .* few-mem .* named .* named-mem '
-grep -q "^left out: none: $work/none/bench/compare/compare-dfccl does not exist$" "$work/err" || fail "not said what is left out"
+grep -q "^left out: none: $work/none/bench/compare/compare-dfccl does not exist$" "$work/err" ||
+  fail "not said what is left out"
 grep -q '^bad, 2 ranks: .*slots is "many"' "$work/err" || fail "a setting did not reach the ranks"
 run 0 cat "$work/figures"
 json "all(r['us'][n] > 0 for p in o['points'].values() if p['operation'] == 'broadcast' for r in p['rounds'] \
   for n in ('few', 'few-mem', 'named', 'named-mem')) \
   and not any(n in r['us'] for p in o['points'].values() for r in p['rounds'] for n in ('none', 'bad'))"
 
-# Hosts: what is there starts on both; ranks that cannot be shared out, and figures of another number of hosts, are refused.
-timeout 200 "$compare" run --build "$build" --libraries dfccl,bound,openmpi,mpich,gloo --hosts 2 --rounds 1 -b 64 -e 64 --milliseconds 1 \
-  --operations allreduce --timeout 60 --retries 0 --out "$work/hosts" >"$work/out" 2>"$work/err" </dev/null
+# Hosts: available libraries start on both. A number of ranks that cannot be divided among the
+# hosts, and figures of another number of hosts, are refused.
+timeout 200 "$compare" run --build "$build" --libraries dfccl,bound,openmpi,mpich,gloo --hosts 2 \
+  --rounds 1 -b 64 -e 64 --milliseconds 1 \
+  --operations allreduce --timeout 60 --retries 0 --out "$work/hosts" >"$work/out" 2>"$work/err" \
+    </dev/null
 status=$?
 if [ "$status" -ne 77 ]; then
-  [ "$status" -eq 0 ] || { fail "exit status $status: compare run --hosts 2"; cat "$work/out" "$work/err"; }
+  [ "$status" -eq 0 ] ||
+    { fail "exit status $status: compare run --hosts 2"; cat "$work/out" "$work/err"; }
   out_has '^# 2 hosts: network namespaces of that machine$'
   run 0 cat "$work/hosts"
   json "not [f for f in o['failures'] if f['library'] == 'dfccl'] and o['points']['2 allreduce 64']['rounds'][0]['us']['dfccl'] > 0"
   run 1 "$compare" report "$work/figures" "$work/hosts"
-  grep -q 'figures of 1 and of 2 hosts do not go into one table' "$work/err" || fail "figures of different hosts were mixed"
+  grep -q 'figures of 1 and of 2 hosts do not go into one table' "$work/err" ||
+    fail "figures of different hosts were mixed"
 fi
 run 77 "$compare" run --build "$build" --libraries dfccl --hosts 2 --ranks 3
 grep -q '3 ranks cannot be shared out evenly among 2 hosts' "$work/err" || fail "not said why"
 
 printf 'before\n<!-- compare-summary: begin -->\n<!-- compare-summary: end -->\n<!-- compare: begin -->\nold\n<!-- compare: end -->\nafter\n' >"$work/docs"
-run 0 "$compare" report "$work/figures" "$work/figures" --svg "$work/svg" --json "$work/merged" --docs "$work/docs"
+run 0 "$compare" report "$work/figures" "$work/figures" --svg "$work/svg" --json "$work/merged" \
+  --docs "$work/docs"
 run 0 cat "$work/docs"
 out_has '^before$'
 out_has '^after$'
@@ -76,7 +88,8 @@ out_has '^\| bytes \| allreduce \| broadcast \| alltoall \|$'
 out_has '^\| 2 ranks, ordinary memory \| [0-9]* of [0-9]* points \| '
 if grep -q '^old$' "$work/out"; then fail "the old table is still there"; fi
 
-# The short table of another document, at the same time; no line of prose or command over 120 columns; a document without markers.
+# The short table of another document, at the same time. No line of prose or of a command has more
+# than 120 columns. A document without markers is refused.
 printf '<!-- compare-points: begin -->\nold\n<!-- compare-points: end -->\n' >"$work/short"
 run 0 "$compare" report "$work/figures" --docs "$work/docs" --docs "$work/short"
 run 0 cat "$work/short"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Promise: docs/CONFIGURATION.md lists every environment variable that the sources read, and no other.
+# Promise: docs/CONFIGURATION.md lists every environment variable that the sources read, and no
+# other.
 set -eu
 root=$1
 in_code=$(grep -rhoE '"DFCCL_[A-Z_]*[A-Z]"' "$root/src/host/settings" --include=settings.h --include=settings.c | tr -d '"' | sort -u)
@@ -25,7 +26,8 @@ stray=$(grep -rnE '(getenv|df_variable)\(' "$root/src" --include=*.c |
 
 # docs/TUNING.md lists every number of the table, and no other.
 in_code=$(grep -oE '^  X\([a-z_]+,' "$root/src/tuning/policy.h" | grep -oE '[a-z_]+' | sort -u)
-in_docs=$(sed -n '/^## Numbers/,/^## Making/p' "$root/docs/TUNING.md" | grep -oE '^\| `[a-z_]+`' | grep -oE '[a-z_]+' | sort -u)
+in_docs=$(sed -n '/^## Numbers/,/^## Making/p' "$root/docs/TUNING.md" | grep -oE '^\| `[a-z_]+`' |
+  grep -oE '[a-z_]+' | sort -u)
 [ -n "$in_code" ] && [ "$in_code" = "$in_docs" ] || {
   echo "numbers in src/tuning/policy.h and in docs/TUNING.md differ:"
   printf '%s\n' "$in_code" "$in_docs" | sort | uniq -u

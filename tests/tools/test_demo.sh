@@ -1,7 +1,7 @@
 #!/bin/sh
 # Promise: dfccl-demo completes the disordered program with no wrong element, in threads and in
-# processes, with and without synchronisation, and with processes that share no memory; its in-order baseline deadlocks and says where; exit
-# statuses and JSON keys are those of the contract.
+# processes, with and without synchronisation, and with processes that share no memory. Its in-order
+# baseline deadlocks and reports the circle. Exit statuses and JSON keys are those of the contract.
 . "$(dirname "$0")/check.sh"
 demo=$1
 
@@ -47,8 +47,8 @@ for mode in '' '--processes' '--sync'; do
   json "o['completed'] < 8 * 8 * 200 and o['wrong'] == 0"
   err_has 'back to rank [0-7]'
 done
-# Each "runs Cx and waits for rank r" is followed by what rank r runs, and no two neighbours in the
-# circle run the same collective: it is a circle.
+# Each "runs Cx and waits for rank r" is followed by the collective of rank r, and no two neighbours
+# run the same collective, so this is a circle.
 run 3 "$demo" disorder --in-order-baseline
 grep -E ' runs C[0-9]+ and waits for rank ' "$work/out" >"$work/circle"
 sed -E 's/.* runs C([0-9]+) and.*/\1/' "$work/circle" | uniq -d >"$work/same"
@@ -62,7 +62,7 @@ json "o['completed'] == 8 * 5 and o['wrong'] == 0"
 run 0 "$demo" disorder --in-order-baseline -n 1 -i 5 --json
 json "o['completed'] == 8 * 5"
 
-# Output that is lost is a failed run, whatever it would have said.
+# A run whose output is lost has failed, whatever its result.
 lost_output "$demo" --help
 lost_output "$demo" --version
 for mode in '' '--json' '--processes' '--in-order-baseline' '--in-order-baseline --json'; do

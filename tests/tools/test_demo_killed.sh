@@ -1,9 +1,10 @@
 #!/bin/sh
-# Promise: when a rank's process is killed, dfccl-demo says so and ends with status 1; it never hangs.
+# Promise: if the process of a rank is killed, dfccl-demo reports it and ends with status 1; it
+# never hangs.
 . "$(dirname "$0")/check.sh"
 demo=$1
 
-# children PID: its child processes, from /proc, so that no other package is needed.
+# children PID: the child processes, from /proc, so that no other package is needed.
 children() {
   grep -ls "^PPid:[[:space:]]*$1\$" /proc/[0-9]*/status | cut -d / -f 3
 }

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Promise: every link of the documents leads to a file and a heading that are there, every path of the sources that they
-name exists, and their lines are of 120 columns, those of tables of 200. test_documents.py ROOT"""
+"""Promise: every link of the documents leads to an existing file and heading, every path of the
+sources that they name exists, and their lines have at most 120 columns, those of tables 200.
+test_documents.py ROOT"""
+
 import pathlib
 import re
 import sys
@@ -51,7 +53,7 @@ def main():
     for path in documents + notes:
         text = path.read_text()
         found = [*links(path, text), *columns(text)]
-        if path in documents:  # notes are of their day
+        if path in documents:  # notes describe the sources of their date
             found += paths(root, text)
         bad += [f"{path.relative_to(root)}: {sentence}" for sentence in dict.fromkeys(found)]
     print("\n".join(bad) if bad else f"{len(documents)} documents and {len(notes)} notes are right")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Promise: the small examples run and print what they say.
+# Promise: the small examples run and print the documented output.
 . "$(dirname "$0")/check.sh"
 
 run 0 "$1"

@@ -1,8 +1,12 @@
-# Promises of dfccl-info files and plan: each plan that has a form in MSCCL's XML is printed, and read and proved again; of
-# a directory each file is shown, or why it was refused, with FILE:LINE; whatever lies there, it ends soon, on one line for
-# each file, without control characters; --json is one object.
-# And of dfccl-info net: what it says of security is what the settings say; each pair of ranks has its way, address and
-# security, each rank its interfaces; a job that does not come up has an object with the error.
+# shellcheck shell=sh
+# lint: allow-file(columns) the expectations are Python expressions of one line
+#
+# Promises of dfccl-info files and plan: Each plan that can be expressed in MSCCL's XML is printed,
+# read again and proved. Each file of a directory is shown, or the reason why it was refused, with
+# FILE:LINE. With any content of the directory the program ends soon, and prints one line for each
+# file, without control characters. The output of --json is one object. Promises of dfccl-info net:
+# The security that it prints agrees with the settings. Each pair of ranks has its path, address and
+# security, and each rank its interfaces. A job that cannot form has an object with the error.
 
 . "$(dirname "$0")/check.sh"
 info=$1 plugin=${2:-}
@@ -28,7 +32,7 @@ run 1 "$info" files "$work/nothing"; err_has 'No such file'
 # ---- the network
 unset DFCCL_SECRET DFCCL_SECRET_FILE DFCCL_NET_SECURITY DFCCL_NET
 secret=0123456789abcdef0123456789abcdef
-security() { # LEVEL PATTERN: of the level's sentence, as text and as an object
+security() { # LEVEL PATTERN: checks the text of the level, also in the JSON object
   run 0 env DFCCL_NET_SECURITY="$1" "$info" net; out_has "^security  $1 .*$2"
   run 0 env DFCCL_NET_SECURITY="$1" "$info" net --json
   json "o['security']['level'] == '$1' and '$2' in o['security']['control'] + o['security']['data'] and not o['secret']"
@@ -39,13 +43,17 @@ security encrypt 'data is encrypted'
 security none 'whoever reaches a job'
 security none 'a key that everybody knows'
 run 0 env DFCCL_NET_SECURITY=none "$info" net; out_has '^secret +none: everybody may join'
-run 0 env DFCCL_NET_SECURITY=none DFCCL_SECRET=$secret "$info" net; out_has '^secret +is set'; out_has 'are authenticated'
-run 0 env DFCCL_NET_SECURITY=none DFCCL_SECRET=$secret "$info" net --json; json "o['secret'] and o['security']['level'] == 'none'"
+run 0 env DFCCL_NET_SECURITY=none DFCCL_SECRET=$secret "$info" net
+out_has '^secret +is set'
+out_has 'are authenticated'
+run 0 env DFCCL_NET_SECURITY=none DFCCL_SECRET=$secret "$info" net --json
+json "o['secret'] and o['security']['level'] == 'none'"
 run 0 "$info" net; out_has '^secret +none: jobs of several hosts need'
 
-pair() { # COMMAND...: two ranks of this host; rank 0's output is left as by run
+pair() { # COMMAND...: runs two ranks of this host; the output of rank 0 is left as by run
   port=$((20000 + $$ % 20000))
-  timeout 100 env RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$@" >"$work/other" 2>&1 &
+  timeout 100 env RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$@" >"$work/other" \
+    2>&1 &
   run 0 env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$@"
   wait $! || fail "rank 1: $*: $(cat "$work/other")"
 }
@@ -63,27 +71,32 @@ if [ -n "$plugin" ]; then
   pair env DFCCL_NET="plugin:$plugin" "$info" net --env --json
   json "o['pairs'][0]['way'] == 'plugin:$plugin' and o['pairs'][0]['address'].startswith('127.0.0.1:')"
 fi
-ranks() { # RANK WORLD_SIZE COMMAND...: alone
+ranks() { # RANK WORLD_SIZE COMMAND...: runs one rank
   of_rank=$1 of=$2
   shift 2
-  run 1 env RANK="$of_rank" WORLD_SIZE="$of" MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 20000)) "$@"
+  run 1 env RANK="$of_rank" WORLD_SIZE="$of" MASTER_ADDR=127.0.0.1 \
+    MASTER_PORT=$((20000 + $$ % 20000)) "$@"
 }
 ranks 0 65 "$info" net --env; err_has '^dfccl-info: 65 ranks are too many: at most 64$'
 ranks 0 65 "$info" net --env --json; json "o['error'] == '65 ranks are too many: at most 64'"
 ranks 0 2 env DFCCL_INIT_TIMEOUT_MS=300 "$info" net --env; err_has 'rank 1 of 2 did not come'
 ranks 0 2 env DFCCL_INIT_TIMEOUT_MS=300 "$info" net --env --json; err_has 'rank 1 of 2 did not come'
 json "'rank 1 of 2 did not come' in o['error'] and o['ranks'][0]['interfaces'] and o['pairs'] == []"
-ranks 1 2 env DFCCL_INIT_TIMEOUT_MS=300 "$info" net --env --json; [ ! -s "$work/out" ] || fail 'another rank than 0 has printed'
-ranks 1 2 env DFCCL_NET_SECURITY=some "$info" net --env --json; [ ! -s "$work/out" ] || fail 'another rank than 0 has printed'
+ranks 1 2 env DFCCL_INIT_TIMEOUT_MS=300 "$info" net --env --json; [ ! -s "$work/out" ] ||
+  fail 'another rank than 0 has printed'
+ranks 1 2 env DFCCL_NET_SECURITY=some "$info" net --env --json; [ ! -s "$work/out" ] ||
+  fail 'another rank than 0 has printed'
 run 1 "$info" net --env --json; json "'no launcher' in o['error'] and o['ranks'] == []"
 
 run 0 "$info" plan allreduce ring -n 2 --xml
 if ! "$info" files "$work" >/dev/null; then fail 'an empty directory'; fi
 printf '<algo/>' >"$work/probe.xml"
-if "$info" files "$work" | grep -q 'built without'; then echo 'skipped: built without libxml2'; exit 0; fi
+if "$info" files "$work" | grep -q 'built without'; then
+  echo 'skipped: built without libxml2'; exit 0
+fi
 rm "$work/probe.xml"
 
-# ---- what we write we read
+# ---- files that the tool wrote can be read
 mkdir "$work/plans"
 operations='allreduce reduce broadcast allgather reducescatter alltoall gather scatter'
 algorithms='ring allpairs doubling rabenseifner doubletree direct flat twolevel hierarchical bcube binaryblocks halving
@@ -92,15 +105,18 @@ for operation in $operations; do
   for algorithm in $algorithms; do
     for ranks in 2 5 8; do
       file="$work/plans/$operation-$algorithm-$ranks.xml"
-      "$info" plan "$operation" "$algorithm" -n "$ranks" --root 1 --xml >"$file" 2>"$work/err" && continue
+      "$info" plan "$operation" "$algorithm" -n "$ranks" --root 1 --xml >"$file" 2>"$work/err" &&
+        continue
       rm "$file"
-      grep -q 'there is no algorithm' "$work/err" || fail "$operation by $algorithm of $ranks: $(cat "$work/err")"
+      grep -q 'there is no algorithm' "$work/err" ||
+        fail "$operation by $algorithm of $ranks: $(cat "$work/err")"
     done
   done
 done
 written=$(find "$work/plans" -type f | wc -l)
 [ "$written" -ge 130 ] || fail "$written plans"
-run 0 "$info" files "$work/plans"; out_has "^$written files, 0 refused$"; out_has '^allreduce-ring-8.xml +allreduce +8 ranks, 8 chunks'
+run 0 "$info" files "$work/plans"; out_has "^$written files, 0 refused$"
+out_has '^allreduce-ring-8.xml +allreduce +8 ranks, 8 chunks'
 run 0 env DFCCL_ALGORITHMS="$work/plans" "$info" files --json
 json "len(o['files']) == $written and o['refused'] == []"
 json "all(set(f) >= {'file', 'title', 'hash', 'operation', 'ranks', 'chunks', 'slots', 'lends', 'same_bits', 'ms'} for f in o['files'])"
@@ -124,7 +140,8 @@ sed '0,/send="[0-9]"/s//send="7"/' "$ring" | put nobody
 sed 's/type="s"/type="nop"/' "$ring" | put unsent
 sed 's/type="r"/type="nop"/' "$ring" | put unreceived
 head -c 400 "$ring" | put cut_off
-printf '<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;">]><algo name="&b;"/>' | put entities
+printf '<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;">]><algo name="&b;"/>' |
+  put entities
 printf '<!DOCTYPE a SYSTEM "file:///etc/passwd"><algo/>' | put outside
 awk 'BEGIN { for (i = 0; i < 20000; i++) printf "<algo>" }' | put deep
 { printf '<algo name="x" nchannels="1" nchunksperloop="2" ngpus="2" coll="allreduce"><gpu id="0"><tb id="0" send="-1" recv="-1" chan="0">'
@@ -137,7 +154,8 @@ cp "$bad/empty.xml" "$bad/$(printf 'two\nlines \033[31mred').xml"
 files=$(find "$bad" -mindepth 1 -maxdepth 1 -print0 | tr -dc '\0' | wc -c)
 run 1 "$info" files "$bad"
 out_has "^$files files, $files refused$"
-[ "$(wc -l <"$work/out")" -eq $((files + 1)) ] || fail "not one line for each file: $(cat "$work/out")"
+[ "$(wc -l <"$work/out")" -eq $((files + 1)) ] ||
+  fail "not one line for each file: $(cat "$work/out")"
 [ "$(tr -d '\n' <"$work/out" | tr -dc '\000-\037' | wc -c)" -eq 0 ] || fail 'control characters'
 out_has 'no_ngpus.xml:[0-9]+: <algo> has no attribute ngpus'
 out_has 'many_gpus.xml:[0-9]+: ngpus="99999999999999999999" of <algo>: it must be a whole number'
@@ -154,11 +172,12 @@ out_has 'two\\nlines'
 run 1 "$info" files "$bad" --json
 json "len(o['refused']) == $files and o['files'] == [] and all(r['why'] for r in o['refused'])"
 
-# A block without peers may have no channel; one with a peer must have one.
+# A block without peers may have no channel; a block with a peer must have one.
 printf '<algo name="old" nchannels="1" nchunksperloop="1" ngpus="2" coll="broadcast"><gpu id="0"><tb id="0" send="-1" recv="-1" chan="-1"><step s="0" type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0"/></tb><tb id="1" send="1" recv="-1" chan="0"><step s="0" type="s" srcbuf="i" srcoff="0"/></tb></gpu><gpu id="1"><tb id="0" send="-1" recv="0" chan="CHAN"><step s="0" type="r" dstbuf="o" dstoff="0"/></tb></gpu></algo>' >"$work/old"
 mkdir "$work/old_files"
 sed 's/CHAN/0/' "$work/old" >"$work/old_files/fine.xml"
 sed 's/CHAN/-1/' "$work/old" >"$work/old_files/wrong.xml"
-run 1 "$info" files "$work/old_files"; out_has '^fine.xml +broadcast'; out_has 'wrong.xml:1: chan="-1"'
+run 1 "$info" files "$work/old_files"; out_has '^fine.xml +broadcast'
+out_has 'wrong.xml:1: chan="-1"'
 
 finish

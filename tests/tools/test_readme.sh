@@ -1,6 +1,6 @@
 #!/bin/sh
-# Promise: the embedding example of the README is examples/embed.c, word for word, and every file that
-# the README links to exists.
+# Promise: the embedding example of the README is examples/embed.c, word for word, and every file
+# that the README links to exists.
 . "$(dirname "$0")/check.sh"
 root=$1
 

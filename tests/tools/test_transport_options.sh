@@ -1,6 +1,6 @@
 #!/bin/sh
-# Promise: verbs that are asked for and not there end the configuration; network plugins are built or left out
-# as asked; auto and disabled configure as ever.
+# Promise: if verbs are enabled but not available, the configuration fails; network plugins are
+# built or omitted as the option says; auto and disabled configure without error.
 . "$(dirname "$0")/check.sh"
 root=$1
 command -v meson >/dev/null || { echo "meson is not in the path"; exit 77; }
@@ -9,10 +9,11 @@ configure() { # STATUS OPTIONS...
   expected=$1
   shift
   rm -rf "$work/build"
-  run "$expected" meson setup "$work/build" "$root" -Dtests=false -Dsimulator=false -Dcuda=disabled "$@"
+  run "$expected" meson setup "$work/build" "$root" -Dtests=false -Dsimulator=false \
+    -Dcuda=disabled "$@"
 }
 
-# A machine without libibverbs, whether this one has it or not.
+# The configuration of a machine without libibverbs, also if this machine has it.
 cat > "$work/pkg-config" <<'EOF'
 #!/bin/sh
 case "$*" in *libibverbs*) exit 1 ;; esac

@@ -8,8 +8,9 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable, Sequence
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
-from typing import Any, Iterable, Sequence
+from typing import Any
 
 from . import errors
 from .arrays import DataTypeLike, Operator, RedOpLike, data_type, memory_of, red_op
@@ -18,29 +19,45 @@ from .library import CollOptions, Config, Stats, UniqueId, check, lib
 from .registers import Registers
 
 _BACKENDS = {"auto": 0, "cpu": 1, "cuda": 2}
-_open: set["Context"] = set()
-_kinds = {"all_reduce": "AllReduce", "reduce": "Reduce", "broadcast": "Broadcast", "all_gather": "AllGather",
-          "reduce_scatter": "ReduceScatter", "all_to_all": "AllToAll", "gather": "Gather", "scatter": "Scatter"}
+_open: set[Context] = set()
+_kinds = {
+    "all_reduce": "AllReduce",
+    "reduce": "Reduce",
+    "broadcast": "Broadcast",
+    "all_gather": "AllGather",
+    "reduce_scatter": "ReduceScatter",
+    "all_to_all": "AllToAll",
+    "gather": "Gather",
+    "scatter": "Scatter",
+}
 
 
 def unique_id() -> bytes:
-    """The identity of a new job: 128 bytes for every rank. This process must live until all ranks have joined."""
+    """The id of a new job: 128 bytes, to be sent to every rank. This process must exist until all
+    ranks have joined."""
     made = UniqueId()
     check(lib.dfcclGetUniqueId(byref(made)))
     return bytes(made)
 
 
-def _config(backend: str, device: int, max_blocks: int, queue_depth: int, timeout: float | None) -> Config:
+def _config(
+    backend: str, device: int, max_blocks: int, queue_depth: int, timeout: float | None
+) -> Config:
     if backend not in _BACKENDS:
         raise errors.InvalidArgument(f"no backend {backend!r}: there are {', '.join(_BACKENDS)}")
-    return Config(backend=_BACKENDS[backend], device=device, maxBlocks=max_blocks, queueDepth=queue_depth,
-                  timeoutMs=0 if timeout is None else max(1, int(timeout * 1000)))
+    return Config(
+        backend=_BACKENDS[backend],
+        device=device,
+        maxBlocks=max_blocks,
+        queueDepth=queue_depth,
+        timeoutMs=0 if timeout is None else max(1, int(timeout * 1000)),
+    )
 
 
 class _Entered:
     __slots__ = ("context",)
 
-    def __init__(self, context: "Context"):
+    def __init__(self, context: Context):
         self.context = context
 
     def __enter__(self) -> int:
@@ -55,30 +72,50 @@ class _Entered:
 
 
 class Context(Registers):
-    """One rank of a job. Joins it; blocks until all ranks have.
+    """One rank of a job. The constructor blocks until all ranks have joined.
 
-    rank, size   0 to size-1, of so many
+    rank, size   this rank (0 to size - 1), and the number of ranks
     id           unique_id() of one process, the same on every rank
     backend      "auto", "cpu" or "cuda"
-    timeout      seconds after which a run that is not complete ends with Timeout; None: never
+    timeout      seconds after which an incomplete run ends with Timeout; None: no limit
 
-    A context is a context manager: at the end of the block it is closed. What is still open when the interpreter
-    ends is closed then, and aborted first if runs are outstanding.
+    A context is a context manager, which closes the context at the end of the block. A context that
+    is open when the interpreter ends is closed then, and aborted first if runs are outstanding.
     """
 
-    def __init__(self, rank: int, size: int, id: bytes, *, backend: str = "auto", device: int = -1,
-                 max_blocks: int = 0, queue_depth: int = 0, timeout: float | None = None):
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        id: bytes,
+        *,
+        backend: str = "auto",
+        device: int = -1,
+        max_blocks: int = 0,
+        queue_depth: int = 0,
+        timeout: float | None = None,
+    ):
         if len(id) != 128:
             raise errors.InvalidArgument(f"an id of {len(id)} bytes; unique_id() gives 128")
         handle = c_void_p()
         config = _config(backend, device, max_blocks, queue_depth, timeout)
-        check(lib.dfcclInit(byref(handle), size, UniqueId.from_buffer_copy(id), rank, byref(config)))
+        check(
+            lib.dfcclInit(byref(handle), size, UniqueId.from_buffer_copy(id), rank, byref(config))
+        )
         self._adopt(handle.value)
 
     @classmethod
-    def from_environment(cls, *, backend: str = "auto", device: int = -1, max_blocks: int = 0, queue_depth: int = 0,
-                         timeout: float | None = None) -> "Context":
-        """Joins by the variables of torchrun, mpirun or Slurm (dfcclInitFromEnv)."""
+    def from_environment(
+        cls,
+        *,
+        backend: str = "auto",
+        device: int = -1,
+        max_blocks: int = 0,
+        queue_depth: int = 0,
+        timeout: float | None = None,
+    ) -> Context:
+        """Joins a job by the environment variables of torchrun, mpirun or Slurm
+        (dfcclInitFromEnv)."""
         handle = c_void_p()
         config = _config(backend, device, max_blocks, queue_depth, timeout)
         check(lib.dfcclInitFromEnv(byref(handle), byref(config)))
@@ -91,21 +128,23 @@ class Context(Registers):
         check(lib.dfcclGetRank(handle, byref(rank), byref(size)))
         self.rank, self.size = rank.value, size.value
         self._handle, self._process = handle, os.getpid()
-        self._calls: deque[None] = deque()  # one entry for each call that is inside the library
+        self._calls: deque[None] = deque()  # one entry for each call that executes in the library
         self._collectives: dict[int, Collective] = {}
-        self._failure: tuple[int, str] | None = None  # the first since the last wait_all
+        self._failure: tuple[int, str] | None = None  # the first failure since the last wait_all
         self._close_lock = threading.Lock()
         _open.add(self)
 
     def __repr__(self) -> str:
-        return f"<dfccl rank {self.rank} of {self.size}{', closed' if self._handle is None else ''}>"
+        return (
+            f"<dfccl rank {self.rank} of {self.size}{', closed' if self._handle is None else ''}>"
+        )
 
-    def __enter__(self) -> "Context":
+    def __enter__(self) -> Context:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         if kind is not None and self._handle is not None:
-            self.abort()  # what the block leaves outstanding might never end
+            self.abort()  # runs that the block has left outstanding might never end
         self.close()
 
     def _closed(self) -> errors.Error:
@@ -116,8 +155,17 @@ class Context(Registers):
 
     # ---- collectives
 
-    def _register(self, kind: str, id: int, count: int, dtype: DataTypeLike, *, op: RedOpLike | None = None,
-                  root: int | None = None, **options: Any) -> Collective:
+    def _register(
+        self,
+        kind: str,
+        id: int,
+        count: int,
+        dtype: DataTypeLike,
+        *,
+        op: RedOpLike | None = None,
+        root: int | None = None,
+        **options: Any,
+    ) -> Collective:
         kind_of_data = data_type(dtype)
         if count < 0:
             raise errors.InvalidArgument(f"id {id} or count {count} is out of range")
@@ -126,13 +174,27 @@ class Context(Registers):
             arguments.append(red_op(op))
         if root is not None:
             arguments.append(root)
-        return self._register_as(kind, id, _kinds[kind], arguments, count, kind_of_data, None, root=root or 0,
-                                 **options)
+        return self._register_as(
+            kind, id, _kinds[kind], arguments, count, kind_of_data, None, root=root or 0, **options
+        )
 
-    def _register_as(self, kind: str, id: int, function: str, arguments: Sequence[Any], count: int,
-                     dtype: DataTypeLike, sizes: tuple[int | None, int | None] | None, *, root: int = 0,
-                     ranks: Sequence[int] | None = None, priority: int = 0, name: str | None = None,
-                     algorithm: str | None = None, varying: bool = False) -> Collective:
+    def _register_as(
+        self,
+        kind: str,
+        id: int,
+        function: str,
+        arguments: Sequence[Any],
+        count: int,
+        dtype: DataTypeLike,
+        sizes: tuple[int | None, int | None] | None,
+        *,
+        root: int = 0,
+        ranks: Sequence[int] | None = None,
+        priority: int = 0,
+        name: str | None = None,
+        algorithm: str | None = None,
+        varying: bool = False,
+    ) -> Collective:
         options = CollOptions(priority=priority, varying=int(varying))
         if ranks is not None:
             ranks = [int(rank) for rank in ranks]
@@ -144,12 +206,21 @@ class Context(Registers):
         if count < 0 or not 0 <= id < 2**64:
             raise errors.InvalidArgument(f"id {id} or count {count} is out of range")
         size = self.size if ranks is None else len(ranks)
-        if any(isinstance(each, ctypes.Array) and each._type_ is c_size_t and len(each) != size
-               for each in arguments) and kind != "neighbours":
-            raise errors.InvalidArgument(f"{kind} among {size} ranks needs {size} counts and displacements")
+        if (
+            any(
+                isinstance(each, ctypes.Array) and each._type_ is c_size_t and len(each) != size
+                for each in arguments
+            )
+            and kind != "neighbours"
+        ):
+            raise errors.InvalidArgument(
+                f"{kind} among {size} ranks needs {size} counts and displacements"
+            )
         with self._entered() as handle:
             check(getattr(lib, "dfcclRegister" + function)(handle, id, *arguments, byref(options)))
-        made = Collective(self, kind, id, count, data_type(dtype), root, ranks, name, varying, sizes)
+        made = Collective(
+            self, kind, id, count, data_type(dtype), root, ranks, name, varying, sizes
+        )
         self._collectives[id] = made
         return made
 
@@ -165,29 +236,34 @@ class Context(Registers):
         return self.size if options.get("ranks") is None else len(options["ranks"])
 
     def pre_mul_sum(self, scalar: Any, dtype: DataTypeLike) -> Operator:
-        """An operator: the sum of what each member brings, times the member's own scalar.
+        """An operator that multiplies the data of each member by the scalar of that member, and
+        sums the products.
 
-        scalar   one element of dtype as an array, or bytes; each member may have another one
+        scalar   one element of dtype, as an array or as bytes; members may have different scalars
         """
         kind, number = data_type(dtype), c_int()
         memory = memory_of(scalar, False)
         if memory.bytes != kind.bytes or memory.type not in (None, kind):
-            raise errors.InvalidArgument(f"the scalar has {memory.bytes} bytes; one element of {kind.name} is needed")
+            raise errors.InvalidArgument(
+                f"the scalar has {memory.bytes} bytes; one element of {kind.name} is needed"
+            )
         with self._entered() as handle:
             check(lib.dfcclRedOpCreatePreMulSum(handle, byref(number), memory.address, kind, 0))
         return Operator(number.value)
 
     def destroy_operator(self, operator: Operator) -> None:
-        """Collectives that have it go on; no later one can be registered with it."""
+        """Destroys an operator. Collectives registered with it continue to work; new ones are
+        refused."""
         with self._entered() as handle:
             check(lib.dfcclRedOpDestroy(handle, operator))
 
-    def group(self, ranks: Iterable[int]) -> "Group":
-        """Some ranks, in group order: its register_* are this context's with this group."""
+    def group(self, ranks: Iterable[int]) -> Group:
+        """A group of ranks, in group order. Its register_* functions register collectives of this
+        group."""
         return Group(self, list(ranks))
 
     def collective(self, id: int) -> Collective:
-        """The registered collective of an id."""
+        """The collective registered under this id."""
         found = self._collectives.get(id)
         if found is None:
             raise errors.InvalidArgument(f"no collective {id} is registered here")
@@ -202,11 +278,13 @@ class Context(Registers):
         self.collective(id).wait(timeout)
 
     def wait_all(self, timeout: float | None = None) -> None:
-        """Waits for all runs submitted before; raises the first failure since the last wait_all."""
+        """Waits for all runs submitted before. Raises the first failure since the last wait_all."""
         end = None if timeout is None else time.monotonic() + timeout
         collectives = list(self._collectives.values())
         for collective, number in [(each, each._last()) for each in collectives]:
-            collective._wait_up_to(number, None if end is None else max(0.0, end - time.monotonic()))
+            collective._wait_up_to(
+                number, None if end is None else max(0.0, end - time.monotonic())
+            )
         for collective in collectives:
             collective._failure = None
         failure, self._failure = self._failure, None
@@ -214,7 +292,9 @@ class Context(Registers):
             raise errors.of_code(*failure)
         with self._entered() as handle:
             for collective in list(self._collectives.values())[:1]:
-                check(lib.dfcclTest(handle, collective.id, byref(c_int())))  # of a broken context: its failure
+                check(
+                    lib.dfcclTest(handle, collective.id, byref(c_int()))
+                )  # the context is broken, and raises its failure
 
     def synchronize(self) -> None:
         """Blocks until the device is idle (dfcclDeviceSynchronize)."""
@@ -224,18 +304,20 @@ class Context(Registers):
     # ---- the end
 
     def abort(self) -> None:
-        """Gives up: outstanding runs end with Aborted here, with RemoteError on peers that need this rank."""
+        """Aborts the context. Outstanding runs end with Aborted on this rank, and with RemoteError
+        on peers that need this rank."""
         with self._entered() as handle:
             check(lib.dfcclAbort(handle))
 
     def abort_collectives(self, ids: Iterable[int]) -> None:
-        """Gives up some collectives; all others go on."""
+        """Aborts these collectives; all others continue."""
         given = list(ids)
         with self._entered() as handle:
             check(lib.dfcclAbortCollectives(handle, (c_uint64 * len(given))(*given), len(given)))
 
     def close(self) -> None:
-        """Waits for outstanding runs and other threads' calls, and leaves the job. Twice does nothing."""
+        """Waits for outstanding runs and for calls of other threads, and leaves the job. A second
+        call does nothing."""
         if inside_callback():
             raise errors.InvalidUsage("a callback cannot close a context")
         with self._close_lock:
@@ -243,33 +325,39 @@ class Context(Registers):
             if handle is None:
                 return
             if os.getpid() != self._process:
-                self._handle = None  # a forked child has its parent's object, and no context
+                self._handle = (
+                    None  # in a forked child: the object is a copy, and there is no context
+                )
                 _open.discard(self)
                 return
-            for collective in list(self._collectives.values()):  # in slices, for Ctrl-C
+            for collective in list(
+                self._collectives.values()
+            ):  # waits in slices, so that Ctrl-C works
                 try:
                     collective.wait()
                 except errors.Error:
                     pass
-            self._handle = None  # from here on nothing is submitted
+            self._handle = None  # From here on no run can be submitted.
             try:
                 while self._calls:
                     time.sleep(0.001)
-                for collective in list(self._collectives.values()):  # what callbacks have submitted meanwhile
+                for collective in list(
+                    self._collectives.values()
+                ):  # callbacks may have submitted more runs
                     number = collective._last()
                     if number is not None:
                         collective._drive(handle, number, None)
             except BaseException:
-                self._handle = handle  # Ctrl-C: it is open still
+                self._handle = handle  # Ctrl-C: the context is still open
                 raise
             _open.discard(self)
             self._collectives.clear()
             check(lib.dfcclDestroy(handle))
 
-    # ---- seeing
+    # ---- observation
 
     def dump(self) -> str:
-        """What each collective that is not complete waits for (dfcclDump)."""
+        """A text that names, for each incomplete collective, what it waits for (dfcclDump)."""
         fd = os.memfd_create("dfccl-dump")
         try:
             with self._entered() as handle:
@@ -281,7 +369,7 @@ class Context(Registers):
             os.close(fd)
 
     def _state_of(self, id: int) -> str:
-        """The dump's paragraph of one collective, as one line."""
+        """The paragraph about one collective in the dump, as one line."""
         lines = self.dump().splitlines()
         for at, line in enumerate(lines):
             if line.startswith(f"  collective {id},") or line.startswith(f"  collective {id} "):
@@ -306,7 +394,9 @@ class Group(Registers):
     def __init__(self, context: Context, ranks: list[int]):
         self.context, self.ranks = context, ranks
 
-    def _register(self, kind: str, id: int, count: int, dtype: DataTypeLike, **options: Any) -> Collective:
+    def _register(
+        self, kind: str, id: int, count: int, dtype: DataTypeLike, **options: Any
+    ) -> Collective:
         return self.context._register(kind, id, count, dtype, ranks=self.ranks, **options)
 
     def _register_as(self, kind: str, id: int, *arguments: Any, **options: Any) -> Collective:
@@ -319,9 +409,17 @@ class Group(Registers):
         return len(self.ranks)
 
 
-def contexts(size: int, *, backend: str = "auto", device: int = -1, max_blocks: int = 0, queue_depth: int = 0,
-             timeout: float | None = None) -> list[Context]:
-    """All ranks of a job in this process: one context each, for threads or for one thread."""
+def contexts(
+    size: int,
+    *,
+    backend: str = "auto",
+    device: int = -1,
+    max_blocks: int = 0,
+    queue_depth: int = 0,
+    timeout: float | None = None,
+) -> list[Context]:
+    """Makes a job of which all ranks are in this process. Returns one context for each rank, for
+    use by one thread or by several."""
     if size < 1:
         raise errors.InvalidArgument(f"{size} ranks; a job has at least one")
     handles = (c_void_p * size)()
@@ -337,7 +435,8 @@ def contexts(size: int, *, backend: str = "auto", device: int = -1, max_blocks: 
 
 @atexit.register
 def _close_all() -> None:
-    """No library thread may call Python after this. Runs that nobody can wait for any more are given up."""
+    """Closes all contexts, since no thread of the library may call Python once the interpreter
+    ends. Outstanding runs are aborted, because no thread can wait for them any more."""
     for context in list(_open):
         if context._process != os.getpid() or context._handle is None:
             continue

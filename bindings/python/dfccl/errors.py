@@ -1,36 +1,46 @@
-"""Errors: one class for each result code that a program may want to tell apart."""
+"""Errors: one class for each result code that a program may want to handle."""
 
 from __future__ import annotations
 
-__all__ = ["Error", "InvalidArgument", "InvalidUsage", "RemoteError", "Timeout", "Mismatch", "Aborted", "OutOfMemory"]
+__all__ = [
+    "Error",
+    "InvalidArgument",
+    "InvalidUsage",
+    "RemoteError",
+    "Timeout",
+    "Mismatch",
+    "Aborted",
+    "OutOfMemory",
+]
 
 
 class Error(RuntimeError):
-    """A call or a run failed. The text is the library's sentence, `code` is the number of include/dfccl.h."""
+    """A call or a run has failed. The text is the message of the library, and `code` is the result
+    code of include/dfccl.h."""
 
     code = 3
 
 
 class InvalidArgument(Error, ValueError):
-    """An argument's value makes no sense."""
+    """An argument has an invalid value."""
 
     code = 4
 
 
 class InvalidUsage(Error):
-    """The arguments are fine, the moment is not."""
+    """The arguments are valid, but the call is not allowed in this state."""
 
     code = 5
 
 
 class RemoteError(Error):
-    """A peer died, left, or its connection was lost."""
+    """A peer has died or left, or the connection to it was lost."""
 
     code = 6
 
 
 class Timeout(Error, TimeoutError):
-    """Not complete within the time allowed."""
+    """A run was not complete within its time limit."""
 
     code = 8
 
@@ -48,14 +58,23 @@ class Aborted(Error):
 
 
 class OutOfMemory(Error, MemoryError):
-    """Memory, or another resource of the system, is exhausted."""
+    """Memory or another resource of the system is exhausted."""
 
     code = 11
 
 
 _classes = {
     each.code: each
-    for each in (Error, InvalidArgument, InvalidUsage, RemoteError, Timeout, Mismatch, Aborted, OutOfMemory)
+    for each in (
+        Error,
+        InvalidArgument,
+        InvalidUsage,
+        RemoteError,
+        Timeout,
+        Mismatch,
+        Aborted,
+        OutOfMemory,
+    )
 }
 
 

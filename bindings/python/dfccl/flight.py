@@ -1,7 +1,8 @@
 """Flight recorder dumps as JSON: python -m dfccl.flight to-json FILE... [-o FOLDER]
 
-torch writes its dumps as pickles, and a pickle can make a program run what it likes. So this does not unpickle: it reads
-the few opcodes that plain values need, and refuses every other one with its place.
+torch writes its dumps as pickles, and unpickling can execute arbitrary code. This module does not
+unpickle: it reads only the opcodes that plain values need, and refuses any other one with its
+position.
 """
 
 from __future__ import annotations
@@ -11,19 +12,31 @@ import json
 import os
 import pickletools
 import sys
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
-MOST_BYTES = 512 << 20  # of a dump, and of what dfccl-sim check reads
-_MOST_VALUES = 50_000_000  # shared values count each time: a small pickle can stand for a text without end
+MOST_BYTES = 512 << 20  # largest dump, and largest input of dfccl-sim check
+_MOST_VALUES = (
+    50_000_000  # shared values count each time, because a small pickle can expand to a huge text
+)
 
 _mark = object()
-_numbers_and_texts = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"}
+_numbers_and_texts = {
+    "BININT",
+    "BININT1",
+    "BININT2",
+    "LONG1",
+    "BINFLOAT",
+    "BINUNICODE",
+    "SHORT_BINUNICODE",
+    "BINUNICODE8",
+}
 _constants = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _short_tuples = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 class Refused(ValueError):
-    """What is wrong with a dump, and where."""
+    """A dump is invalid. The text has the reason and the position."""
 
 
 class _Machine:
@@ -32,11 +45,11 @@ class _Machine:
         self.memo: dict[int, Any] = {}
 
     def _pop(self, count: int) -> list[Any]:
-        """The topmost values, none of which is a mark."""
-        values = self.stack[len(self.stack) - count:] if count else []
+        """Takes the topmost values of the stack; a mark among them is an error."""
+        values = self.stack[len(self.stack) - count :] if count else []
         if len(values) < count or any(value is _mark for value in values):
             raise Refused("a value is missing")
-        del self.stack[len(self.stack) - count:]
+        del self.stack[len(self.stack) - count :]
         return values
 
     def _pop_to_mark(self) -> list[Any]:
@@ -77,7 +90,7 @@ class _Machine:
         elif name == "TUPLE":
             stack.append(tuple(self._pop_to_mark()))
         elif name == "APPEND":
-            value, = self._pop(1)
+            (value,) = self._pop(1)
             self._top(list).append(value)
         elif name == "APPENDS":
             values = self._pop_to_mark()
@@ -114,11 +127,13 @@ def _check_size(value: Any) -> None:
                 raise Refused("a value that contains itself")
             open_ones.add(id(each))
             stack.append((each, True))
-            stack.extend((child, False) for child in children if isinstance(child, (dict, list, tuple)))
+            stack.extend(
+                (child, False) for child in children if isinstance(child, (dict, list, tuple))
+            )
 
 
 def read(data: bytes) -> dict[str, Any]:
-    """The value of a pickle of plain values. Runs nothing that is in it; raises Refused."""
+    """The value of a pickle of plain values. Executes no code of the pickle; raises Refused."""
     machine, place = _Machine(), 0
     at: int | None
     try:
@@ -127,7 +142,7 @@ def read(data: bytes) -> dict[str, Any]:
             machine.step(opcode.name, argument)
     except Refused as failure:
         raise Refused(f"byte {place}: {failure}") from None
-    except Exception as failure:  # of pickletools: not a pickle, or cut short
+    except Exception as failure:  # pickletools: the data is no pickle, or is truncated
         raise Refused(f"after byte {place}: {failure}") from None
     if len(machine.stack) != 1 or not isinstance(machine.stack[0], dict):
         raise Refused("not one dictionary")
@@ -146,10 +161,19 @@ def to_json(source: str, target: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m dfccl.flight", description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m dfccl.flight", description=__doc__.split("\n", 1)[0]
+    )
     parser.add_argument("command", choices=["to-json"])
-    parser.add_argument("files", nargs="+", metavar="FILE", help="a dump that torch's flight recorder has pickled")
-    parser.add_argument("-o", "--output", metavar="FOLDER", help="where FILE.json is written; beside FILE if not given")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="a dump that torch's flight recorder has pickled"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="where FILE.json is written; beside FILE if not given",
+    )
     options = parser.parse_args(arguments)
     for source in options.files:
         folder = options.output if options.output is not None else os.path.dirname(source)

@@ -1,10 +1,22 @@
-"""The C library by ctypes: structs and functions of include/dfccl.h, under their own names."""
+"""The C library by ctypes: the structs and functions of include/dfccl.h under their names."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_size_t, c_uint, c_uint32, c_uint64, c_double, c_void_p
+from ctypes import (
+    POINTER,
+    byref,
+    c_char,
+    c_char_p,
+    c_double,
+    c_int,
+    c_size_t,
+    c_uint,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from typing import Any
 
 from . import errors
@@ -12,15 +24,15 @@ from . import errors
 SUCCESS = 0
 IN_PROGRESS = 7
 
-VERSION_CODE = 100  # major*10000 + minor*100 + patch of the header that the structs below are copied from
+VERSION_CODE = 100  # major * 10000 + minor * 100 + patch of the header that the structs below match
 
 
 class _Struct(ctypes.Structure):
-    """Structs that begin with size, magic and version."""
+    """A struct that begins with size, magic and version."""
 
     magic_number = 0
 
-    def __init__(self, **fields):
+    def __init__(self, **fields: Any) -> None:
         super().__init__(ctypes.sizeof(type(self)), self.magic_number, VERSION_CODE, **fields)
 
 
@@ -79,7 +91,8 @@ class Stats(_Struct):
         + [
             (name, c_uint64)
             for name in (
-                "sqesSubmitted sqesFetched cqesWritten callbacksRun preemptions contextSaves contextLoads "
+                "sqesSubmitted sqesFetched cqesWritten callbacksRun preemptions contextSaves "
+                "contextLoads "
                 "daemonStarts voluntaryQuits primitivesExecuted bytesSent"
             ).split()
         ]
@@ -135,11 +148,48 @@ _functions = {
     "RegisterScan": _register + [c_int, c_int, POINTER(CollOptions)],
     "RegisterAllGatherV": [c_void_p, c_uint64, _counts, _counts, c_int, POINTER(CollOptions)],
     "RegisterReduceScatterV": [c_void_p, c_uint64, _counts, c_int, c_int, POINTER(CollOptions)],
-    "RegisterGatherV": [c_void_p, c_uint64, c_size_t, _counts, _counts, c_int, c_int, POINTER(CollOptions)],
-    "RegisterScatterV": [c_void_p, c_uint64, _counts, _counts, c_size_t, c_int, c_int, POINTER(CollOptions)],
-    "RegisterAllToAllV": [c_void_p, c_uint64, _counts, _counts, _counts, _counts, c_int, POINTER(CollOptions)],
-    "RegisterNeighbours": [c_void_p, c_uint64, c_int, POINTER(c_int), _counts, c_int, POINTER(c_int), _counts, c_int,
-                           POINTER(CollOptions)],
+    "RegisterGatherV": [
+        c_void_p,
+        c_uint64,
+        c_size_t,
+        _counts,
+        _counts,
+        c_int,
+        c_int,
+        POINTER(CollOptions),
+    ],
+    "RegisterScatterV": [
+        c_void_p,
+        c_uint64,
+        _counts,
+        _counts,
+        c_size_t,
+        c_int,
+        c_int,
+        POINTER(CollOptions),
+    ],
+    "RegisterAllToAllV": [
+        c_void_p,
+        c_uint64,
+        _counts,
+        _counts,
+        _counts,
+        _counts,
+        c_int,
+        POINTER(CollOptions),
+    ],
+    "RegisterNeighbours": [
+        c_void_p,
+        c_uint64,
+        c_int,
+        POINTER(c_int),
+        _counts,
+        c_int,
+        POINTER(c_int),
+        _counts,
+        c_int,
+        POINTER(CollOptions),
+    ],
     "RegisterAllToAllDynamic": _register + [POINTER(CollOptions)],
     "RedOpCreatePreMulSum": [c_void_p, POINTER(c_int), c_void_p, c_int, c_int],
     "RedOpDestroy": [c_void_p, c_int],
@@ -158,7 +208,9 @@ _functions = {
 
 
 def _load() -> ctypes.CDLL:
-    path = os.environ.get("DFCCL_TEST_LIBRARY") or os.path.join(os.path.dirname(__file__), "libdfccl.so")
+    path = os.environ.get("DFCCL_TEST_LIBRARY") or os.path.join(
+        os.path.dirname(__file__), "libdfccl.so"
+    )
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
@@ -179,7 +231,7 @@ def last_error(handle: int | None = None) -> str:
 
 
 def check(code: int) -> None:
-    """Raises what a call's result code says, with the calling thread's sentence."""
+    """Raises the error of a result code, with the message of the calling thread's last error."""
     if code != SUCCESS:
         raise errors.of_code(code, last_error())
 

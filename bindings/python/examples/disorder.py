@@ -1,11 +1,10 @@
-"""Four ranks run the same all-reduces, each in an order of its own."""
+"""Four ranks run the same all-reduces, each in a different order."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy
-
 import dfccl
+import numpy
 
 
 def body(context: dfccl.Context) -> None:
@@ -20,6 +19,6 @@ def body(context: dfccl.Context) -> None:
 
 ranks = dfccl.contexts(4)
 with ThreadPoolExecutor(len(ranks)) as threads:
-    list(threads.map(body, ranks))  # raises what a rank raised
+    list(threads.map(body, ranks))  # raises the error of a rank
 for context in ranks:
     context.close()

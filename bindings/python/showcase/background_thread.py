@@ -4,7 +4,6 @@ import threading
 
 import torch
 import torch.distributed as dist
-
 from start import end, join
 
 rank, size = join(), dist.get_world_size()

@@ -1,10 +1,10 @@
-"""Each rank waits for one group's call before it makes the call that the other waits for: no library completes that."""
+"""Each rank waits for the call of one group before it makes the call that the other waits for. No
+library can complete this."""
 
 import datetime
 
 import torch
 import torch.distributed as dist
-
 from start import end, join
 
 rank = join()

@@ -1,4 +1,5 @@
-"""Runs the programs beside this one on Gloo and on dfccl, two processes each, and prints what became of them.
+"""Runs the programs of this folder on Gloo and on dfccl, two processes each, and prints the
+results.
 
     python run.py [--backend gloo] [--backend dfccl] [--seconds 20] [PROGRAM...]
 """
@@ -18,12 +19,25 @@ here = pathlib.Path(__file__).resolve().parent
 
 
 def outcome(program: pathlib.Path, backend: str, seconds: float) -> tuple[str, str]:
-    """What became of it, and the last line that a rank said."""
+    """The result of a program, and the last line that a rank printed."""
     with tempfile.TemporaryDirectory() as folder:
-        ranks = [subprocess.Popen([sys.executable, str(program)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                                  env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
-                                       "PLACE": os.path.join(folder, "store"), "BACKEND": backend})
-                 for rank in range(2)]
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, str(program)],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={
+                    **os.environ,
+                    "RANK": str(rank),
+                    "WORLD_SIZE": "2",
+                    "LOCAL_RANK": str(rank),
+                    "PLACE": os.path.join(folder, "store"),
+                    "BACKEND": backend,
+                },
+            )
+            for rank in range(2)
+        ]
         return _judged(ranks, seconds)
 
 
@@ -55,14 +69,17 @@ def _judged(ranks: list[subprocess.Popen[str]], seconds: float) -> tuple[str, st
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--backend", action="append")
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("program", nargs="*")
     options = parser.parse_args()
     backends = options.backend or ["gloo", "dfccl"]
     programs = [here / f"{name.removesuffix('.py')}.py" for name in options.program] or sorted(
-        path for path in here.glob("*.py") if path.name not in ("run.py", "start.py"))
+        path for path in here.glob("*.py") if path.name not in ("run.py", "start.py")
+    )
     print("| program | " + " | ".join(backends) + " |")
     print("| --- " * (len(backends) + 1) + "|")
     told = []

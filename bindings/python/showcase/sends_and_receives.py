@@ -2,7 +2,6 @@
 
 import torch
 import torch.distributed as dist
-
 from start import end, join
 
 rank = join()

@@ -1,11 +1,13 @@
-"""Runs too long for the lane: python long_runs.py memory [CALLS], new [CALLS], or gpt [STEPS].
+"""Runs that take too long for the lane: python long_runs.py memory [CALLS], new [CALLS], or
+gpt [STEPS]. Each run prints its results, and fails if they are wrong.
 
-Each prints what it found, and fails if it is wrong.
-
-memory    all-reduces of 1,000 shapes in the same random order on two ranks: memory and descriptors stay as they are.
-new       all-reduces of ever-new signatures, more than a context can have: registrations that are not used are forgotten.
-gpt       a small GPT under DistributedDataParallel; each rank reduces its buckets in an order of its own, anew in each step.
-          Losses and parameters are those of the ordered run, bit for bit.
+    memory    all-reduces of 1,000 shapes in the same random order on two ranks: the use of memory
+              and descriptors does not grow
+    new       all-reduces of new signatures only, more than a context can have: registrations that
+              are not used are evicted
+    gpt       a small GPT under DistributedDataParallel: each rank reduces its buckets in a
+              different order in each step. Losses and parameters are those of the ordered run, bit
+              for bit.
 """
 
 from __future__ import annotations
@@ -29,13 +31,16 @@ from support import meeting_place, on_processes
 
 
 class Shuffled:
-    """A hook that keeps a step's buckets until the last has come, and reduces them in an order of this rank's own."""
+    """A hook that collects all buckets of a step, and reduces them in a random order of this
+    rank."""
 
     def __init__(self, rank: int):
         self.chance, self.kept, self.orders = random.Random(rank), [], set()
 
     def __call__(self, state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        kept = SimpleNamespace(parameters=lambda all=bucket.parameters(): all, buffer=lambda flat=bucket.buffer(): flat)
+        kept = SimpleNamespace(
+            parameters=lambda all=bucket.parameters(): all, buffer=lambda flat=bucket.buffer(): flat
+        )
         future = torch.futures.Future()
         self.kept.append((bucket.index(), kept, future))
         if bucket.is_last():
@@ -43,11 +48,15 @@ class Shuffled:
             self.chance.shuffle(buckets)
             self.orders.add(tuple(index for index, _, _ in buckets))
             for _, each, promised in buckets:
-                dfccl.torch.ddp_hook(None, each).then(lambda done, promised=promised: promised.set_result(done.value()))
+                dfccl.torch.ddp_hook(None, each).then(
+                    lambda done, promised=promised: promised.set_result(done.value())
+                )
         return future
 
     def of(self, module: DistributedDataParallel) -> None:
-        Shuffled.__call__.__annotations__.update(bucket=dist.GradBucket, **{"return": torch.futures.Future[torch.Tensor]})
+        Shuffled.__call__.__annotations__.update(
+            bucket=dist.GradBucket, **{"return": torch.futures.Future[torch.Tensor]}
+        )
         module.register_comm_hook(None, self.__call__)
 
 
@@ -56,10 +65,16 @@ class Gpt(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.words, self.places = torch.nn.Embedding(self.WORDS, self.WIDTH), torch.nn.Embedding(self.LENGTH, self.WIDTH)
+        self.words, self.places = (
+            torch.nn.Embedding(self.WORDS, self.WIDTH),
+            torch.nn.Embedding(self.LENGTH, self.WIDTH),
+        )
         self.layers = torch.nn.ModuleList(
-            torch.nn.TransformerEncoderLayer(self.WIDTH, 2, 4 * self.WIDTH, 0.0, "gelu", batch_first=True, norm_first=True)
-            for _ in range(2))
+            torch.nn.TransformerEncoderLayer(
+                self.WIDTH, 2, 4 * self.WIDTH, 0.0, "gelu", batch_first=True, norm_first=True
+            )
+            for _ in range(2)
+        )
         self.out = torch.nn.Linear(self.WIDTH, self.WORDS)
         self.mask = torch.nn.Transformer.generate_square_subsequent_mask(self.LENGTH)
 
@@ -82,33 +97,54 @@ def gpt(rank: int, size: int, place: str, steps: int) -> None:
         optimizer = torch.optim.AdamW(module.parameters(), lr=0.001)
         chance = torch.Generator().manual_seed(rank)
         losses, begin = [], time.monotonic()
-        for step in range(steps):
+        for _ in range(steps):
             start = torch.randint(0, Gpt.WORDS, (4, 1), generator=chance)
-            text = (start + 3 * torch.arange(Gpt.LENGTH + 1)) % Gpt.WORDS  # what comes next can be learnt
-            loss = functional.cross_entropy(module(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten())
+            text = (
+                start + 3 * torch.arange(Gpt.LENGTH + 1)
+            ) % Gpt.WORDS  # the next word can be predicted
+            loss = functional.cross_entropy(
+                module(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten()
+            )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
         runs.append((losses, [parameter.detach().clone() for parameter in module.parameters()]))
         if rank == 0 and steps > 1000:
-            print(f"{'shuffled' if shuffled else 'ordered'}: {steps} steps in {time.monotonic() - begin:.0f} s, first loss "
-                  f"{losses[0]:.6f}, last {losses[-1]:.6f}", flush=True)
+            print(
+                f"{'shuffled' if shuffled else 'ordered'}: {steps} steps in "
+                f"{time.monotonic() - begin:.0f} s, first loss "
+                f"{losses[0]:.6f}, last {losses[-1]:.6f}",
+                flush=True,
+            )
     (ordered, wanted), (losses, found) = runs
     assert losses == ordered, next(step for step in range(steps) if losses[step] != ordered[step])
     assert all(torch.equal(one, other) for one, other in zip(wanted, found))
     assert len(hook.orders) > min(steps // 2, 1000), len(hook.orders)
     if rank == 0 and steps > 1000:
-        print(f"all {steps} losses and {len(found)} parameters are equal, bit for bit; {len(hook.orders)} orders of "
-              f"{len(next(iter(hook.orders)))} buckets on rank 0")
+        print(
+            f"all {steps} losses and {len(found)} parameters are equal, bit for bit; "
+            f"{len(hook.orders)} orders of "
+            f"{len(next(iter(hook.orders)))} buckets on rank 0"
+        )
     dist.destroy_process_group()
 
 
 def _uses() -> dict[str, int]:
-    """This process's memory in KiB (its own, and what the ranks share), descriptors and threads."""
+    """The memory of this process in KiB (private and shared with ranks), descriptors and
+    threads."""
     with open("/proc/self/status") as text:
-        used = {line.split()[0]: line.split()[1] for line in text if line.startswith(("RssAnon:", "RssShmem:"))}
-    return {"own KiB": int(used["RssAnon:"]), "shared KiB": int(used["RssShmem:"]), "descriptors": len(os.listdir("/proc/self/fd")), "threads": len(os.listdir("/proc/self/task"))}
+        used = {
+            line.split()[0]: line.split()[1]
+            for line in text
+            if line.startswith(("RssAnon:", "RssShmem:"))
+        }
+    return {
+        "own KiB": int(used["RssAnon:"]),
+        "shared KiB": int(used["RssShmem:"]),
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "threads": len(os.listdir("/proc/self/task")),
+    }
 
 
 def memory(rank: int, size: int, place: str, calls: int) -> None:
@@ -116,7 +152,9 @@ def memory(rank: int, size: int, place: str, calls: int) -> None:
     dist.init_process_group("dfccl", rank=rank, world_size=size, init_method=f"file://{place}")
     shapes = min(1000, calls // 100)
     chance, tensors = random.Random(0), [torch.ones(8 * count) for count in range(1, shapes + 1)]
-    for tensor in tensors * 30:  # links' slots are used in turn, and cost memory from their first use on
+    for tensor in (
+        tensors * 30
+    ):  # slots of links are used in turn, and take memory from their first use on
         dist.all_reduce(tensor)
     begin, seen = time.monotonic(), []
     for call in range(calls + 1):
@@ -140,19 +178,33 @@ def new(rank: int, size: int, place: str, calls: int) -> None:
         if window % (calls // 100) == 0:
             seen.append(_uses())
             if rank == 0 and calls > 10_000:
-                print(f"{10 * window} calls, {time.monotonic() - begin:.0f} s: {seen[-1]}", flush=True)
+                print(
+                    f"{10 * window} calls, {time.monotonic() - begin:.0f} s: {seen[-1]}", flush=True
+                )
         names = [f"{window}.{at}" for at in range(10)]
         chance.shuffle(names)
         tensors = [torch.ones(64) for _ in names]
-        for work in [dfccl.torch.all_reduce(tensor, async_op=True, name=name) for tensor, name in zip(tensors, names)]:
+        for work in [
+            dfccl.torch.all_reduce(tensor, async_op=True, name=name)
+            for tensor, name in zip(tensors, names)
+        ]:
             work.wait()
         assert all((tensor == size).all() for tensor in tensors)
-    for what, most in (("own KiB", 4096 + calls // 4), ("shared KiB", 1024), ("descriptors", 0), ("threads", 0)):
+    for what, most in (
+        ("own KiB", 4096 + calls // 4),
+        ("shared KiB", 1024),
+        ("descriptors", 0),
+        ("threads", 0),
+    ):
         assert abs(seen[-1][what] - seen[3][what]) <= most, (what, seen)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    function, count = {"memory": (memory, 10**6), "new": (new, 100_000), "gpt": (gpt, 10_000)}[sys.argv[1]]
-    ended = on_processes(function, 2, meeting_place(), int(sys.argv[2]) if len(sys.argv) > 2 else count)
+    function, count = {"memory": (memory, 10**6), "new": (new, 100_000), "gpt": (gpt, 10_000)}[
+        sys.argv[1]
+    ]
+    ended = on_processes(
+        function, 2, meeting_place(), int(sys.argv[2]) if len(sys.argv) > 2 else count
+    )
     sys.exit(ended != [0, 0])

@@ -1,6 +1,9 @@
-"""All-reduces, training steps and inference beside Gloo, in one run: python measure.py [RANKS [PART...]]. Medians, in us and ms.
+"""Measures all-reduces, training steps and inference, with this library and with Gloo, in one run.
 
-The two libraries take turns in batches, so that what else the machine does disturbs both.
+    python measure.py [RANKS [PART...]]
+
+The output has medians, in us and ms. The two libraries alternate in batches, so that other load of
+the machine affects both.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ import argparse
 import socket
 import statistics
 import time
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
@@ -28,23 +31,29 @@ def all_reduces(groups: dict[str, dist.ProcessGroup]) -> None:
         calls = 100 if size <= 32768 else 30 if size <= 1 << 20 else 5
         for batch in range(6):
             for name, group in groups.items():
-                for call in range(calls):
+                for _ in range(calls):
                     begin = time.perf_counter()
                     dist.all_reduce(tensor, group=group)
                     if batch > 0:
                         times[name].append(1e6 * (time.perf_counter() - begin))
         medians = {name: statistics.median(each) for name, each in times.items()}
         if dist.get_rank() == 0:
-            print(f"| {size} | " + " | ".join(f"{each:.1f}" for each in medians.values())
-                  + f" | {medians['gloo'] / medians['dfccl']:.1f} |", flush=True)
+            print(
+                f"| {size} | "
+                + " | ".join(f"{each:.1f}" for each in medians.values())
+                + f" | {medians['gloo'] / medians['dfccl']:.1f} |",
+                flush=True,
+            )
 
 
 class Block(torch.nn.Module):
-    """A transformer's layer."""
+    """A layer of a transformer."""
 
     def __init__(self, width: int):
         super().__init__()
-        self.layer = torch.nn.TransformerEncoderLayer(width, 8, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True)
+        self.layer = torch.nn.TransformerEncoderLayer(
+            width, 8, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True
+        )
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         mask = torch.nn.Transformer.generate_square_subsequent_mask(values.size(1))
@@ -52,23 +61,45 @@ class Block(torch.nn.Module):
 
 
 def models() -> dict[str, tuple[Callable[[], torch.nn.Sequential], torch.Tensor]]:
-    """Each with a batch."""
+    """The models, each with a batch."""
+
     def convolutions() -> torch.nn.Sequential:
         widths = [3, 32, 64, 64, 128, 128, 256, 256]
-        return torch.nn.Sequential(*[
-            torch.nn.Sequential(torch.nn.Conv2d(one, next, 3, 1 + (at % 2), 1, bias=False), torch.nn.GroupNorm(8, next),
-                                torch.nn.ReLU()) for at, (one, next) in enumerate(zip(widths, widths[1:]))])
+        return torch.nn.Sequential(
+            *[
+                torch.nn.Sequential(
+                    torch.nn.Conv2d(one, next, 3, 1 + (at % 2), 1, bias=False),
+                    torch.nn.GroupNorm(8, next),
+                    torch.nn.ReLU(),
+                )
+                for at, (one, next) in enumerate(zip(widths, widths[1:]))
+            ]
+        )
+
     return {
-        "linear": (lambda: torch.nn.Sequential(*[
-            torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.ReLU()) for _ in range(4)]), torch.randn(64, 1024)),
-        "gpt": (lambda: torch.nn.Sequential(torch.nn.Embedding(2048, 256), *[Block(256) for _ in range(6)]),
-                torch.randint(0, 2048, (2, 64))),
+        "linear": (
+            lambda: torch.nn.Sequential(
+                *[
+                    torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.ReLU())
+                    for _ in range(4)
+                ]
+            ),
+            torch.randn(64, 1024),
+        ),
+        "gpt": (
+            lambda: torch.nn.Sequential(
+                torch.nn.Embedding(2048, 256), *[Block(256) for _ in range(6)]
+            ),
+            torch.randint(0, 2048, (2, 64)),
+        ),
         "convolutions": (convolutions, torch.randn(8, 3, 32, 32)),
     }
 
 
 def steps(groups: dict[str, dist.ProcessGroup]) -> None:
-    """Forward and backward: DistributedDataParallel, and FSDP2 with each layer a unit of its own."""
+    """Forward and backward steps, with DistributedDataParallel, and with FSDP2 in which each layer
+    is a unit."""
+
     def step(model: torch.nn.Module, inputs: torch.Tensor) -> float:
         model.zero_grad()
         begin = time.perf_counter()
@@ -84,8 +115,10 @@ def steps(groups: dict[str, dist.ProcessGroup]) -> None:
     for model, (make, inputs) in models().items():
         torch.manual_seed(0)
         parameters = sum(parameter.numel() for parameter in make().parameters())
-        for way, wrap in (("DDP", lambda group: DistributedDataParallel(make(), process_group=group)),
-                          ("FSDP2", lambda group: sharded(make(), group))):
+        for way, wrap in (
+            ("DDP", lambda group: DistributedDataParallel(make(), process_group=group)),
+            ("FSDP2", lambda group: sharded(make(), group)),
+        ):
             wrapped = {name: wrap(group) for name, group in groups.items()}
             wrapped["none"] = make()
             times: dict[str, list[float]] = {name: [] for name in wrapped}
@@ -93,17 +126,29 @@ def steps(groups: dict[str, dist.ProcessGroup]) -> None:
                 for name, each in wrapped.items():
                     taken = [step(each, inputs) for _ in range(5)]
                     times[name] += taken if batch > 0 else []
-            gloo, ours, none = (statistics.median(times[name]) for name in ("gloo", "dfccl", "none"))
+            gloo, ours, none = (
+                statistics.median(times[name]) for name in ("gloo", "dfccl", "none")
+            )
             if dist.get_rank() == 0:
-                print(f"| {model}, {parameters / 1e6:.1f} M | {way} | {gloo:.1f} | {ours:.1f} | {none:.1f} | "
-                      f"{gloo / ours:.2f} |", flush=True)
+                print(
+                    f"| {model}, {parameters / 1e6:.1f} M | {way} | {gloo:.1f} | {ours:.1f} | "
+                    f"{none:.1f} | "
+                    f"{gloo / ours:.2f} |",
+                    flush=True,
+                )
 
 
 def layers(groups: dict[str, dist.ProcessGroup]) -> None:
-    """Inference of 8 transformer-like layers, tensor-parallel: two all-reduces of bfloat16 in each."""
+    """Tensor-parallel inference of 8 layers like those of a transformer, with two all-reduces of
+    bfloat16 in each."""
     width, size = 1024, dist.get_world_size()
-    weights = [(torch.randn(width, width // size).bfloat16() / 32, torch.randn(width // size, width).bfloat16() / 32)
-               for _ in range(16)]
+    weights = [
+        (
+            torch.randn(width, width // size).bfloat16() / 32,
+            torch.randn(width // size, width).bfloat16() / 32,
+        )
+        for _ in range(16)
+    ]
 
     def infer(values: torch.Tensor, group: dist.ProcessGroup | None) -> float:
         begin = time.perf_counter()
@@ -122,18 +167,26 @@ def layers(groups: dict[str, dist.ProcessGroup]) -> None:
                 taken = [infer(values, groups.get(name)) for _ in range(10)]
                 times[name] += taken if batch > 0 else []
         if dist.get_rank() == 0:
-            print(f"{tokens} tokens, all-reduces of {2 * width * tokens} B: "
-                  + ", ".join(f"{name} {statistics.median(each):.2f} ms" for name, each in times.items()), flush=True)
+            print(
+                f"{tokens} tokens, all-reduces of {2 * width * tokens} B: "
+                + ", ".join(
+                    f"{name} {statistics.median(each):.2f} ms" for name, each in times.items()
+                ),
+                flush=True,
+            )
 
 
 def rank_of(rank: int, size: int, port: int, parts: list[str]) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("dfccl", rank=rank, world_size=size, init_method=f"tcp://127.0.0.1:{port}")
+    dist.init_process_group(
+        "dfccl", rank=rank, world_size=size, init_method=f"tcp://127.0.0.1:{port}"
+    )
     groups = {"gloo": dist.new_group(backend="gloo"), "dfccl": dist.group.WORLD}
     heads = {
         all_reduces: "| bytes | Gloo us | dfccl us | ratio |\n| ---: | ---: | ---: | ---: |",
-        steps: "forward and backward, ms\n\n| model, parameters | | Gloo | dfccl | no communication | ratio |\n"
-               "| --- | --- | ---: | ---: | ---: | ---: |",
+        steps: "forward and backward, ms\n\n| model, parameters | | Gloo | dfccl | no "
+        "communication | ratio |\n"
+        "| --- | --- | ---: | ---: | ---: | ---: |",
         layers: "inference of 8 layers of width 1024 in bfloat16, tensor-parallel:",
     }
     if rank == 0:
@@ -154,4 +207,6 @@ if __name__ == "__main__":
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         free = probe.getsockname()[1]
-    torch.multiprocessing.spawn(rank_of, args=(options.ranks, free, options.parts), nprocs=options.ranks)
+    torch.multiprocessing.spawn(
+        rank_of, args=(options.ranks, free, options.parts), nprocs=options.ranks
+    )

@@ -1,4 +1,5 @@
-"""What the tests share: a time limit that says what was stuck, and ranks as threads or processes."""
+"""Functions that the tests share: a time limit that reports the position of each thread, and ranks
+as threads or processes."""
 
 from __future__ import annotations
 
@@ -11,13 +12,14 @@ import sys
 import tempfile
 import threading
 import unittest
-from typing import Callable
+from collections.abc import Callable
 
 import dfccl
 import dfccl.context
 
 SECONDS = int(os.environ.get("TEST_SECONDS", "120"))
-INNER_SECONDS = SECONDS * 3 // 4  # of a test's processes: they end first, and say why
+# Limit of the processes of a test, which end first and print the reason
+INNER_SECONDS = SECONDS * 3 // 4
 
 
 def _strike(name: str) -> None:
@@ -34,11 +36,13 @@ def _strike(name: str) -> None:
 
 
 def time_limit(name: str, seconds: float = SECONDS) -> Callable[[], None]:
-    """Returns what lifts it."""
+    """Sets a time limit. Returns a function that removes it."""
     timer = threading.Timer(seconds, _strike, [name])
     timer.daemon = True
     timer.start()
-    faulthandler.dump_traceback_later(seconds + 10, exit=True)  # should the timer's thread not run, or a dump block
+    faulthandler.dump_traceback_later(
+        seconds + 10, exit=True
+    )  # in case the timer's thread does not run, or a dump blocks
 
     def lift() -> None:
         timer.cancel()
@@ -48,7 +52,7 @@ def time_limit(name: str, seconds: float = SECONDS) -> Callable[[], None]:
 
 
 class Case(unittest.TestCase):
-    """Each test has a time limit; the ranks that it makes are closed at its end."""
+    """A test with a time limit. The ranks that it makes are closed at its end."""
 
     def setUp(self) -> None:
         self.addCleanup(time_limit(self.id()))
@@ -59,14 +63,15 @@ class Case(unittest.TestCase):
         return made
 
     def _close(self, contexts: list[dfccl.Context]) -> None:
-        for context in contexts:  # of a test that failed in the middle
+        for context in contexts:  # contexts are left if a test has failed
             if context._handle and not all(each.done() for each in context._collectives.values()):
                 context.abort()
         for context in contexts:
             context.close()
 
     def on_threads(self, function, contexts) -> list:
-        """function(context) of each rank in a thread of its own: the results, or the first failure."""
+        """Calls function(context) for each rank, in a thread each. Returns the results, or raises
+        the first failure."""
         results: list = [None] * len(contexts)
         failures: list[BaseException] = []
 
@@ -93,19 +98,25 @@ def _child(function, arguments, name) -> None:
 
 
 def meeting_place() -> str:
-    """A file for torch's store: a port that is free now may be another's when it is needed."""
+    """A file for torch's store. A port that is free now might be in use when it is needed."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return os.path.join(folder, "store")
 
 
 def on_processes(function, size: int, *arguments) -> list[int]:
-    """function(rank, size, *arguments) in a new process for each rank: their exit statuses."""
+    """Calls function(rank, size, *arguments) in a new process for each rank. Returns the exit
+    statuses."""
     spawn = multiprocessing.get_context("spawn")
-    children = [spawn.Process(target=_child, args=(function, (rank, size, *arguments), f"rank {rank} of {function.__name__}"))
-                for rank in range(size)]
+    children = [
+        spawn.Process(
+            target=_child,
+            args=(function, (rank, size, *arguments), f"rank {rank} of {function.__name__}"),
+        )
+        for rank in range(size)
+    ]
     for child in children:
         child.start()
     for child in children:
         child.join()
-    return [child.exitcode for child in children]
+    return [child.exitcode for child in children]  # type: ignore[misc]

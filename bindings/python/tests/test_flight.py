@@ -1,4 +1,4 @@
-"""A dump becomes JSON, and nothing in it is run: python -m dfccl.flight."""
+"""Promise of python -m dfccl.flight: a dump becomes JSON, and no code in it is executed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,25 @@ import unittest
 
 from dfccl import flight
 
-DUMP = {"version": "2.10", "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}},
-        "entries": [{"record_id": 0, "process_group": ("0", "default_pg"), "profiling_name": "gloo:all_reduce", "big": 1 << 60,
-                     "duration_ms": 1.5, "less": -7, "none": None, "retired": True, "is_p2p": False, "text": "é" * 300}] * 3}
+DUMP = {
+    "version": "2.10",
+    "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}},
+    "entries": [
+        {
+            "record_id": 0,
+            "process_group": ("0", "default_pg"),
+            "profiling_name": "gloo:all_reduce",
+            "big": 1 << 60,
+            "duration_ms": 1.5,
+            "less": -7,
+            "none": None,
+            "retired": True,
+            "is_p2p": False,
+            "text": "é" * 300,
+        }
+    ]
+    * 3,
+}
 
 
 class Runs:
@@ -36,12 +52,16 @@ class Flight(unittest.TestCase):
         circle: list = []
         circle.append(circle)
         doubling = inner = []
-        for _ in range(60):  # 2^60 values as a text
+        for _ in range(60):  # the text would have 2^60 values
             inner.append([])
             inner.append(inner[0])
             inner = inner[0]
-        for value, sentence in [({"entries": circle}, "contains itself"), ({"entries": doubling}, "more than"),
-                                ({1: 2}, "a key that is not a text"), ([DUMP], "not one dictionary")]:
+        for value, sentence in [
+            ({"entries": circle}, "contains itself"),
+            ({"entries": doubling}, "more than"),
+            ({1: 2}, "a key that is not a text"),
+            ([DUMP], "not one dictionary"),
+        ]:
             with self.assertRaisesRegex(flight.Refused, sentence):
                 flight.read(pickle.dumps(value, 2))
         with self.assertRaisesRegex(flight.Refused, "number 9 was not put aside"):
@@ -65,7 +85,10 @@ class Flight(unittest.TestCase):
             source = pathlib.Path(folder, "rank_0")
             source.write_bytes(pickle.dumps(DUMP, 2))
             self.assertEqual(flight.main(["to-json", str(source)]), 0)
-            self.assertEqual(json.loads(pathlib.Path(folder, "rank_0.json").read_text())["entries"][2]["big"], 1 << 60)
+            self.assertEqual(
+                json.loads(pathlib.Path(folder, "rank_0.json").read_text())["entries"][2]["big"],
+                1 << 60,
+            )
             source.write_bytes(b"junk")
             self.assertEqual(flight.main(["to-json", str(source), "-o", folder]), 2)
             self.assertEqual(flight.main(["to-json", folder]), 2)

@@ -1,4 +1,4 @@
-"""Runs give what they promise: results, order, waiting, callbacks, memory, the end."""
+"""Promises of runs: results, order, waiting, callbacks, memory, and the end of contexts."""
 
 from __future__ import annotations
 
@@ -12,27 +12,45 @@ import time
 import unittest
 import weakref
 
-import numpy
-
 import dfccl
+import numpy
 from dfccl import library
 from support import Case, on_processes
 
-TYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"]
+TYPES = [
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+]
 
 
 class Results(Case):
     def test_each_type_and_operator(self):
         contexts = self.ranks(3)
-        functions = {"SUM": numpy.add, "PROD": numpy.multiply, "MAX": numpy.maximum, "MIN": numpy.minimum}
+        functions = {
+            "SUM": numpy.add,
+            "PROD": numpy.multiply,
+            "MAX": numpy.maximum,
+            "MIN": numpy.minimum,
+        }
         id = 0
         for type in TYPES:
             for op, function in functions.items():
                 id += 1
                 arrays = [numpy.arange(1, 6).astype(type) + rank for rank in range(3)]
                 wanted = function(function(arrays[0], arrays[1]), arrays[2])
-                runs = [context.register_all_reduce(id, 5, type, op).run(array)
-                        for context, array in zip(contexts, arrays)]
+                runs = [
+                    context.register_all_reduce(id, 5, type, op).run(array)
+                    for context, array in zip(contexts, arrays)
+                ]
                 for run in runs:
                     run.wait()
                 for array in arrays:
@@ -47,21 +65,27 @@ class Results(Case):
             rank, mine = context.rank, wide[context.rank]
             total = sum(wide)
             narrow = numpy.empty(count, "int32")
-            context.register_reduce(1, size * count, "int32", root=2).run(mine, narrow if rank != 2 else (out := mine * 0)).wait()
+            context.register_reduce(1, size * count, "int32", root=2).run(
+                mine, narrow if rank != 2 else (out := mine * 0)
+            ).wait()
             if rank == 2:
                 numpy.testing.assert_array_equal(out, total)
             box = mine.copy()
             context.register_broadcast(2, size * count, numpy.int32, root=1).run(box).wait()
             numpy.testing.assert_array_equal(box, wide[1])
             gathered = numpy.empty(size * size * count, "int32")
-            context.register_all_gather(3, size * count, dfccl.DataType.int32).run(mine, gathered).wait()
+            context.register_all_gather(3, size * count, dfccl.DataType.int32).run(
+                mine, gathered
+            ).wait()
             numpy.testing.assert_array_equal(gathered, numpy.concatenate(wide))
             context.register_reduce_scatter(4, count, "int32").run(mine, narrow).wait()
-            numpy.testing.assert_array_equal(narrow, total[rank * count:(rank + 1) * count])
+            numpy.testing.assert_array_equal(narrow, total[rank * count : (rank + 1) * count])
             exchanged = numpy.empty(size * count, "int32")
             context.register_all_to_all(5, count, "int32").run(mine, exchanged).wait()
             numpy.testing.assert_array_equal(
-                exchanged, numpy.concatenate([each[rank * count:(rank + 1) * count] for each in wide]))
+                exchanged,
+                numpy.concatenate([each[rank * count : (rank + 1) * count] for each in wide]),
+            )
             return True
 
         self.assertEqual(self.on_threads(body, contexts), [True] * size)
@@ -69,10 +93,15 @@ class Results(Case):
     def test_in_place(self):
         contexts = self.ranks(2)
         gathered = [numpy.array([1.0, 0]), numpy.array([0, 2.0])]
-        runs = [context.register_all_gather(1, 1, "float64").run(array) for context, array in zip(contexts, gathered)]
+        runs = [
+            context.register_all_gather(1, 1, "float64").run(array)
+            for context, array in zip(contexts, gathered)
+        ]
         scattered = [numpy.array([1.0, 2]), numpy.array([10.0, 20])]
-        runs += [context.register_reduce_scatter(2, 1, "float64").run(array)
-                 for context, array in zip(contexts, scattered)]
+        runs += [
+            context.register_reduce_scatter(2, 1, "float64").run(array)
+            for context, array in zip(contexts, scattered)
+        ]
         for run in runs:
             run.wait()
         self.assertEqual([list(each) for each in gathered], [[1, 2], [1, 2]])
@@ -81,8 +110,10 @@ class Results(Case):
     def test_groups_have_their_order(self):
         contexts = self.ranks(3)
         box = {rank: numpy.array([rank], "int64") for rank in range(3)}
-        runs = [contexts[rank].group([2, 0]).register_broadcast(9, 1, "int64", root=0).run(box[rank])
-                for rank in (0, 2)]
+        runs = [
+            contexts[rank].group([2, 0]).register_broadcast(9, 1, "int64", root=0).run(box[rank])
+            for rank in (0, 2)
+        ]
         for run in runs:
             run.wait()
         self.assertEqual([int(box[rank][0]) for rank in range(3)], [2, 1, 2])
@@ -91,7 +122,9 @@ class Results(Case):
 
     def test_varying_counts(self):
         contexts = self.ranks(2)
-        both = [context.register_all_reduce(1, 100, "float32", varying=True) for context in contexts]
+        both = [
+            context.register_all_reduce(1, 100, "float32", varying=True) for context in contexts
+        ]
         for count in (3, 100, 1):
             arrays = [numpy.full(count, rank + 1, "float32") for rank in range(2)]
             for run in [each.run(array, count=count) for each, array in zip(both, arrays)]:
@@ -125,24 +158,32 @@ class Arrays(Case):
                 return self.array.__dlpack__()
 
         contexts = self.ranks(2)
-        arrays = [bytearray(numpy.array([5, 6], "int32").tobytes()), OnlyDlpack(numpy.array([7, 8], "int32"))]
-        for run in [context.register_all_reduce(1, 2, "int32").run(array) for context, array in zip(contexts, arrays)]:
+        arrays = [
+            bytearray(numpy.array([5, 6], "int32").tobytes()),
+            OnlyDlpack(numpy.array([7, 8], "int32")),
+        ]
+        for run in [
+            context.register_all_reduce(1, 2, "int32").run(array)
+            for context, array in zip(contexts, arrays)
+        ]:
             run.wait()
         self.assertEqual(numpy.frombuffer(arrays[0], "int32").tolist(), [12, 14])
         self.assertEqual(arrays[1].array.tolist(), [12, 14])
 
     def test_what_cannot_be_used_is_said(self):
-        context, = self.ranks(1)
+        (context,) = self.ranks(1)
         sums = context.register_all_reduce(1, 4, "float32")
         frozen = numpy.zeros(4, "float32")
         frozen.flags.writeable = False
-        for array, sentence in [(numpy.zeros(4, "float64"), "an array of float64 for"),
-                                (numpy.zeros(5, "float32"), "an array of 5 elements where .* needs 4"),
-                                (numpy.zeros((4, 2), "float32")[:, 0], "cannot be used"),
-                                (frozen, "cannot be used"),
-                                (numpy.zeros(4, "complex64"), "format 'Zf' have no data type"),
-                                (3, "neither the buffer protocol nor DLPack"),
-                                (None, "without an array")]:
+        for array, sentence in [
+            (numpy.zeros(4, "float64"), "an array of float64 for"),
+            (numpy.zeros(5, "float32"), "an array of 5 elements where .* needs 4"),
+            (numpy.zeros((4, 2), "float32")[:, 0], "cannot be used"),
+            (frozen, "cannot be used"),
+            (numpy.zeros(4, "complex64"), "format 'Zf' have no data type"),
+            (3, "neither the buffer protocol nor DLPack"),
+            (None, "without an array"),
+        ]:
             with self.assertRaisesRegex(dfccl.InvalidArgument, sentence):
                 sums.run(array)
         with self.assertRaisesRegex(dfccl.InvalidArgument, "no data type 'complex64'"):
@@ -165,7 +206,7 @@ class Arrays(Case):
         other.wait()
         gc.collect()
         self.assertIsNone(seen())
-        growing.append(0)  # nobody holds it in place any more
+        growing.append(0)  # no run keeps it in place any more
 
     def test_a_bytearray_cannot_be_resized_meanwhile(self):
         contexts = self.ranks(2)
@@ -205,7 +246,8 @@ class Waiting(Case):
 
     def test_other_threads_go_on_during_a_wait(self):
         contexts = self.ranks(2)
-        self.assertNotIsInstance(library.lib, ctypes.PyDLL)  # which would keep the GIL during calls
+        # A PyDLL would keep the GIL during calls
+        self.assertNotIsInstance(library.lib, ctypes.PyDLL)
         both = [context.register_all_reduce(1, 1, "int32") for context in contexts]
         run = both[0].run(numpy.ones(1, "int32"))
         waits = threading.Thread(target=run.wait)
@@ -240,6 +282,7 @@ class Waiting(Case):
                     both[rank].run(numpy.ones(1, "int64"), callback=again(rank))
                 else:
                     done.release()
+
             return called
 
         for rank in range(2):
@@ -249,7 +292,8 @@ class Waiting(Case):
         self.assertEqual(calls, [10, 10])
 
     def _resubmitting(self):
-        """Rank 0 submits again in each callback. The peer runs once when rank 0 waits, and then stops."""
+        """Rank 0 submits a run in each callback. The peer runs once when rank 0 waits, and then
+        stops."""
         contexts = self.ranks(2)
         both = [context.register_all_reduce(1, 1, "int64") for context in contexts]
         stop = threading.Event()
@@ -317,7 +361,7 @@ class Waiting(Case):
         both[1].run(numpy.ones(1, "int64")).wait()
         submitted.wait()
         gc.collect()
-        self.assertIsNotNone(seen())  # its run is not complete
+        self.assertIsNotNone(seen())  # the run is not complete
         for _ in range(2):
             both[1].run(numpy.ones(1, "int64"))
         both[0].wait()
@@ -335,7 +379,7 @@ class Waiting(Case):
         contexts[0].wait_all()
 
     def test_a_callback_cannot_close(self):
-        context, = self.ranks(1)
+        (context,) = self.ranks(1)
         told = []
         done = threading.Event()
 
@@ -358,7 +402,9 @@ class Ends(Case):
         with self.assertRaisesRegex(dfccl.InvalidUsage, "1"):
             contexts[0].register_all_reduce(1, 4, "float32")
         contexts[1].register_all_reduce(1, 5, "float32")
-        for context, count in zip(contexts, (4, 5)):  # refused at once if the other's registration is here already
+        for context, count in zip(
+            contexts, (4, 5)
+        ):  # refused at once if the other registration has already arrived
             with self.assertRaisesRegex(dfccl.Mismatch, "4.*5|5.*4"):
                 context.run(1, numpy.ones(count, "float32")).wait()
 
@@ -371,7 +417,9 @@ class Ends(Case):
 
     def test_some_collectives_are_given_up_and_others_go_on(self):
         contexts = self.ranks(2)
-        both = [[context.register_all_reduce(id, 1, "int32") for id in (1, 2)] for context in contexts]
+        both = [
+            [context.register_all_reduce(id, 1, "int32") for id in (1, 2)] for context in contexts
+        ]
         run = both[0][0].run(numpy.ones(1, "int32"))
         contexts[0].abort_collectives([1])
         with self.assertRaises(dfccl.Aborted):
@@ -380,11 +428,15 @@ class Ends(Case):
             each.wait()
 
     def test_closed_is_said(self):
-        context, = self.ranks(1)
+        (context,) = self.ranks(1)
         sums = context.register_all_reduce(1, 1, "int32")
         context.close()
         context.close()
-        for call in (lambda: sums.run(numpy.ones(1, "int32")), lambda: context.dump(), lambda: context.wait_all()):
+        for call in (
+            lambda: sums.run(numpy.ones(1, "int32")),
+            lambda: context.dump(),
+            lambda: context.wait_all(),
+        ):
             with self.assertRaisesRegex(dfccl.InvalidUsage, "rank 0 of 1 is closed"):
                 call()
 
@@ -414,7 +466,7 @@ class Ends(Case):
             contexts[0].dump()
 
     def test_deregister_and_register_again(self):
-        context, = self.ranks(1)
+        (context,) = self.ranks(1)
         for count in (1, 2):
             sums = context.register_all_reduce(1, count, "int32")
             sums.run(numpy.ones(count, "int32")).wait()
@@ -423,7 +475,7 @@ class Ends(Case):
             context.collective(1)
 
     def test_configuration_and_dump(self):
-        context, = self.ranks(1)
+        (context,) = self.ranks(1)
         configuration = context.register_all_reduce(1, 1, "int32").configuration()
         self.assertIn("why", configuration)
         self.assertIn("rank 0 of 1", context.dump())
@@ -440,16 +492,16 @@ def _leave_without_closing(rank, size, id):
     context = dfccl.Context(rank, size, id)
     sums = context.register_all_reduce(1, 1, "int64")
     if rank == 0:
-        sums.run(numpy.ones(1, "int64"))  # outstanding at the end of the process
+        sums.run(numpy.ones(1, "int64"))  # this run is outstanding at the end of the process
         time.sleep(0.2)
     else:
         try:
             sums.run(numpy.ones(1, "int64")).wait()
             sums.run(numpy.ones(1, "int64")).wait()
         except dfccl.RemoteError as error:
-            assert "died" not in str(error), error  # rank 0 has said goodbye
+            assert "died" not in str(error), error  # rank 0 has left in order
             return
-        raise AssertionError("rank 0 is gone, and nobody says so")
+        raise AssertionError("rank 0 is gone, and no error reports it")
 
 
 def _forks(rank, size, id):

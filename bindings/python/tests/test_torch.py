@@ -1,4 +1,5 @@
-"""torch.distributed over dfccl: each operation beside Gloo's, names, futures, jobs, the end. Skipped without torch."""
+"""Promises of torch.distributed over dfccl: the results of each operation are those of Gloo; names,
+futures, jobs, and the end of groups work. Skipped without torch."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ import unittest.mock
 try:
     import torch
     import torch.distributed as dist
-    from torch.distributed import ReduceOp
     from torch._subclasses import FakeTensorMode
+    from torch.distributed import ReduceOp
     from torch.nn.parallel import DistributedDataParallel
 except ImportError:
     raise unittest.SkipTest("torch is not installed") from None
@@ -27,11 +28,14 @@ from support import INNER_SECONDS, Case, meeting_place, on_processes
 
 def join(rank: int, size: int, place: str, **options) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("dfccl", rank=rank, world_size=size, init_method=f"file://{place}", **options)
+    dist.init_process_group(
+        "dfccl", rank=rank, world_size=size, init_method=f"file://{place}", **options
+    )
 
 
 def same(call, make, gloo) -> None:
-    """call(group, tensors) with equal tensors over dfccl and over Gloo: the results, bit for bit."""
+    """Checks that call(group, tensors) has the same results, bit for bit, over dfccl and over
+    Gloo."""
     ours, theirs = make(), make()
     call(None, ours)
     call(gloo, theirs)
@@ -42,7 +46,16 @@ def same(call, make, gloo) -> None:
 def _operations(rank: int, size: int, place: str) -> None:
     join(rank, size, place)
     gloo = dist.new_group(backend="gloo")
-    types = [torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64, torch.bfloat16]
+    types = [
+        torch.uint8,
+        torch.int8,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.float32,
+        torch.float64,
+        torch.bfloat16,
+    ]
     seeds = iter(range(10**6))
 
     def values(dtype, *shape):
@@ -54,33 +67,82 @@ def _operations(rank: int, size: int, place: str) -> None:
 
     for dtype in types:
         for op in (ReduceOp.SUM, ReduceOp.PRODUCT, ReduceOp.MIN, ReduceOp.MAX):
-            same(lambda group, t: dist.all_reduce(t[0], op, group=group), made(values(dtype, 3, 5)), gloo)
-        same(lambda group, t: dist.broadcast(t[0], size - 1, group=group), made(values(dtype, 7)), gloo)
-        same(lambda group, t: dist.all_gather(t[1:], t[0], group=group), made(*[values(dtype, 4)] * (size + 1)), gloo)
-        same(lambda group, t: dist.all_gather_into_tensor(t[1], t[0], group=group),
-             made(values(dtype, 4), values(dtype, 4 * size)), gloo)
-        same(lambda group, t: dist.gather(t[0], t[1:] if rank == 1 else None, 1, group=group),
-             made(*[values(dtype, 4)] * (size + 1)), gloo)
-        same(lambda group, t: dist.scatter(t[0], t[1:] if rank == 1 else None, 1, group=group),
-             made(*[values(dtype, 2, 2)] * (size + 1)), gloo)
-        same(lambda group, t: dist.all_to_all_single(t[0], t[1], group=group),
-             made(values(dtype, 2 * size), values(dtype, 2 * size)), gloo)
-        same(lambda group, t: dist.reduce(t[0], 1, group=group) or (rank != 1 and t[0].zero_()), made(values(dtype, 6)), gloo)
+            same(
+                lambda group, t: dist.all_reduce(t[0], op, group=group),
+                made(values(dtype, 3, 5)),
+                gloo,
+            )
+        same(
+            lambda group, t: dist.broadcast(t[0], size - 1, group=group),
+            made(values(dtype, 7)),
+            gloo,
+        )
+        same(
+            lambda group, t: dist.all_gather(t[1:], t[0], group=group),
+            made(*[values(dtype, 4)] * (size + 1)),
+            gloo,
+        )
+        same(
+            lambda group, t: dist.all_gather_into_tensor(t[1], t[0], group=group),
+            made(values(dtype, 4), values(dtype, 4 * size)),
+            gloo,
+        )
+        same(
+            lambda group, t: dist.gather(t[0], t[1:] if rank == 1 else None, 1, group=group),
+            made(*[values(dtype, 4)] * (size + 1)),
+            gloo,
+        )
+        same(
+            lambda group, t: dist.scatter(t[0], t[1:] if rank == 1 else None, 1, group=group),
+            made(*[values(dtype, 2, 2)] * (size + 1)),
+            gloo,
+        )
+        same(
+            lambda group, t: dist.all_to_all_single(t[0], t[1], group=group),
+            made(values(dtype, 2 * size), values(dtype, 2 * size)),
+            gloo,
+        )
+        same(
+            lambda group, t: dist.reduce(t[0], 1, group=group) or (rank != 1 and t[0].zero_()),
+            made(values(dtype, 6)),
+            gloo,
+        )
     for dtype in (torch.int32, torch.float32):
-        same(lambda group, t: dist.reduce_scatter_tensor(t[0], t[1], group=group),
-             made(values(dtype, 3), values(dtype, 3 * size)), gloo)
-        same(lambda group, t: dist.reduce_scatter(t[0], t[1:], group=group),
-             made(values(dtype, 3), *[values(dtype, 3)] * size), gloo)
+        same(
+            lambda group, t: dist.reduce_scatter_tensor(t[0], t[1], group=group),
+            made(values(dtype, 3), values(dtype, 3 * size)),
+            gloo,
+        )
+        same(
+            lambda group, t: dist.reduce_scatter(t[0], t[1:], group=group),
+            made(values(dtype, 3), *[values(dtype, 3)] * size),
+            gloo,
+        )
     for op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR):
-        same(lambda group, t: dist.all_reduce(t[0], op, group=group), made(values(torch.int64, 9)), gloo)
-    for dtype in (torch.bool, torch.complex64, torch.float32):  # moved, and not in one piece
+        same(
+            lambda group, t: dist.all_reduce(t[0], op, group=group),
+            made(values(torch.int64, 9)),
+            gloo,
+        )
+    # Types that are moved, with tensors that are not contiguous
+    for dtype in (torch.bool, torch.complex64, torch.float32):
         same(lambda group, t: dist.broadcast(t[0], 0, group=group), made(values(dtype, 4, 4)), gloo)
-    for op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR):  # what Gloo has not, against what torch computes
+    for op in (
+        ReduceOp.BAND,
+        ReduceOp.BOR,
+        ReduceOp.BXOR,
+    ):  # Gloo lacks these, so the results are compared with torch
         for dtype in (torch.uint8, torch.int16, torch.bool):
             mine = [torch.tensor([rank + at, 3 * rank, at, 7]).to(dtype) for at in range(size)]
-            bits = {ReduceOp.BAND: torch.bitwise_and, ReduceOp.BOR: torch.bitwise_or, ReduceOp.BXOR: torch.bitwise_xor}
+            bits = {
+                ReduceOp.BAND: torch.bitwise_and,
+                ReduceOp.BOR: torch.bitwise_or,
+                ReduceOp.BXOR: torch.bitwise_xor,
+            }
             for at, whole in enumerate(mine):
-                others = [torch.tensor([other + at, 3 * other, at, 7]).to(dtype) for other in range(size)]
+                others = [
+                    torch.tensor([other + at, 3 * other, at, 7]).to(dtype) for other in range(size)
+                ]
                 wanted, reduced = functools.reduce(bits[op], others), whole.clone()
                 dist.reduce(reduced, at, op)
                 assert rank != at or torch.equal(reduced, wanted), (op, dtype, reduced, wanted)
@@ -88,21 +150,29 @@ def _operations(rank: int, size: int, place: str) -> None:
                     scattered_wanted = wanted
             scattered = torch.empty_like(mine[0])
             dist.reduce_scatter(scattered, mine, op)
-            assert torch.equal(scattered, scattered_wanted), (op, dtype, scattered, scattered_wanted)
-    for dtype, wanted in ((torch.float32, size * (size + 1) / 4), (torch.int32, sum((at + 1) // 2 for at in range(size)))):
+            assert torch.equal(scattered, scattered_wanted), (
+                op,
+                dtype,
+                scattered,
+                scattered_wanted,
+            )
+    for dtype, wanted in (
+        (torch.float32, size * (size + 1) / 4),
+        (torch.int32, sum((at + 1) // 2 for at in range(size))),
+    ):
         number = torch.full((3,), rank + 1).to(dtype)
         dist.all_reduce(number, torch.distributed._make_nccl_premul_sum(0.5))
         assert number.tolist() == [wanted] * 3, number
     for at in range(size):
         pieces = [torch.empty(3, 2, dtype=torch.int16) for _ in range(size)] if rank == at else None
         dist.gather(torch.full((2, 3), rank, dtype=torch.int16).t(), pieces, at)
-        assert rank != at or all((piece == each).all() for each, piece in enumerate(pieces))
+        assert rank != at or all((piece == each).all() for each, piece in enumerate(pieces or ()))
         pieces = [torch.full((3, 2), each) for each in range(size)] if rank == at else None
         piece = torch.zeros(2, 3, dtype=torch.int64).t()
         dist.scatter(piece, pieces, at)
         assert (piece == rank).all(), piece
         dist.barrier()
-    sizes = [2 * at for at in range(size)]  # none of rank 0
+    sizes = [2 * at for at in range(size)]  # rank 0 sends nothing
     pieces = [torch.empty(each) for each in sizes]
     dist.all_gather(pieces, torch.full((sizes[rank],), float(rank)))
     assert all((piece == each).all() for each, piece in enumerate(pieces)), pieces
@@ -112,7 +182,7 @@ def _operations(rank: int, size: int, place: str) -> None:
     average = torch.full((4,), 100 * (2 * rank + 1), dtype=torch.int16)
     dist.all_reduce(average, ReduceOp.AVG)
     assert average.tolist() == [100 * size] * 4, average
-    if rank == 0:  # locally: nobody else runs anything
+    if rank == 0:  # a local call: no other rank runs anything
         try:
             dist.group.WORLD.gather([[]], [torch.zeros(2)], dist.GatherOptions())
             raise AssertionError("a gather without outputs at its root was accepted")
@@ -131,7 +201,9 @@ def _operations(rank: int, size: int, place: str) -> None:
     base[:, 1] = rank + 1
     dist.all_reduce(base[:, 1])
     dist.broadcast(base[::2, 2] if rank else torch.tensor([3.0, 4]), 0)
-    assert base[:, 1].tolist() == [size * (size + 1) / 2] * 4 and (rank == 0 or base[:, 2].tolist() == [3, 0, 4, 0])
+    assert base[:, 1].tolist() == [size * (size + 1) / 2] * 4 and (
+        rank == 0 or base[:, 2].tolist() == [3, 0, 4, 0]
+    )
     number = torch.full((2,), 1 + 1j) * (rank + 1)
     dist.all_reduce(number)
     assert number[0] == (1 + 1j) * size * (size + 1) / 2
@@ -143,11 +215,14 @@ def _operations(rank: int, size: int, place: str) -> None:
     at = 0
     for peer, count in enumerate(sends):
         first = sum(2 * (peer + other) for other in range(rank)) + 100 * peer
-        assert torch.equal(output[at:at + count], torch.arange(float(first), first + count))
+        assert torch.equal(output[at : at + count], torch.arange(float(first), first + count))
         at += count
     pieces = [torch.empty(peer + 1) for peer in range(size)]
     dist.all_gather(pieces, torch.full((rank + 1,), float(rank)))
-    assert all(torch.equal(piece, torch.full((peer + 1,), float(peer))) for peer, piece in enumerate(pieces))
+    assert all(
+        torch.equal(piece, torch.full((peer + 1,), float(peer)))
+        for peer, piece in enumerate(pieces)
+    )
     exchanged = [torch.empty(1) for _ in range(size)]
     dist.all_to_all(exchanged, [torch.full((1,), 10.0 * rank + peer) for peer in range(size)])
     assert [float(each) for each in exchanged] == [10.0 * peer + rank for peer in range(size)]
@@ -168,8 +243,12 @@ def _operations(rank: int, size: int, place: str) -> None:
             dist.all_reduce(tensor)
     assert all((tensor == size).all() for tensor in both)
     ring = torch.empty(5)
-    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.full((5,), float(rank)), (rank + 1) % size),
-                                    dist.P2POp(dist.irecv, ring, (rank - 1) % size)])
+    works = dist.batch_isend_irecv(
+        [
+            dist.P2POp(dist.isend, torch.full((5,), float(rank)), (rank + 1) % size),
+            dist.P2POp(dist.irecv, ring, (rank - 1) % size),
+        ]
+    )
     for work in works:
         work.wait()
     assert (ring == (rank - 1) % size).all()
@@ -183,7 +262,7 @@ def _groups_and_disorder(rank: int, size: int, place: str) -> None:
     join(rank, size, place)
     groups = [dist.new_group([0, 1]), dist.new_group([size - 1, 0]), dist.new_group()]
     mine = [group for group in groups if group is not dist.GroupMember.NON_GROUP_MEMBER]
-    for round in range(20):  # groups, sizes and kinds in an order of each rank's own
+    for round in range(20):  # groups, sizes and kinds, in a different order on each rank
         chance = random.Random(100 * round + rank)
         calls = [(group, count) for group in mine for count in (3, 1000, 20000)]
         chance.shuffle(calls)
@@ -194,12 +273,14 @@ def _groups_and_disorder(rank: int, size: int, place: str) -> None:
         for work, tensor, group in works:
             work.wait()
             assert (tensor == sum(dist.get_process_group_ranks(group))).all()
+
     # threads
     def body(at):
         for _ in range(20):
             tensor = torch.full((100 + at,), 1.0)
             dist.all_reduce(tensor)
             assert (tensor == size).all()
+
     threads = [threading.Thread(target=body, args=(at,)) for at in range(3)]
     for thread in threads:
         thread.start()
@@ -207,16 +288,19 @@ def _groups_and_disorder(rank: int, size: int, place: str) -> None:
         thread.join()
     # names: equal signatures in opposite orders
     tensors = {text: torch.full((10,), value) for text, value in (("a", 1.0), ("b", 10.0))}
-    works = [dfccl.torch.all_reduce(tensors[text], async_op=True, name=text) for text in ("ab" if rank == 0 else "ba")]
+    works = [
+        dfccl.torch.all_reduce(tensors[text], async_op=True, name=text)
+        for text in ("ab" if rank == 0 else "ba")
+    ]
     for work in works:
-        work.wait()
+        work.wait()  # type: ignore[attr-defined]
     assert tensors["a"][0] == size and tensors["b"][0] == 10 * size
     with dfccl.torch.name("c"):
         work = dist.all_reduce(tensors["a"], async_op=True)
     assert work.get_future().wait()[0] is not None and tensors["a"][0] == size * size
     assert work.is_completed() and work.is_success() and work.exception() is None
     assert work.result()[0].data_ptr() == tensors["a"].data_ptr()
-    # a group goes, and comes again
+    # a group is destroyed and made again
     if rank < 2:
         dist.destroy_process_group(groups[0])
     again = dist.new_group([0, 1])
@@ -232,7 +316,7 @@ def _groups_and_disorder(rank: int, size: int, place: str) -> None:
     one = torch.ones(3)
     dist.all_reduce(one)
     assert one[0] == size
-    # left open: the end of the process closes it
+    # this group is left open: the end of the process closes it
 
 
 def _ends(rank: int, size: int, place: str) -> None:
@@ -244,7 +328,11 @@ def _ends(rank: int, size: int, place: str) -> None:
             try:
                 wait(dist.all_reduce(torch.ones(77), group=missing, async_op=True))
             except RuntimeError as error:
-                assert "all_reduce" in str(error) and "float32[77]" in str(error) and "rank 1" in str(error), error
+                assert (
+                    "all_reduce" in str(error)
+                    and "float32[77]" in str(error)
+                    and "rank 1" in str(error)
+                ), error
             else:
                 raise AssertionError("nobody else came")
         try:
@@ -256,8 +344,8 @@ def _ends(rank: int, size: int, place: str) -> None:
         store.set("given up", "1")
     else:
         store.wait(["given up"])
-        dist.barrier()  # meets the one that was given up waiting for
-    dist.barrier()  # other groups go on
+        dist.barrier()  # matches the call whose wait was given up
+    dist.barrier()  # other groups continue
     dist.monitored_barrier()
     if rank == 0:
         try:
@@ -289,13 +377,18 @@ def _ends(rank: int, size: int, place: str) -> None:
             raise AssertionError("rank 1 did not come")
     dist.barrier()
     with FakeTensorMode():
-        of_a_gpu = torch.empty(2, device="cuda")  # as far as its device is asked for
-    for call, sentence in [(lambda: dist.group.WORLD.allreduce([of_a_gpu]), "a tensor on cuda:0: this process group takes"),
-                           (lambda: dist.recv(torch.ones(1).to_sparse()), "dense tensors"),
-                           (lambda: dist.all_reduce(torch.ones(2).to_sparse()), "dense tensors"),
-                           (lambda: dist.all_reduce(torch.ones(2), ReduceOp.BAND), "non-integral"),
-                           (lambda: dist.all_reduce(torch.ones(2, device="meta")), "tensors of the CPU"),
-                           (lambda: dist.all_gather_into_tensor(torch.ones(3), torch.ones(2)), "2 elements in, 3 out")]:
+        of_a_gpu = torch.empty(2, device="cuda")  # a tensor whose device is read
+    for call, sentence in [
+        (
+            lambda: dist.group.WORLD.allreduce([of_a_gpu]),
+            "a tensor on cuda:0: this process group takes",
+        ),
+        (lambda: dist.recv(torch.ones(1).to_sparse()), "dense tensors"),
+        (lambda: dist.all_reduce(torch.ones(2).to_sparse()), "dense tensors"),
+        (lambda: dist.all_reduce(torch.ones(2), ReduceOp.BAND), "non-integral"),
+        (lambda: dist.all_reduce(torch.ones(2, device="meta")), "tensors of the CPU"),
+        (lambda: dist.all_gather_into_tensor(torch.ones(3), torch.ones(2)), "2 elements in, 3 out"),
+    ]:
         try:
             call()
         except RuntimeError as error:
@@ -309,8 +402,9 @@ def _train(rank: int, backend: str, place: str, hook: bool) -> list[float]:
     dist.init_process_group(backend, rank=rank, world_size=2, init_method=f"file://{place}")
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model = DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(6)]),
-                                    bucket_cap_mb=0.02)
+    model = DistributedDataParallel(
+        torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(6)]), bucket_cap_mb=0.02
+    )
     if hook:
         model.register_comm_hook(None, dfccl.torch.ddp_hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -335,8 +429,10 @@ def _ddp(rank: int, size: int, place: str) -> None:
 
 def _showcase(name: str, timeout: int, **environment: str) -> str:
     import importlib.util
+
     path = pathlib.Path(__file__).resolve().parent.parent / "showcase" / "run.py"
     spec = importlib.util.spec_from_file_location("showcase_run", path)
+    assert spec is not None
     run = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(run)
     with unittest.mock.patch.dict(os.environ, TIMEOUT=str(timeout), **environment):

@@ -1,4 +1,5 @@
-"""The backend of one device beside another library's, and groups that are split from others. Skipped without torch."""
+"""Promises of the backend of one device in a group with another library's, and of groups that are
+split from others. Skipped without torch."""
 
 from __future__ import annotations
 
@@ -18,9 +19,15 @@ import dfccl
 import dfccl.torch
 from support import Case, meeting_place, on_processes
 
-
-# It moves nothing. Its type is not ours, as NCCL's is not: torch takes two backends of one type for one.
-dist.Backend.register_backend("other", _create_fake_pg, True, ["cuda", "meta"], _backend_type=dist.ProcessGroup.BackendType.UCC)
+# This backend moves nothing. Like NCCL's, it has a type of its own, since torch treats two backends
+# of one type as one.
+dist.Backend.register_backend(
+    "other",
+    _create_fake_pg,
+    True,
+    ["cuda", "meta"],
+    _backend_type=dist.ProcessGroup.BackendType.UCC,
+)
 
 
 def join(backend: str, rank: int, size: int, place: str) -> None:
@@ -29,7 +36,7 @@ def join(backend: str, rank: int, size: int, place: str) -> None:
 
 
 def _operations(rank: int, size: int, group=None) -> None:
-    """Each virtual that c10d calls, by its own name."""
+    """Calls each virtual function of c10d by its name."""
     member = dist.get_group_rank(group, rank) if group is not None else rank
     root = dist.get_global_rank(group, 0) if group is not None else 0
     mine, total = torch.full((2, 3), float(member)), size * (size - 1) / 2
@@ -51,7 +58,9 @@ def _operations(rank: int, size: int, group=None) -> None:
     whole = torch.empty(2 * size, 3)
     dist.all_gather_into_tensor(whole, mine, group=group)
     assert torch.equal(whole, torch.cat(pieces))
-    if isinstance(group or dist.group.WORLD, dfccl.torch.ProcessGroup):  # C++ does not ask a backend in Python for it
+    if isinstance(
+        group or dist.group.WORLD, dfccl.torch.ProcessGroup
+    ):  # C++ does not call a backend in Python for it
         gathered = torch.empty(2 * size, 3) if member == 0 else None
         dist.gather_single(mine, gathered, root, group=group)
         assert member or torch.equal(gathered, whole)
@@ -59,7 +68,9 @@ def _operations(rank: int, size: int, group=None) -> None:
     dist.scatter(mine, pieces if member == 0 else None, root, group=group)
     assert (mine == member).all()
     part = torch.empty(2, 3)
-    dist.reduce_scatter(part, [torch.full((2, 3), float(each)) for each in range(size)], group=group)
+    dist.reduce_scatter(
+        part, [torch.full((2, 3), float(each)) for each in range(size)], group=group
+    )
     assert (part == size * member).all()
     dist.reduce_scatter_tensor(part, whole, group=group)
     assert (part == size * member).all()
@@ -75,9 +86,15 @@ def _operations(rank: int, size: int, group=None) -> None:
     assert all((tensor == size).all() for tensor in both)
     if size > 1:
         ring = torch.empty(5)
-        next_one, last = (dist.get_global_rank(group or dist.group.WORLD, (member + by) % size) for by in (1, -1))
-        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.full((5,), float(member)), next_one, group=group),
-                                            dist.P2POp(dist.irecv, ring, last, group=group)]):
+        next_one, last = (
+            dist.get_global_rank(group or dist.group.WORLD, (member + by) % size) for by in (1, -1)
+        )
+        for work in dist.batch_isend_irecv(
+            [
+                dist.P2POp(dist.isend, torch.full((5,), float(member)), next_one, group=group),
+                dist.P2POp(dist.irecv, ring, last, group=group),
+            ]
+        ):
             work.wait()
         assert (ring == (member - 1) % size).all()
     everybody = [None] * size
@@ -105,7 +122,7 @@ def _pair(rank: int, size: int, place: str, other: str) -> None:
         _operations(rank, size)
         elsewhere = torch.ones(3, device="meta")
         if other == "meta":
-            dist.all_reduce(elsewhere)  # the other backend's, which does nothing
+            dist.all_reduce(elsewhere)  # the call of the other backend, which does nothing
         model = DistributedDataParallel(torch.nn.Linear(4, 4))
         model(torch.full((2, 4), float(rank))).sum().backward()
         assert (model.module.weight.grad == (size - 1)).all()
@@ -138,7 +155,9 @@ def _split_all(rank: int, size: int) -> None:
     mine = dist.split_group(split_ranks=halves)
     assert dist.get_process_group_ranks(mine) == halves[rank % 2]
     _operations(rank, len(halves[rank % 2]), mine)
-    twice = dist.split_group(split_ranks=halves, timeout=datetime.timedelta(seconds=30), group_desc="twice")
+    twice = dist.split_group(
+        split_ranks=halves, timeout=datetime.timedelta(seconds=30), group_desc="twice"
+    )
     assert twice.group_desc == "twice" and twice.group_name != mine.group_name
     _operations(rank, len(halves[rank % 2]), twice)
 

@@ -1,4 +1,5 @@
-"""A late call's error names the ranks that have not come and where they are; dumps are what torch's own analyser reads."""
+"""Promises: the error of a late call names the ranks that have not made the call, and their places
+in the program; torch's analyser can read the dumps. Skipped without torch."""
 
 from __future__ import annotations
 
@@ -53,16 +54,31 @@ def _late(rank: int, size: int, place: str) -> None:
             saves_a_checkpoint(store)
     except RuntimeError as error:
         lines = str(error).split("\n")
-        mine = {0: ("call 2 of group '0': all_reduce of float32 [7, 11], named 'layer3.weight'", "reduces_gradients"),
-                1: ("call 2 of group '0': broadcast of int64 [5]", "broadcasts_buffers")}
+        mine = {
+            0: (
+                "call 2 of group '0': all_reduce of float32 [7, 11], named 'layer3.weight'",
+                "reduces_gradients",
+            ),
+            1: ("call 2 of group '0': broadcast of int64 [5]", "broadcasts_buffers"),
+        }
         assert "reached its timeout on rank" in lines[0], error
-        assert lines[1].startswith(f"  {mine[rank][0]}; called at {__file__}:") and mine[rank][1] in lines[1], error
+        assert (
+            lines[1].startswith(f"  {mine[rank][0]}; called at {__file__}:")
+            and mine[rank][1] in lines[1]
+        ), error
         other = 1 - rank
         at = lines.index(f"  rank {other} has not come")
-        assert lines[at + 1].startswith(f"    it waits for {mine[other][0]}; called at ") and mine[other][1] in lines[at + 1], error
-        assert "its thread MainThread is at" in lines[at + 2] and mine[other][1] in lines[at + 2], error
+        assert (
+            lines[at + 1].startswith(f"    it waits for {mine[other][0]}; called at ")
+            and mine[other][1] in lines[at + 1]
+        ), error
+        assert "its thread MainThread is at" in lines[at + 2] and mine[other][1] in lines[at + 2], (
+            error
+        )
         at = lines.index("  rank 2 has not come")
-        assert lines[at + 1].startswith("    its last call was call 1 of group '0': all_reduce of float32 [4]; called at"), error
+        assert lines[at + 1].startswith(
+            "    its last call was call 1 of group '0': all_reduce of float32 [4]; called at"
+        ), error
         assert "saves_a_checkpoint" in lines[at + 2], error
         if store.add("ready", 1) == 2:
             store.set("told", "1")
@@ -72,7 +88,7 @@ def _late(rank: int, size: int, place: str) -> None:
 
 
 def _messages(rank: int, size: int, place: str) -> None:
-    """Only the peer of a message is missing; a rank that ends without a word is named, too."""
+    """Only the peer of a message is missing. A rank that has ended without notice is named, too."""
     join(rank, size, place)
     store = dist.distributed_c10d._get_default_store()
     if rank == 0:
@@ -80,8 +96,12 @@ def _messages(rank: int, size: int, place: str) -> None:
         try:
             work.wait(datetime.timedelta(seconds=2))
         except RuntimeError as error:
-            assert "  call 1 of group '0': recv from rank 2 to rank 0 of float32 [3]" in str(error), error
-            assert "rank 2 has not come" in str(error) and "rank 1" not in str(error).split("\n", 1)[1], error
+            assert "  call 1 of group '0': recv from rank 2 to rank 0 of float32 [3]" in str(
+                error
+            ), error
+            assert (
+                "rank 2 has not come" in str(error) and "rank 1" not in str(error).split("\n", 1)[1]
+            ), error
         else:
             raise AssertionError("nobody sent")
         store.set("told", "1")
@@ -106,7 +126,9 @@ def _dumps(rank: int, size: int, place: str, folder: str) -> None:
     dist.all_to_all_single(torch.ones(2 * size), torch.ones(2 * size))
     dist.barrier()
     if rank == 0:
-        dist.send(torch.ones(2), 1, group=group)  # torch's analyser matches messages in groups of two only
+        dist.send(
+            torch.ones(2), 1, group=group
+        )  # torch's analyser matches messages only in groups of two
         try:
             dist.all_reduce(torch.ones(8), async_op=True).wait(datetime.timedelta(seconds=2))
         except RuntimeError:
@@ -120,8 +142,10 @@ def _dumps(rank: int, size: int, place: str, folder: str) -> None:
 
 
 def _settings(rank: int, size: int, place: str) -> None:
-    for variable, value, sentence in (("DFCCL_TORCH_STACKS", "maybe", "whole number from 0 to 1"),
-                                      ("DFCCL_TORCH_FLIGHT", "-5", "whole number from 0 to 1000000")):
+    for variable, value, sentence in (
+        ("DFCCL_TORCH_STACKS", "maybe", "whole number from 0 to 1"),
+        ("DFCCL_TORCH_FLIGHT", "-5", "whole number from 0 to 1000000"),
+    ):
         os.environ[variable] = value
         try:
             join(rank, size, place)
@@ -130,14 +154,19 @@ def _settings(rank: int, size: int, place: str) -> None:
         else:
             raise AssertionError(f"{variable}={value}")
         del os.environ[variable]
-    for variable, value, calls, frames in (("DFCCL_TORCH_STACKS", "0", 5, False), ("DFCCL_TORCH_FLIGHT", "3", 3, True),
-                                           ("DFCCL_TORCH_FLIGHT", "0", 0, None)):
+    for variable, value, calls, frames in (
+        ("DFCCL_TORCH_STACKS", "0", 5, False),
+        ("DFCCL_TORCH_FLIGHT", "3", 3, True),
+        ("DFCCL_TORCH_FLIGHT", "0", 0, None),
+    ):
         os.environ[variable] = value
         join(rank, size, f"{place}{variable}{value}")
         for _ in range(5):
             dist.all_reduce(torch.ones(1))
         entries = dfccl.torch.flight()["entries"]
-        assert len(entries) == calls and all(bool(entry["frames"]) == frames for entry in entries), entries
+        assert len(entries) == calls and all(
+            bool(entry["frames"]) == frames for entry in entries
+        ), entries
         dist.destroy_process_group()
         del os.environ[variable]
 
@@ -146,6 +175,7 @@ def _memory(rank: int, size: int, place: str) -> None:
     """Records keep neither tensors nor frames alive."""
     import gc
     import weakref
+
     join(rank, size, place)
 
     class Local:
@@ -155,6 +185,7 @@ def _memory(rank: int, size: int, place: str) -> None:
         local, tensor = Local(), torch.ones(100)
         dist.all_reduce(tensor)
         return [weakref.ref(local), weakref.ref(tensor)]
+
     references = call()
     dist.all_reduce(torch.ones(100))
     gc.collect()
@@ -163,16 +194,20 @@ def _memory(rank: int, size: int, place: str) -> None:
 
 
 def _traces(rank: int, size: int, place: str, folder: str, backend: str, exchanged: bool) -> None:
-    """A job whose ranks use two groups in one order or in opposite ones, which both libraries bear, and its traces."""
+    """Writes the traces of a job whose ranks use two groups in the same order or in opposite
+    orders. Both libraries complete it."""
     from torch.profiler import ExecutionTraceObserver
+
     dist.init_process_group(backend, rank=rank, world_size=size, init_method=f"file://{place}")
     groups = [dist.group.WORLD, dist.new_group([0, 1])]
     observer = ExecutionTraceObserver()
     observer.register_callback(os.path.join(folder, f"execution-{rank}.json"))
     observer.start()
     dist.all_reduce(torch.ones(3))
-    works = [dist.all_reduce(torch.ones(5), group=group, async_op=True)
-             for group in (reversed(groups) if exchanged and rank == 1 else groups)]
+    works = [
+        dist.all_reduce(torch.ones(5), group=group, async_op=True)
+        for group in (reversed(groups) if exchanged and rank == 1 else groups)
+    ]
     for work in works:
         work.wait()
     dist.all_reduce(torch.ones(3))
@@ -182,8 +217,11 @@ def _traces(rank: int, size: int, place: str, folder: str, backend: str, exchang
         dfccl.torch.dump_flight(folder)
     else:
         from torch._C import _distributed_c10d as c10d
+
         told = c10d._dump_fr_trace_json()
-        pathlib.Path(folder, f"{rank}.json").write_text(told if isinstance(told, str) else told.decode())
+        pathlib.Path(folder, f"{rank}.json").write_text(
+            told if isinstance(told, str) else told.decode()
+        )
         pathlib.Path(folder, f"rank_{rank}").write_bytes(c10d._dump_fr_trace())
     dist.barrier()
     dist.destroy_process_group()
@@ -207,7 +245,11 @@ class Flight(Case):
 
     def _check(self, folder: str, names: str) -> tuple[int, dict]:
         files = [os.path.join(folder, names.format(rank)) for rank in range(2)]
-        done = subprocess.run([os.environ["DFCCL_TEST_SIM"], "check", "--json", *files], capture_output=True, text=True)
+        done = subprocess.run(
+            [os.environ["DFCCL_TEST_SIM"], "check", "--json", *files],
+            capture_output=True,
+            text=True,
+        )
         self.assertIn(done.returncode, (0, 3), done.stderr)
         return done.returncode, json.loads(done.stdout)
 
@@ -215,24 +257,40 @@ class Flight(Case):
     def test_dfccl_sim_judges_the_dumps(self):
         for backend in ("gloo", "dfccl"):
             for exchanged in (False, True):
-                with self.subTest(backend=backend, exchanged=exchanged), tempfile.TemporaryDirectory() as folder:
+                with (
+                    self.subTest(backend=backend, exchanged=exchanged),
+                    tempfile.TemporaryDirectory() as folder,
+                ):
                     self._on(_traces, 2, folder, backend, exchanged)
                     for rank in range(2):
-                        self.assertEqual(flight.main(["to-json", os.path.join(folder, f"rank_{rank}")]), 0)
+                        self.assertEqual(
+                            flight.main(["to-json", os.path.join(folder, f"rank_{rank}")]), 0
+                        )
                     for names in ("{}.json", "rank_{}.json"):
                         status, told = self._check(folder, names)
-                        self.assertEqual((status, told["deadlock"], len(told["cycle"])), (3, True, 2) if exchanged else (0, False, 0))
+                        self.assertEqual(
+                            (status, told["deadlock"], len(told["cycle"])),
+                            (3, True, 2) if exchanged else (0, False, 0),
+                        )
                         self.assertEqual(told["missing"], [] if not exchanged else told["missing"])
-                        self.assertEqual([wait["call"] for wait in told["cycle"]], [2, 2] if exchanged else [])
-                        if backend == "dfccl" or names == "rank_{}.json":  # torch's JSON has no stacks
-                            self.assertTrue(all("in _traces" in wait["at"] for wait in told["cycle"]), told)
-                    if backend == "gloo":  # its Execution Traces name no groups, so this disorder is not to be seen there
+                        self.assertEqual(
+                            [wait["call"] for wait in told["cycle"]], [2, 2] if exchanged else []
+                        )
+                        if (
+                            backend == "dfccl" or names == "rank_{}.json"
+                        ):  # the JSON of torch has no stacks
+                            self.assertTrue(
+                                all("in _traces" in wait["at"] for wait in told["cycle"]), told
+                            )
+                    # Execution Traces name no groups, so this disorder is not visible in them.
+                    if backend == "gloo":
                         status, told = self._check(folder, "execution-{}.json")
                         self.assertEqual((status, told["deadlock"]), (0, False))
                         self.assertIn("do not name process groups", told["notes"][0])
 
     def test_torch_reads_the_dumps(self):
         from torch.distributed.flight_recorder import fr_trace
+
         with tempfile.TemporaryDirectory() as folder:
             self._on(_dumps, 3, folder)
             names = sorted(path.name for path in pathlib.Path(folder).iterdir())
@@ -249,8 +307,14 @@ class Flight(Case):
             self.assertIn("input sizes: [[8]]", text)
             with open(out, "rb") as file:
                 database = pickle.load(file)[1]
-            self.assertEqual([each.collective_name for each in database.collectives if not each.pass_check or each.missing_ranks],
-                             ["dfccl:all_reduce"])
+            self.assertEqual(
+                [
+                    each.collective_name
+                    for each in database.collectives
+                    if not each.pass_check or each.missing_ranks
+                ],
+                ["dfccl:all_reduce"],
+            )
             self.assertGreaterEqual(sum(each.pass_check for each in database.collectives), 8)
 
 

@@ -1,4 +1,5 @@
-"""Registrations have a limit: what is not used is forgotten, while ranks are out of step. Skipped without torch."""
+"""Promise: the number of registrations is limited. Registrations that are not used are evicted,
+while ranks are not in step. Skipped without torch."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def _shapes(rank: int, size: int, place: str) -> None:
     join(rank, size, place)
     chance, most, waited_late = random.Random(rank), 0, []
     pair = dist.new_group([0, 1])
-    for window in range(60):  # ever-new shapes, each window in an order of this rank's own
+    for window in range(60):  # new shapes only, each window in a random order of this rank
         counts = list(range(1 + 10 * window, 11 + 10 * window))
         chance.shuffle(counts)
         works = []
@@ -68,7 +69,7 @@ def _shapes(rank: int, size: int, place: str) -> None:
                 work.wait()
             assert (tensor == wanted).all(), (window, tensor, wanted)
         most = max(most, registered())
-    for work, tensor, wanted in waited_late:  # their registrations are gone
+    for work, tensor, wanted in waited_late:  # their registrations have been evicted
         assert work.is_completed()
         work.wait()
         assert torch.equal(work.get_future().wait()[0], tensor)
@@ -80,7 +81,8 @@ def _shapes(rank: int, size: int, place: str) -> None:
 
 
 def _round_and_round(rank: int, size: int, place: str) -> None:
-    """What was forgotten comes back, again and again; nobody is in step, and shapes that are held are called."""
+    """Evicted shapes are used again repeatedly. The ranks are not in step, and call shapes that are
+    held."""
     join(rank, size, place)
     chance = random.Random(100 + rank)
     hot = torch.empty(2000)
@@ -100,11 +102,12 @@ def _round_and_round(rank: int, size: int, place: str) -> None:
                 assert (tensor == size * turn + size * (size - 1) / 2).all(), (turn, tensor)
     assert registered() < 3 * LIMIT, registered()
     assert rounds() >= 5, rounds()
-    dist.destroy_process_group()  # in the middle of a round, perhaps
+    dist.destroy_process_group()  # a round may be in progress
 
 
 def _from_any(rank: int, size: int, place: str) -> None:
-    """Receives from any rank go on: the numbers of messages are not forgotten, other registrations are."""
+    """Receives from any rank continue: the numbers of messages are kept, while other registrations
+    are evicted."""
     join(rank, size, place)
     for message in range(3 * LIMIT):
         tensor = torch.ones(message + 1)
@@ -122,7 +125,7 @@ def _from_any(rank: int, size: int, place: str) -> None:
 
 
 class _Store:
-    """As torch's, of this process alone."""
+    """A store like torch's, of this process alone."""
 
     def __init__(self):
         self.entries, self.numbers = {}, itertools.count(1)
@@ -149,14 +152,17 @@ class Questions(unittest.TestCase):
             answered.append((number, question["of"]))
             if len(answered) == 2:
                 all_answered.set()
+
         asker.answer("test", answer)
-        number = store.add("job questions", 1)  # another rank has its number
+        number = store.add("job questions", 1)  # another rank has taken a number
         with unittest.mock.patch.object(keeper, "_LOOK_S", 1000.0):
             asker.start()
             asker.ask("test", of="this rank")
-            time.sleep(0.1)  # its keeper has looked in vain
+            time.sleep(0.1)  # its coordinator has polled without a result
             store.set(f"job question {number}", json.dumps({"kind": "test", "of": "another"}))
-            self.assertTrue(all_answered.wait(60), "the keeper sleeps, and has not seen its own rank's question")
+            self.assertTrue(
+                all_answered.wait(60), "the keeper sleeps, and has not seen its own rank's question"
+            )
             asker.stop()
         self.assertEqual(answered, [(1, "another"), (2, "this rank")])
 

@@ -1,4 +1,5 @@
-"""Jobs of PyTorch, unchanged but for the backend's name, have the losses that they have on Gloo. Skipped without torch."""
+"""Promise: jobs of PyTorch, with no change except the name of the backend, have the same losses as
+on Gloo. Skipped without torch."""
 
 from __future__ import annotations
 
@@ -17,12 +18,16 @@ try:
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
     from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
     from torch.nn.parallel import DistributedDataParallel
 except ImportError:
     raise unittest.SkipTest("torch is not installed") from None
 
-import dfccl.torch
+import dfccl.torch  # noqa: F401  its import registers the backend
 import long_runs
 from support import INNER_SECONDS, Case, meeting_place, on_processes
 
@@ -31,7 +36,9 @@ WIDTH = 32
 
 def model() -> torch.nn.Sequential:
     torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(WIDTH, 64), torch.nn.ReLU(), torch.nn.Linear(64, WIDTH))
+    return torch.nn.Sequential(
+        torch.nn.Linear(WIDTH, 64), torch.nn.ReLU(), torch.nn.Linear(64, WIDTH)
+    )
 
 
 def train(module: torch.nn.Module, seed: int, accumulate: int = 1) -> list[float]:
@@ -64,7 +71,9 @@ def fsdp2(rank: int) -> list[float]:
 
 def tensor_parallel(rank: int) -> list[float]:
     mesh = init_device_mesh("cpu", (2,))
-    return train(parallelize_module(model(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()}), 0)
+    return train(
+        parallelize_module(model(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()}), 0
+    )
 
 
 def dtensor(rank: int) -> list[float]:
@@ -72,7 +81,11 @@ def dtensor(rank: int) -> list[float]:
     torch.manual_seed(0)
     left, right = torch.randn(6, 8), torch.randn(8, 4)
     product = distribute_tensor(left, mesh, [Shard(1)]) @ distribute_tensor(right, mesh, [Shard(0)])
-    moved = product.redistribute(mesh, [Shard(0)]).redistribute(mesh, [Shard(1)]).redistribute(mesh, [Replicate()])
+    moved = (
+        product.redistribute(mesh, [Shard(0)])
+        .redistribute(mesh, [Shard(1)])
+        .redistribute(mesh, [Replicate()])
+    )
     assert isinstance(moved, DTensor)
     return moved.to_local().flatten().tolist()
 
@@ -81,7 +94,9 @@ def pipeline(rank: int) -> list[float]:
     parts = model()
     module = parts[0] if rank == 0 else parts[1:]
     stage = PipelineStage(module, rank, 2, torch.device("cpu"))
-    schedule = ScheduleGPipe(stage, 4, loss_fn=lambda output, target: (output - target).square().mean())
+    schedule = ScheduleGPipe(
+        stage, 4, loss_fn=lambda output, target: (output - target).square().mean()
+    )
     torch.manual_seed(1)
     inputs, target = torch.randn(16, WIDTH), torch.randn(16, WIDTH)
     losses: list[torch.Tensor] = []
@@ -90,7 +105,9 @@ def pipeline(rank: int) -> list[float]:
             schedule.step(inputs)
         else:
             schedule.step(target=target, losses=losses)
-    return [loss.item() for loss in losses] + [parameter.grad.sum().item() for parameter in module.parameters()]
+    return [loss.item() for loss in losses] + [
+        parameter.grad.sum().item() for parameter in module.parameters()
+    ]
 
 
 def checkpoint(rank: int) -> list[float]:
@@ -108,11 +125,14 @@ def checkpoint(rank: int) -> list[float]:
                 parameter.zero_()
         torch.distributed.checkpoint.load(state, checkpoint_id=folder[0])
         module.load_state_dict(state["model"])
-        assert all(torch.equal(parameter.to_local(), wanted) for parameter, wanted in zip(module.parameters(), kept))
+        assert all(
+            torch.equal(parameter.to_local(), wanted)
+            for parameter, wanted in zip(module.parameters(), kept)
+        )
         dist.barrier()
     finally:
         if rank == 0:
-            shutil.rmtree(folder[0])
+            shutil.rmtree(str(folder[0]))
     return losses
 
 
@@ -120,7 +140,9 @@ def _both(rank: int, size: int, place: str, *jobs) -> None:
     torch.set_num_threads(1)
     results = {}
     for at, backend in enumerate(("gloo", "dfccl")):
-        dist.init_process_group(backend, rank=rank, world_size=size, init_method=f"file://{place}{at}")
+        dist.init_process_group(
+            backend, rank=rank, world_size=size, init_method=f"file://{place}{at}"
+        )
         results[backend] = [job(rank) for job in jobs]
         dist.barrier()
         dist.destroy_process_group()
@@ -131,22 +153,52 @@ def _both(rank: int, size: int, place: str, *jobs) -> None:
 class Jobs(Case):
     def test_torchrun(self):
         example = pathlib.Path(__file__).resolve().parent.parent / "examples" / "torch" / "ddp.py"
-        ended = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                                str(example)], capture_output=True, text=True, timeout=INNER_SECONDS)
+        ended = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "torch.distributed.run",
+                "--standalone",
+                "--nproc-per-node",
+                "2",
+                str(example),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=INNER_SECONDS,
+        )
         self.assertEqual(ended.returncode, 0, ended.stderr)
-        first, last = (float(line.rpartition(" ")[2]) for line in (ended.stdout.splitlines()[0], ended.stdout.splitlines()[-1]))
+        first, last = (
+            float(line.rpartition(" ")[2])
+            for line in (ended.stdout.splitlines()[0], ended.stdout.splitlines()[-1])
+        )
         self.assertLess(last, first / 2)
 
     def test_inference(self):
-        example = pathlib.Path(__file__).resolve().parent.parent / "examples" / "torch" / "inference.py"
+        example = (
+            pathlib.Path(__file__).resolve().parent.parent / "examples" / "torch" / "inference.py"
+        )
         for ranks in ("2", "4"):
-            ended = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks,
-                                    str(example)], capture_output=True, text=True, timeout=INNER_SECONDS)
+            ended = subprocess.run(
+                [
+                    sys.executable,
+                    "-m",
+                    "torch.distributed.run",
+                    "--standalone",
+                    "--nproc-per-node",
+                    ranks,
+                    str(example),
+                ],
+                capture_output=True,
+                text=True,
+                timeout=INNER_SECONDS,
+            )
             self.assertEqual(ended.returncode, 0, ended.stderr)
             self.assertIn("right: ", ended.stdout)
 
     def test_buckets_in_any_order(self):
-        """A small GPT's losses are those of the ordered run. long_runs.py has 10,000 steps of it."""
+        """The losses of a small GPT are those of the ordered run. long_runs.py runs 10,000 steps of
+        it."""
         self.assertEqual(on_processes(long_runs.gpt, 2, meeting_place(), 40), [0, 0])
 
     def test_memory_stays(self):

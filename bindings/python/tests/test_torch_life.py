@@ -1,4 +1,5 @@
-"""The life of process groups beside what programs do: worker processes, objects, sequence numbers. Skipped without torch."""
+"""Promises of the life of process groups together with worker processes, objects and sequence
+numbers. Skipped without torch."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ except ImportError:
     raise unittest.SkipTest("torch is not installed") from None
 
 import dfccl
-import dfccl.torch
+import dfccl.torch  # noqa: F401  its import registers the backend
 from support import Case, meeting_place, on_processes
 
 
@@ -38,27 +39,35 @@ class Squares(Dataset):
 
 
 def _workers(rank: int, size: int, place: str) -> None:
-    """Worker processes are forked from a rank in the middle of its job, with runs outstanding and futures watched."""
+    """Worker processes are forked from a rank in the middle of its job, with runs outstanding and
+    futures watched."""
     join(rank, size, place)
     model = DistributedDataParallel(torch.nn.Linear(4, 4))
-    for epoch in range(2):
+    for _ in range(2):
         outstanding = torch.ones(5)
         work = dist.all_reduce(outstanding, async_op=True)
         rows = 0
-        for batch in DataLoader(Squares(), batch_size=4, num_workers=2, multiprocessing_context="fork"):
+        for batch in DataLoader(
+            Squares(), batch_size=4, num_workers=2, multiprocessing_context="fork"
+        ):
             model(batch).sum().backward()
             rows += len(batch)
         work.wait()
         assert rows == 24 and (outstanding == size).all()
-    # A worker that dies is told by torch, and ends neither its rank nor the job. It dies before it hands over a tensor:
-    # torch fetches a tensor's memory from the worker, and if that has died, may show the closed socket's error instead.
+    # torch reports a worker that dies. The death ends neither the rank nor the job. The worker dies
+    # before it passes a tensor on, because torch fetches the memory of a tensor from the worker,
+    # and might otherwise report the error of a closed socket.
     try:
-        list(DataLoader(Squares(dies_at=0), batch_size=4, num_workers=2, multiprocessing_context="fork"))
+        list(
+            DataLoader(
+                Squares(dies_at=0), batch_size=4, num_workers=2, multiprocessing_context="fork"
+            )
+        )
     except RuntimeError as error:
         assert "DataLoader worker" in str(error), error
     else:
         raise AssertionError("a worker was killed, and nobody noticed")
-    child = os.fork()  # a child that ends as a program does: its parent's context is not closed by it
+    child = os.fork()  # the child ends normally, which must not close the context of its parent
     if child == 0:
         try:
             dist.all_reduce(torch.ones(3))
@@ -97,7 +106,10 @@ def _objects(rank: int, size: int, place: str) -> None:
         numbers.append(group._get_sequence_number_for_group())
     assert numbers == list(range(numbers[0], numbers[0] + 4)), numbers
     work = dist.all_reduce(torch.ones(2), async_op=True)
-    assert work._get_sequence_number() == numbers[-1] + 1 and work._get_operation_type() == "all_reduce"
+    assert (
+        work._get_sequence_number() == numbers[-1] + 1
+        and work._get_operation_type() == "all_reduce"
+    )
     work.wait()
     dist.barrier()
     dist.destroy_process_group()

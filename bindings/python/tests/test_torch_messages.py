@@ -1,4 +1,5 @@
-"""Messages over dfccl: in any order, and received from any rank. Skipped without torch."""
+"""Promises of messages over dfccl: in any order, and received from any rank. Skipped without
+torch."""
 
 from __future__ import annotations
 
@@ -16,12 +17,14 @@ import dfccl
 import dfccl.torch
 from support import Case, meeting_place, on_processes
 
-LARGE = 1 << 18  # elements: more than what the slots of a link hold, so a send waits for its receive
+LARGE = 1 << 18  # more elements than the slots of a link hold, so a send waits for its receive
 
 
 def join(rank: int, size: int, place: str, **options) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("dfccl", rank=rank, world_size=size, init_method=f"file://{place}", **options)
+    dist.init_process_group(
+        "dfccl", rank=rank, world_size=size, init_method=f"file://{place}", **options
+    )
 
 
 def of(rank: int, message: int = 0, count: int = 5) -> torch.Tensor:
@@ -29,7 +32,7 @@ def of(rank: int, message: int = 0, count: int = 5) -> torch.Tensor:
 
 
 def from_any(tag: int = 0, count: int = 5, group=None) -> tuple[int, float]:
-    """The source, and what came; all elements are the same."""
+    """The source and the value of a message, of which all elements are equal."""
     tensor = torch.empty(count)
     source = dist.recv(tensor, tag=tag, group=group)
     assert (tensor == tensor[0]).all(), tensor
@@ -39,7 +42,7 @@ def from_any(tag: int = 0, count: int = 5, group=None) -> tuple[int, float]:
 def _messages(rank: int, size: int, place: str) -> None:
     join(rank, size, place)
     others = [other for other in range(size) if other != rank]
-    # sizes in opposite orders, and one that waits for its receive, with blocking receives
+    # sizes in opposite orders with blocking receives; one send waits for its receive
     sends = [dist.isend(of(rank, 0, count), other) for other in others for count in (3, LARGE, 7)]
     for other in others:
         for count in (7, LARGE, 3):
@@ -49,33 +52,42 @@ def _messages(rank: int, size: int, place: str) -> None:
     for send in sends:
         send.wait()
     kinds = {key[-1] for key in dist.group.WORLD._collectives if key[-2] is not None}
-    assert kinds == {"send_recv"}, kinds  # no broadcast in groups of two
-    columns = torch.zeros(4, 4, dtype=torch.complex64)  # not in one piece, and a type that is moved as another one
+    assert kinds == {"send_recv"}, kinds  # a group of two uses no broadcast
+    columns = torch.zeros(
+        4, 4, dtype=torch.complex64
+    )  # a tensor that is not contiguous, of a type that is moved as another one
     if rank == 0:
         dist.send(torch.full((4,), 1 + 2j), 1)
     if rank == 1:
         dist.recv(columns[:, 2], 0)
         assert (columns[:, 2] == 1 + 2j).all() and columns.sum() == 4 + 8j
     dist.barrier()
-    assert dist.group.WORLD._anywhere is None and not dist.group.WORLD._askers.ranks  # nobody has asked, nobody tells
+    assert (
+        dist.group.WORLD._anywhere is None and not dist.group.WORLD._askers.ranks
+    )  # no rank has asked, so no rank counts
     dist.destroy_process_group()
 
 
 def _any(rank: int, size: int, place: str) -> None:
     join(rank, size, place)
     others = [other for other in range(size) if other != rank]
-    # The first receive from any rank comes after some messages, before others.
+    # The first receive from any rank comes after some messages and before others.
     if rank == 0:
         time.sleep(0.2)
         found = [from_any() for _ in range(4 * (size - 1))]
-        assert sorted(found) == [(other, 100.0 * other + message) for other in others for message in range(4)], found
-        for other in others:  # of one rank they come in their order
-            assert [value for source, value in found if source == other] == [100.0 * other + message for message in range(4)]
+        assert sorted(found) == [
+            (other, 100.0 * other + message) for other in others for message in range(4)
+        ], found
+        for other in others:  # messages of one rank arrive in their order
+            assert [value for source, value in found if source == other] == [
+                100.0 * other + message for message in range(4)
+            ]
     else:
         for message in range(4):
             dist.send(of(rank, message), 0)
             time.sleep(0.3 * (message == 1))
-    # Named receives take their own messages, those from any rank the rest, in whatever order they were made.
+    # Receives from a named rank take their messages, and receives from any rank take the others, in
+    # any order of the calls.
     dist.barrier()
     if rank in (1, 2):
         for message in range(2 * (3 - rank)):
@@ -91,9 +103,13 @@ def _any(rank: int, size: int, place: str) -> None:
         found = [(work._source_rank(), float(box[0])) for work, box in zip(works, boxes)]
         found += [(1, float(tensor[0])) for tensor in named] + [from_any(), from_any()]
         assert sorted(found) == [(1, 100), (1, 101), (1, 102), (1, 103), (2, 200), (2, 201)], found
-    # Tags and sizes keep messages apart; a message to another rank is nobody else's.
+    # Tags and sizes distinguish messages, and a message to another rank is not received here.
     if rank == size - 1:
-        sends = [dist.isend(of(rank, 7), 0, tag=7), dist.isend(of(rank, 8, 9), 0, tag=8), dist.isend(of(rank, 9), 1, tag=7)]
+        sends = [
+            dist.isend(of(rank, 7), 0, tag=7),
+            dist.isend(of(rank, 8, 9), 0, tag=8),
+            dist.isend(of(rank, 9), 1, tag=7),
+        ]
         for send in sends:
             send.wait()
     elif rank == 0:
@@ -111,12 +127,14 @@ def _any(rank: int, size: int, place: str) -> None:
         work.wait()
     assert sorted(float(box[0]) for box in boxes) == [100.0 * other + 1 for other in others]
     dist.barrier()
-    # A future, a name, a group whose ranks have another order
+    # A future, a name, and a group whose ranks have another order.
     if rank == 0:
         with dfccl.torch.name("a"):
             work = dist.group.WORLD.recv_anysource([torch.empty(5)], 0)
-        value, = work.get_future().wait()
-        assert torch.equal(value, of(1, 2)) and work.is_completed() and work._source_rank() == 1, value
+        (value,) = work.get_future().wait()
+        assert torch.equal(value, of(1, 2)) and work.is_completed() and work._source_rank() == 1, (
+            value
+        )
         assert from_any() == (1, 101.0)
     elif rank == 1:
         without = dist.isend(of(1, 1), 0)
@@ -136,12 +154,18 @@ def _nobody(rank: int, size: int, place: str) -> None:
     join(rank, size, place, timeout=datetime.timedelta(seconds=60))
     late = dist.new_group(timeout=datetime.timedelta(seconds=1))
     if rank == 0:
-        for wait in (lambda: dist.recv(torch.empty(3), group=late),
-                     lambda: late.recv_anysource([torch.empty(3)], 0).get_future().wait()):
+        for wait in (
+            lambda: dist.recv(torch.empty(3), group=late),
+            lambda: late.recv_anysource([torch.empty(3)], 0).get_future().wait(),
+        ):
             try:
                 wait()
             except RuntimeError as error:
-                assert "from any rank to rank 0" in str(error) and "float32[3]" in str(error) and "rank 1" in str(error), error
+                assert (
+                    "from any rank to rank 0" in str(error)
+                    and "float32[3]" in str(error)
+                    and "rank 1" in str(error)
+                ), error
             else:
                 raise AssertionError("nobody has sent anything")
         try:
@@ -151,7 +175,7 @@ def _nobody(rank: int, size: int, place: str) -> None:
         else:
             raise AssertionError("a message of no elements is not sent")
     dist.barrier()
-    if rank == 1:  # what has waited too long goes on
+    if rank == 1:  # a receive that has timed out continues
         dist.send(of(1, 4, 3), 0, group=late)
         dist.send(of(1, 5, 3), 0, group=late)
     dist.barrier()

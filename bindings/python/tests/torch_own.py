@@ -1,10 +1,15 @@
-"""torch's own tests of a backend, which its wheel has, under Gloo's name: python torch_own.py [-v] [TEST...]
+"""Runs torch's own tests of a backend, which its wheel has, under the name of Gloo.
 
-They need expecttest (pip). BACKEND_OF_GLOO=gloo: on Gloo itself, to compare. BACKEND=dfccl: under our own name, which
-fewer of them know. WORLD_SIZE: ranks (2). Not part of the lane: minutes. That the events of a profile are asynchronous is
-not asked for: only code in C++ can end an event in another thread.
+    python torch_own.py [-v] [TEST...]
+
+The tests need expecttest (pip). BACKEND_OF_GLOO=gloo runs them on Gloo itself, for comparison.
+BACKEND=dfccl runs them under the name dfccl, which fewer of the tests support. WORLD_SIZE is the
+number of ranks (2). The tests take minutes, so they are not part of the lane. Tests that the events
+of a profile are asynchronous are left out, since only code in C++ can end an event in another
+thread.
 """
 
+# ruff: noqa: E402  the environment must be set before torch is imported
 import atexit
 import os
 import shutil
@@ -14,14 +19,16 @@ os.environ.setdefault("WORLD_SIZE", "2")
 os.environ.setdefault("BACKEND", "gloo")
 os.environ["TEMP_DIR"] = folder = tempfile.mkdtemp()
 owner = os.getpid()
-atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))  # a forked rank leaves it
+atexit.register(
+    # A forked rank leaves the folder to its parent.
+    lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None
+)
 for name in ("barrier", "test_dir", "init_dir"):
     os.makedirs(os.path.join(folder, name))
 
+import dfccl.torch.job
 import torch
 import torch.distributed as dist
-
-import dfccl.torch.job
 
 ours = os.environ.get("BACKEND_OF_GLOO", "dfccl") == "dfccl"
 if ours and os.environ["BACKEND"] == "gloo":

@@ -1,8 +1,11 @@
-"""The flight recorder: the last calls of this process, and what other ranks were doing when a call is late.
+"""The flight recorder: the last calls of this process, and the state of other ranks when a call is
+late.
 
-Each call leaves a record in a ring. A rank whose call reaches its time limit asks the others through torch's store.
-Each rank's keeper answers with its rank's last calls and its threads' stacks. So the error names the ranks that have
-not come, and where each of them is. dump() writes the ring in the format of torch's own recorder.
+Each call is recorded in a ring. A rank whose call reaches its time limit sends a question to the
+others through torch's store. The coordinator thread of each rank (keeper.py) answers with the last
+calls of its rank and the stacks of its threads. So the error names the ranks that have not made the
+call, and the place in the program where each of them is. dump() writes the ring in the format of
+torch's own recorder.
 """
 
 from __future__ import annotations
@@ -15,14 +18,15 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 try:
     from torch._C._profiler import gather_traceback, symbolize_tracebacks
-except ImportError:  # another torch: no stacks
+except ImportError:  # this version of torch records no stacks
     gather_traceback = None
 
 from .. import errors
@@ -32,58 +36,115 @@ from .keeper import Keeper, Question
 if TYPE_CHECKING:
     from .works import Part
 
-_LOOK_S = 0.05  # how often who asks looks for answers
+_LOOK_S = 0.05  # interval at which a rank polls for answers to its question
 _PATIENCE_S = 2.0  # how long a question waits for answers
-_FRESH_S = 5.0  # so long answers are taken for those of the next late call, too
+_FRESH_S = 5.0  # answers of this age also serve the next late call
 _TOLD_CALLS, _TOLD_RANKS, _TOLD_FRAMES = 20, 8, 5
 
-# c10d's names of what torch's analyser knows; the rest (monitored_barrier) is not in its dumps.
-_torch_names = {"all_reduce": "all_reduce", "all_reduce_coalesced": "allreduce_coalesced", "broadcast": "broadcast",
-                "reduce": "reduce", "all_gather": "all_gather", "all_gather_single": "_all_gather_base",
-                "reduce_scatter": "reduce_scatter", "reduce_scatter_single": "_reduce_scatter_base",
-                "gather": "gather", "scatter": "scatter", "all_to_all": "all_to_all",
-                "all_to_all_single": "all_to_all", "barrier": "barrier", "send": "send", "recv": "recv"}
-_torch_types = {torch.uint8: "Byte", torch.int8: "Char", torch.int16: "Short", torch.int32: "Int", torch.int64: "Long",
-                torch.float16: "Half", torch.float32: "Float", torch.float64: "Double", torch.bool: "Bool",
-                torch.bfloat16: "BFloat16", torch.complex64: "ComplexFloat", torch.complex128: "ComplexDouble"}
+# c10d's names of the operations that torch's analyser supports. Dumps omit the others, such as
+# monitored_barrier.
+_torch_names = {
+    "all_reduce": "all_reduce",
+    "all_reduce_coalesced": "allreduce_coalesced",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "all_gather": "all_gather",
+    "all_gather_single": "_all_gather_base",
+    "reduce_scatter": "reduce_scatter",
+    "reduce_scatter_single": "_reduce_scatter_base",
+    "gather": "gather",
+    "scatter": "scatter",
+    "all_to_all": "all_to_all",
+    "all_to_all_single": "all_to_all",
+    "barrier": "barrier",
+    "send": "send",
+    "recv": "recv",
+}
+_torch_types = {
+    torch.uint8: "Byte",
+    torch.int8: "Char",
+    torch.int16: "Short",
+    torch.int32: "Int",
+    torch.int64: "Long",
+    torch.float16: "Half",
+    torch.float32: "Float",
+    torch.float64: "Double",
+    torch.bool: "Bool",
+    torch.bfloat16: "BFloat16",
+    torch.complex64: "ComplexFloat",
+    torch.complex128: "ComplexDouble",
+}
 
-FAILED = -1  # instead of the time of a call's end
+FAILED = -1  # in place of the end time of a call that has failed
 
 Frame = dict[str, Any]
 
 
 class GroupFacts:
-    """What a record says of its group. The group itself must not live as long as its records."""
+    """The facts about a group that records refer to. A record must not keep its group alive."""
 
     def __init__(self, number: int, name: str, ranks: Sequence[int], timeout: float):
         self.number, self.name, self.ranks, self.timeout = number, name, list(ranks), timeout
         self.description = "undefined"
-        self.collectives = self.points = 0  # calls so far
+        self.collectives = self.points = 0  # numbers of calls so far
 
 
 class Call:
     """One call of this rank."""
 
-    __slots__ = ("number", "facts", "sequence", "operation", "peers", "name", "parts", "shapes", "dtype", "created", "stack",
-                 "thread", "ended")
+    __slots__ = (
+        "number",
+        "facts",
+        "sequence",
+        "operation",
+        "peers",
+        "name",
+        "parts",
+        "shapes",
+        "dtype",
+        "created",
+        "stack",
+        "thread",
+        "ended",
+    )
+    number: int
+    facts: Any
+    sequence: int
+    operation: str
+    peers: Any
+    name: Any
+    parts: Any
+    shapes: Any
+    dtype: Any
+    created: Any
+    stack: Any
+    thread: Any
+    ended: Any
 
     def state(self) -> str:
         if self.ended is None:
             try:
                 codes = [collective._look(number) for collective, number in self.parts]
-            except errors.Error:  # it failed, or its group is gone
+            except errors.Error:  # the call has failed, or its group no longer exists
                 codes = [errors.Error.code]
             if IN_PROGRESS not in codes:
                 self.ended = FAILED if any(codes) else time.time_ns()
-        return "started" if self.ended is None else "failed" if self.ended == FAILED else "completed"
+        return (
+            "started" if self.ended is None else "failed" if self.ended == FAILED else "completed"
+        )
 
     def text(self) -> str:
         what = self.operation
         if self.peers is not None:
-            source, target = ("any rank" if peer < 0 else f"rank {self.facts.ranks[peer]}" for peer in self.peers)
+            source, target = (
+                "any rank" if peer < 0 else f"rank {self.facts.ranks[peer]}" for peer in self.peers
+            )
             what += f" from {source} to {target}"
         if self.dtype is not None:
-            what += f" of {str(self.dtype).removeprefix('torch.')} {', '.join(str(list(shape)) for shape in self.shapes[:4])}"
+            what += (
+                f" of {str(self.dtype).removeprefix('torch.')} "
+                f"{', '.join(str(list(shape)) for shape in self.shapes[:4])}"
+            )
             if len(self.shapes) > 4:
                 what += f" and {len(self.shapes) - 4} more"
         named = "" if self.name is None else f", named {self.name!r}"
@@ -95,18 +156,24 @@ def _setting(name: str, standard: int, most: int) -> int:
     if value == "":
         return standard
     if not value.isascii() or not value.isdigit() or int(value) > most:
-        raise errors.InvalidUsage(f"environment variable {name} is {value!r}; it must be a whole number from 0 to {most}")
+        raise errors.InvalidUsage(
+            f"environment variable {name} is {value!r}; it must be a whole number from 0 to {most}"
+        )
     return int(value)
 
 
 def flight_settings() -> tuple[int, bool, str]:
-    """Calls that are remembered, whether they have stacks, the folder of dumps."""
-    return (_setting("DFCCL_TORCH_FLIGHT", 2000, 10**6), _setting("DFCCL_TORCH_STACKS", 1, 1) == 1,
-            os.environ.get("DFCCL_TORCH_DUMP", ""))
+    """The number of recorded calls, whether they have stacks, and the folder of dumps."""
+    return (
+        _setting("DFCCL_TORCH_FLIGHT", 2000, 10**6),
+        _setting("DFCCL_TORCH_STACKS", 1, 1) == 1,
+        os.environ.get("DFCCL_TORCH_DUMP", ""),
+    )
 
 
 def _symbolized(stacks: list[Any]) -> list[list[Frame]]:
-    """torch looks whether it has _inductor, and so imports it: seconds in which nobody is answered. It is not needed for this."""
+    """Stacks with names of functions and files. torch would import _inductor here, which takes
+    seconds in which no question is answered, and which is not needed for this."""
     if "torch._inductor" in sys.modules:
         return symbolize_tracebacks(stacks)
     stand_in = torch._inductor = SimpleNamespace()
@@ -124,19 +191,24 @@ def _frames_of(calls: Sequence[Call]) -> list[list[Frame]]:
     return [[] if call.stack is None else list(next(stacks)) for call in calls]
 
 
-_own = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
-        os.path.dirname(os.path.abspath(torch.__file__)) + os.sep)
+_own = (
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
+    os.path.dirname(os.path.abspath(torch.__file__)) + os.sep,
+)
 
 
 def _place(frames: Sequence[Frame]) -> str:
-    """The program's own frames as a piece of a sentence."""
+    """The frames of the program, as a part of a sentence."""
     program = [frame for frame in frames if not frame["filename"].startswith(_own)] or list(frames)
-    shown = [f"{frame['filename']}:{frame['line']} in {frame['name']}" for frame in program[:_TOLD_FRAMES]]
+    shown = [
+        f"{frame['filename']}:{frame['line']} in {frame['name']}"
+        for frame in program[:_TOLD_FRAMES]
+    ]
     return " < ".join(shown) + (" < ..." if len(program) > _TOLD_FRAMES else "")
 
 
 def _threads() -> list[dict[str, Any]]:
-    """Where each thread of Python is, but for the one that asks and those of this package."""
+    """The position of each Python thread, except the calling one and those of this package."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     told = []
     for ident, frame in sys._current_frames().items():
@@ -145,8 +217,14 @@ def _threads() -> list[dict[str, Any]]:
             continue
         frames: list[Frame] = []
         while frame is not None and len(frames) < 64:
-            frames.append({"name": frame.f_code.co_name, "filename": frame.f_code.co_filename, "line": frame.f_lineno})
-            frame = frame.f_back
+            frames.append(
+                {
+                    "name": frame.f_code.co_name,
+                    "filename": frame.f_code.co_filename,
+                    "line": frame.f_lineno,
+                }
+            )
+            frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
         told.append({"thread": name, "at": _place(frames)})
     return sorted(told, key=lambda each: each["thread"] != "MainThread")
 
@@ -174,8 +252,15 @@ class Flight:
         facts = self._groups[name] = GroupFacts(next(self._group_numbers), name, ranks, timeout)
         return facts
 
-    def record(self, facts: GroupFacts, operation: str, peers: tuple[int, int] | None, parts: list[Part],
-               outputs: Sequence[torch.Tensor], name: str | None) -> Call | None:
+    def record(
+        self,
+        facts: GroupFacts,
+        operation: str,
+        peers: tuple[int, int] | None,
+        parts: list[Part],
+        outputs: Sequence[torch.Tensor],
+        name: str | None,
+    ) -> Call | None:
         if not self._remembers:
             return None
         call = Call()
@@ -183,13 +268,21 @@ class Flight:
             facts.collectives = call.sequence = facts.collectives + 1
         else:
             facts.points = call.sequence = facts.points + 1
-        call.number, call.facts, call.operation, call.peers = next(self._numbers), facts, operation, peers
+        call.number, call.facts, call.operation, call.peers = (
+            next(self._numbers),
+            facts,
+            operation,
+            peers,
+        )
         call.name, call.parts = name, parts
-        if len(outputs) == 1:  # most calls
+        if len(outputs) == 1:  # the usual case
             output = outputs[0]
             call.shapes, call.dtype = (output.shape,), output.dtype
         else:
-            call.shapes, call.dtype = [tensor.shape for tensor in outputs], outputs[0].dtype if outputs else None
+            call.shapes, call.dtype = (
+                [tensor.shape for tensor in outputs],
+                outputs[0].dtype if outputs else None,
+            )
         call.created, call.thread, call.ended = time.time_ns(), threading.get_ident(), None
         call.stack = self._gather(True, False, False) if self._gather is not None else None
         self._ring.append(call)
@@ -200,7 +293,9 @@ class Flight:
     def _told(self, asked: int, _: Question) -> None:
         if not self._remembers:
             return
-        self._keeper.store.set(self._keeper.name(f"flight {self._rank}"), json.dumps(self._answer(asked)))
+        self._keeper.store.set(
+            self._keeper.name(f"flight {self._rank}"), json.dumps(self._answer(asked))
+        )
         self._dump_if_wanted()
 
     def _answer(self, asked: int) -> dict[str, Any]:
@@ -213,11 +308,16 @@ class Flight:
         told = waiting + calls[-1:]
         places = [_place(frames) for frames in _frames_of(told)]
         texts = [{"call": call.text(), "at": place} for call, place in zip(told, places)]
-        return {"asked": asked, "runs": runs, "waiting": texts[:len(waiting)], "last": texts[len(waiting):],
-                "threads": _threads()}
+        return {
+            "asked": asked,
+            "runs": runs,
+            "waiting": texts[: len(waiting)],
+            "last": texts[len(waiting) :],
+            "threads": _threads(),
+        }
 
     def _ask(self, ranks: Sequence[int], patience: float) -> dict[int, dict[str, Any]]:
-        """What other ranks answer within so many seconds."""
+        """The answers that other ranks give within so many seconds."""
         with self._ask_lock:
             if time.monotonic() - self._asked_at < _FRESH_S and self._asked_ranks.issuperset(ranks):
                 return self._answers
@@ -236,20 +336,38 @@ class Flight:
             return answers
 
     def late(self, call: Call, seconds: float) -> str:
-        """What an error says of a call that has reached its time limit: the call, and the ranks that have not come."""
-        frames, = _frames_of([call])
+        """The text of the error of a call that has reached its time limit: the call, and the ranks
+        that have not made it."""
+        (frames,) = _frames_of([call])
         lines = [call.text() + (f"; called at {_place(frames)}" if frames else "")]
-        members = {rank for collective, _ in call.parts for rank in collective.members} or set(call.facts.ranks)
+        members = {rank for collective, _ in call.parts for rank in collective.members} or set(
+            call.facts.ranks
+        )
         others = sorted(members - {self._rank})
         try:
             answers = self._ask(others, min(_PATIENCE_S, seconds))
-        except (RuntimeError, ValueError, KeyError) as failure:  # the store is gone, or has something else there
-            lines.append(f"torch's store is out of reach ({failure}), so other ranks cannot be asked")
+        except (
+            RuntimeError,
+            ValueError,
+            KeyError,
+        ) as failure:  # the store is gone, or has another value under the key
+            lines.append(
+                f"torch's store is out of reach ({failure}), so other ranks cannot be asked"
+            )
             answers, others = {}, []
-        missing = [rank for rank in others if rank not in answers or self._lacks(rank, answers[rank], call)]
+        missing = [
+            rank for rank in others if rank not in answers or self._lacks(rank, answers[rank], call)
+        ]
         for rank in missing[:_TOLD_RANKS]:
-            lines.append(f"rank {rank} " + (self._tell(answers[rank]) if rank in answers else
-                                            "has not answered: it has ended, or has had too little time, or a call holds its interpreter"))
+            lines.append(
+                f"rank {rank} "
+                + (
+                    self._tell(answers[rank])
+                    if rank in answers
+                    else "has not answered: it has ended, or has had too little time, or a call "
+                    "holds its interpreter"
+                )
+            )
         if len(missing) > _TOLD_RANKS:
             lines.append(f"and {len(missing) - _TOLD_RANKS} ranks more")
         self._dump_if_wanted()
@@ -257,37 +375,68 @@ class Flight:
 
     @staticmethod
     def _lacks(rank: int, answer: dict[str, Any], call: Call) -> bool:
-        return not call.parts or any(rank in collective.members and answer["runs"].get(f"{collective.id}", 0) <= number
-                   for collective, number in call.parts)
+        return not call.parts or any(
+            rank in collective.members and answer["runs"].get(f"{collective.id}", 0) <= number
+            for collective, number in call.parts
+        )
 
     def _tell(self, answer: dict[str, Any]) -> str:
         def placed(told: dict[str, str]) -> str:
             return told["call"] + (f"; called at {told['at']}" if told["at"] else "")
+
         lines = ["has not come"]
         lines += ["  it waits for " + placed(told) for told in answer["waiting"][:3]]
         if not answer["waiting"]:
-            lines += ["  its last call was " + placed(told) for told in answer["last"]] or ["  it has made no call"]
-        lines += [f"  its thread {each['thread']} is at {each['at']}" for each in answer["threads"][:4]]
+            lines += ["  its last call was " + placed(told) for told in answer["last"]] or [
+                "  it has made no call"
+            ]
+        lines += [
+            f"  its thread {each['thread']} is at {each['at']}" for each in answer["threads"][:4]
+        ]
         return "\n  ".join(lines)
 
     # ---- dumps
 
     def flight(self) -> dict[str, Any]:
-        """The ring as torch's recorder tells it (version 2.10), and `rank` and each call's `name` besides."""
-        calls = [call for call in list(self._ring) if call.operation in _torch_names
-                 and (call.peers is None or call.peers[0] >= 0)]  # torch's dumps have no receive from any rank
+        """The ring in the format of torch's recorder (version 2.10), with two more entries: `rank`,
+        and `name` of each call."""
+        calls = [
+            call
+            for call in list(self._ring)
+            if call.operation in _torch_names and (call.peers is None or call.peers[0] >= 0)
+        ]  # torch's dumps cannot have a receive from any rank
         entries = [self._entry(call, frames) for call, frames in zip(calls, _frames_of(calls))]
         groups = self._groups.values()
-        done = {facts.number: [call.sequence for call in calls if call.facts is facts and call.peers is None
-                               and call.state() == "completed"] for facts in groups}
-        return {"version": "2.10", "comm_lib_version": version(), "rank": self._rank,
-                "pg_config": {facts.name: {"name": facts.name, "desc": facts.description, "ranks": str(facts.ranks)}
-                              for facts in groups},
-                "pg_status": {str(facts.number): {"last_enqueued_collective": facts.collectives,
-                                                  "last_started_collective": facts.collectives,
-                                                  "last_completed_collective": max(done[facts.number], default=-1)}
-                              for facts in groups},
-                "entries": entries}
+        done = {
+            facts.number: [
+                call.sequence
+                for call in calls
+                if call.facts is facts and call.peers is None and call.state() == "completed"
+            ]
+            for facts in groups
+        }
+        return {
+            "version": "2.10",
+            "comm_lib_version": version(),
+            "rank": self._rank,
+            "pg_config": {
+                facts.name: {
+                    "name": facts.name,
+                    "desc": facts.description,
+                    "ranks": str(facts.ranks),
+                }
+                for facts in groups
+            },
+            "pg_status": {
+                str(facts.number): {
+                    "last_enqueued_collective": facts.collectives,
+                    "last_started_collective": facts.collectives,
+                    "last_completed_collective": max(done[facts.number], default=-1),
+                }
+                for facts in groups
+            },
+            "entries": entries,
+        }
 
     def _entry(self, call: Call, frames: list[Frame]) -> dict[str, Any]:
         operation = _torch_names[call.operation]
@@ -297,31 +446,50 @@ class Flight:
         inputs, outputs = self._sizes(call)
         types = [] if call.dtype is None else [_torch_types.get(call.dtype, str(call.dtype))]
         state = call.state()
-        entry = {"record_id": call.number, "pg_id": call.facts.number, "is_p2p": call.peers is not None,
-                 "process_group": (call.facts.name, call.facts.description),
-                 "collective_seq_id": call.sequence if call.peers is None else call.facts.collectives,
-                 "p2p_seq_id": 0 if call.peers is None else call.sequence, "op_id": call.sequence,
-                 "profiling_name": f"dfccl:{operation}", "name": call.name, "time_created_ns": call.created,
-                 "input_sizes": inputs, "input_dtypes": types * len(inputs),
-                 "output_sizes": outputs, "output_dtypes": types * len(outputs),
-                 "state": "completed" if state == "completed" else "started", "time_discovered_started_ns": None,
-                 "time_discovered_completed_ns": call.ended if state == "completed" else None, "retired": state != "started",
-                 "timeout_ms": int(1000 * call.facts.timeout), "thread_id": str(call.thread), "thread_name": "",
-                 "frames": frames}
+        entry = {
+            "record_id": call.number,
+            "pg_id": call.facts.number,
+            "is_p2p": call.peers is not None,
+            "process_group": (call.facts.name, call.facts.description),
+            "collective_seq_id": call.sequence if call.peers is None else call.facts.collectives,
+            "p2p_seq_id": 0 if call.peers is None else call.sequence,
+            "op_id": call.sequence,
+            "profiling_name": f"dfccl:{operation}",
+            "name": call.name,
+            "time_created_ns": call.created,
+            "input_sizes": inputs,
+            "input_dtypes": types * len(inputs),
+            "output_sizes": outputs,
+            "output_dtypes": types * len(outputs),
+            "state": "completed" if state == "completed" else "started",
+            "time_discovered_started_ns": None,
+            "time_discovered_completed_ns": call.ended if state == "completed" else None,
+            "retired": state != "started",
+            "timeout_ms": int(1000 * call.facts.timeout),
+            "thread_id": str(call.thread),
+            "thread_name": "",
+            "frames": frames,
+        }
         return entry
 
     @staticmethod
     def _sizes(call: Call) -> tuple[list[list[int]], list[list[int]]]:
-        """Only outputs are recorded: a collective's inputs follow from them."""
+        """Sizes of inputs and outputs. Only outputs are recorded, since the inputs follow from
+        them."""
         outputs, size = [list(shape) for shape in call.shapes], len(call.facts.ranks)
         if call.operation in ("all_gather", "scatter"):
             return outputs[:1] if call.operation == "all_gather" else [], outputs
         if call.operation == "reduce_scatter":
             return outputs[:1] * size, outputs
         if call.operation in ("all_gather_single", "reduce_scatter_single"):
+
             def scaled(shape: list[int]) -> list[int]:
                 first = shape[0] if shape else 1
-                return [first // size if call.operation == "all_gather_single" else first * size, *shape[1:]]
+                return [
+                    first // size if call.operation == "all_gather_single" else first * size,
+                    *shape[1:],
+                ]
+
             return [scaled(shape) for shape in outputs], outputs
         if call.operation == "send":
             return outputs, []
@@ -331,7 +499,10 @@ class Flight:
         """Writes FOLDER/rank_R, which torchfrtrace reads, and FOLDER/R.json."""
         os.makedirs(folder, exist_ok=True)
         told = self.flight()
-        for name, content in ((f"rank_{self._rank}", pickle.dumps(told, 2)), (f"{self._rank}.json", json.dumps(told).encode())):
+        for name, content in (
+            (f"rank_{self._rank}", pickle.dumps(told, 2)),
+            (f"{self._rank}.json", json.dumps(told).encode()),
+        ):
             unfinished = os.path.join(folder, f".{name}.{os.getpid()}.{threading.get_ident()}")
             with open(unfinished, "wb") as file:
                 file.write(content)

@@ -1,7 +1,9 @@
-"""The process group: each call of c10d becomes runs of collectives that are registered when first used.
+"""The process group: each call of c10d becomes runs of collectives, which are registered at their
+first use.
 
-A collective's id is a hash of the group's name, the operation, the number and type of elements, operator, root, and
-the name that the program gave, if any. So the i-th call of a signature meets the i-th call of it on each other member,
+The id of a collective is a hash of the signature: the group's name, the operation, the number and
+type of elements, the operator, the root, and the name that the program has given, if any. So the
+i-th call of a signature is matched with the i-th call of the same signature on each other member,
 whatever calls of other signatures come between.
 """
 
@@ -13,7 +15,8 @@ import hashlib
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class _Coalescing(threading.local):
-    works: list[Work] | None = None  # what this thread has called since start_coalescing()
+    works: list[Work] | None = None  # the calls of this thread since start_coalescing()
 
 
 class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
@@ -45,15 +48,24 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     supports_coalescing = False
     supports_splitting = True
 
-    def __init__(self, job: Job, store: dist.Store, name: str, ranks: Sequence[int], timeout: datetime.timedelta):
+    def __init__(
+        self,
+        job: Job,
+        store: dist.Store,
+        name: str,
+        ranks: Sequence[int],
+        timeout: datetime.timedelta,
+    ):
         rank = list(ranks).index(job.context.rank)
         super().__init__(store, rank, len(ranks))
         self._job, self._context, self._name, self._ranks = job, job.context, name, list(ranks)
         self._rank, self._size = rank, len(ranks)
         self._timeout = timeout.total_seconds()
         self._collectives: dict[Key, Collective] = {}
-        self._plain: dict[Any, Collective] = {}  # all-reduces of these that need no other look at their tensor
-        self._held: dict[Key, Collective] = {}  # of these, those that may be forgotten just now
+        self._plain: dict[
+            Any, Collective
+        ] = {}  # all-reduces that need no further check of their tensor
+        self._held: dict[Key, Collective] = {}  # the collectives that are being evicted
         self._register_lock = threading.Condition()
         self._coalescing = _Coalescing()
         self._sequence = self._times_split = 0
@@ -65,7 +77,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         for asker in job.asked_any.get(name, ()):
             self._askers.answer(asker)
 
-    # ---- what torch asks a group for
+    # ---- the properties that torch reads
 
     def getBackendName(self) -> str:
         return "dfccl"
@@ -101,13 +113,16 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        # Empty for torch's flight recorder, which asks a group with devices for a backend in C++.
+        # Empty, because torch's flight recorder requests a backend in C++ from a group with
+        # devices.
         asker = sys._getframe(1).f_code.co_name
         return [] if asker == "_maybe_attach_flight_recorder" else [torch.device("cpu")]
 
-    def _get_backend(self, device: torch.device) -> "ProcessGroup":
+    def _get_backend(self, device: torch.device) -> ProcessGroup:
         if torch.device(device).type != "cpu":
-            raise RuntimeError(f"the process group dfccl has no backend for {device}: it takes tensors of the CPU")
+            raise RuntimeError(
+                f"the process group dfccl has no backend for {device}: it takes tensors of the CPU"
+            )
         return self
 
     def _set_default_timeout(self, timeout: datetime.timedelta) -> None:
@@ -118,16 +133,27 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     def timeout(self) -> datetime.timedelta:
         return datetime.timedelta(seconds=self._timeout)
 
-    def split_group(self, ranks: Sequence[int], timeout: datetime.timedelta | None = None, opts: Any = None,
-                    group_name: str | None = None, group_desc: str | None = None,
-                    device_types: Any = None) -> "ProcessGroup | None":
-        """A group of some of this one's ranks, or None on the others. Nobody waits for anybody."""
+    def split_group(
+        self,
+        ranks: Sequence[int],
+        timeout: datetime.timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+        device_types: Any = None,
+    ) -> ProcessGroup | None:
+        """A group of some ranks of this group, or None on the others. No rank waits for another."""
         self._times_split += 1
         if self._rank not in ranks:
             return None
         name = group_name or f"{self._name}:split:{self._times_split}:{sorted(ranks)}"
-        made = ProcessGroup(self._job, dist.PrefixStore(name, self.get_group_store()), name,
-                            [self._ranks[rank] for rank in ranks], timeout or self.timeout())
+        made = ProcessGroup(
+            self._job,
+            dist.PrefixStore(name, self.get_group_store()),
+            name,
+            [self._ranks[rank] for rank in ranks],
+            timeout or self.timeout(),
+        )
         made.setGroupDesc(group_desc or f"{self._facts.description}:split")
         return made
 
@@ -143,7 +169,8 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     # ---- collectives and runs
 
     def _of(self, *signature: Any) -> Collective:
-        """The collective of a signature: (what, count, type, operator or None, root or None, members or None, kind)."""
+        """The collective of a signature: (operation, count, type, operator or None, root or None,
+        members or None, kind)."""
         key = (names.local.name, *signature)
         found = self._collectives.get(key)
         return found if found is not None else self._register_new(key)
@@ -152,27 +179,42 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         given, what, dtype, count, type, op, root, members, kind = key
         with self._register_lock:
             if not self._register_lock.wait_for(lambda: key not in self._held, self._timeout):
-                raise errors.Timeout(f"the ranks {self._ranks} have not agreed for {self._timeout:g} s which registrations are "
-                                     "forgotten: one of them has ended, or a call holds its interpreter")
+                raise errors.Timeout(
+                    f"the ranks {self._ranks} have not agreed for {self._timeout:g} s which "
+                    "registrations are "
+                    "forgotten: one of them has ended, or a call holds its interpreter"
+                )
             found = self._collectives.get(key)
             if found is None:
-                text = f"{what} {dtype}[{count}]" + (f" {op.name.lower()}" if op is not None else "") + (
-                    f" root {root}" if root is not None else "") + f", group {self._name!r}" + (
-                    f", named {given!r}" if given is not None else "")
-                id = int.from_bytes(hashlib.blake2b(f"{members} {text}".encode(), digest_size=8).digest(), "little")
-                ranks = self._ranks if members is None else [self._ranks[member] for member in members]
-                found = self._register_as(kind, id, count, type, op=op, root=root, ranks=ranks, name=text)
+                text = (
+                    f"{what} {dtype}[{count}]"
+                    + (f" {op.name.lower()}" if op is not None else "")
+                    + (f" root {root}" if root is not None else "")
+                    + f", group {self._name!r}"
+                    + (f", named {given!r}" if given is not None else "")
+                )
+                id = int.from_bytes(
+                    hashlib.blake2b(f"{members} {text}".encode(), digest_size=8).digest(), "little"
+                )
+                ranks = (
+                    self._ranks if members is None else [self._ranks[member] for member in members]
+                )
+                found = self._register_as(
+                    kind, id, count, type, op=op, root=root, ranks=ranks, name=text
+                )
                 found.members, found.key = ranks, key
                 self._collectives[key] = found
                 self._job.forgetting.registered()
             return found
 
     def _runs_of(self, key: Key) -> int:
-        """Runs that this rank has submitted of a signature's registration."""
+        """The number of runs that this rank has submitted of the registration of a signature."""
         found = self._collectives.get(key) or self._held.get(key)
         return found.runs if found is not None else 0
 
-    def _register_as(self, kind: str, id: int, count: Any, type: DataType, *, op: Any, root: Any, **options: Any) -> Collective:
+    def _register_as(
+        self, kind: str, id: int, count: Any, type: DataType, *, op: Any, root: Any, **options: Any
+    ) -> Collective:
         if kind == "barrier":
             return self._context.register_barrier(id, **options)
         if kind == "send_recv":
@@ -186,27 +228,49 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     def _abort_collectives(self, collectives: Sequence[Collective]) -> None:
         self._context.abort_collectives({collective.id for collective in collectives})
 
-    def _move(self, kind: str, what: str, count: int | tuple[int, ...], like: torch.Tensor, send: int, recv: int, keep: Any,
-              root: int | None = None, members: tuple[int, ...] | None = None) -> Part:
-        """One run that moves elements, of any type."""
+    def _move(
+        self,
+        kind: str,
+        what: str,
+        count: int | tuple[int, ...],
+        like: torch.Tensor,
+        send: int,
+        recv: int,
+        keep: Any,
+        root: int | None = None,
+        members: tuple[int, ...] | None = None,
+    ) -> Part:
+        """Submits one run that moves elements of any type."""
         type, factor = element(like)
-        count = tuple(each * factor for each in count) if isinstance(count, tuple) else count * factor
+        count = (
+            tuple(each * factor for each in count) if isinstance(count, tuple) else count * factor
+        )
         collective = self._of(what, like.dtype, count, type, None, root, members, kind)
         return self._run(collective, like if members is None else None, send, recv, keep)
 
-    def _run(self, collective: Collective, tensor: torch.Tensor | None, send: int, recv: int, keep: Any) -> Part:
-        """tensor: what the program gave, if the call is one that can be exchanged."""
+    def _run(
+        self, collective: Collective, tensor: torch.Tensor | None, send: int, recv: int, keep: Any
+    ) -> Part:
+        """Submits a run. tensor: the tensor of the program, if the call can be exchanged."""
         if self._check is None or tensor is None or names.local.name is not None:
             while True:
                 try:
                     return collective, collective._submit(send or None, recv or None, 0, keep)
                 except Held:
                     collective = self._of(*collective.key[1:])
-        return self._check.run(collective, tensor, lambda: collective._submit(send or None, recv or None, 0, keep))
+        return self._check.run(
+            collective, tensor, lambda: collective._submit(send or None, recv or None, 0, keep)
+        )
 
-    def _work(self, what: str, parts: list[Part], outputs: list[torch.Tensor],
-              finish: Callable[[], Any] | None = None, peers: tuple[int, int] | None = None,
-              inner: Sequence[Work] = ()) -> Work:
+    def _work(
+        self,
+        what: str,
+        parts: list[Part],
+        outputs: list[torch.Tensor],
+        finish: Callable[[], Any] | None = None,
+        peers: tuple[int, int] | None = None,
+        inner: Sequence[Work] = (),
+    ) -> Work:
         self._sequence += 1
         if self._check is not None:
             parts, finish = self._check.joined(parts, finish)
@@ -214,21 +278,26 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         if inner:
             work._inner, work._call = inner, inner[0]._call
         else:
-            work._call = self._job.flight.record(self._facts, what, peers, parts, outputs, names.local.name)
+            work._call = self._job.flight.record(
+                self._facts, what, peers, parts, outputs, names.local.name
+            )
         if self._coalescing.works is not None:
             self._coalescing.works.append(work)
         return work
 
     def _late(self, work: Work, failure: errors.Error, seconds: float) -> errors.Timeout:
-        text = (f"{work._operation} in group {self._name!r} (ranks {self._ranks}) reached its timeout on "
-                f"rank {self._rank} of {self._size}: {failure}")
+        text = (
+            f"{work._operation} in group {self._name!r} (ranks {self._ranks}) reached its timeout "
+            "on "
+            f"rank {self._rank} of {self._size}: {failure}"
+        )
         if work._call is not None and work._asks:
             late = (each._call for each in work._inner if each._call.state() == "started")
             text += "\n  " + self._job.flight.late(next(late, work._call), seconds)
         return errors.Timeout(text)
 
     def _is_late(self, work: Work) -> errors.Error | None:
-        """Of a work that only its future waits for."""
+        """The error of a work that is late, if only its future waits for it."""
         if time.monotonic() - work._watched < self._timeout:
             return None
         for collective, number in work._parts:
@@ -241,7 +310,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         return None
 
     def _drive(self, work: Work, milliseconds: int) -> None:
-        if not work._parts:  # a receive whose source is not known
+        if not work._parts:  # a receive whose source is not yet known
             time.sleep(milliseconds / 1000)
         for collective, number in work._parts:
             if collective._drive_once(number, milliseconds) == IN_PROGRESS:
@@ -250,7 +319,13 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     def _together(self, what: str, works: list[Work], outputs: list[torch.Tensor]) -> Work:
         parts = [part for work in works for part in work._parts]
         finishes = [work._finish for work in works if work._finish is not None]
-        return self._work(what, parts, outputs, (lambda: [each() for each in finishes]) if finishes else None, inner=works)
+        return self._work(
+            what,
+            parts,
+            outputs,
+            (lambda: [each() for each in finishes]) if finishes else None,
+            inner=works,
+        )
 
     # ---- several at once, profiles, the end
 
@@ -259,7 +334,11 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
 
     def end_coalescing(self, device: Any) -> Work:
         works, self._coalescing.works = self._coalescing.works, None
-        return self._together("coalesced", works, [output for work in works for output in work._outputs])
+        return self._together(
+            "coalesced",
+            works,  # type: ignore[arg-type]  # torch calls this after start_coalescing
+            [output for work in works for output in work._outputs],  # type: ignore[union-attr]
+        )
 
     _start_coalescing, _end_coalescing = start_coalescing, end_coalescing
 
@@ -270,7 +349,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
             return function(*arguments)
 
     def abort(self) -> None:
-        """Gives up this group's collectives, here and on the other members; other groups go on."""
+        """Aborts this group's collectives, here and on the other members; other groups continue."""
         if self._anywhere is not None:
             self._anywhere.give_up()
         self._abort_collectives([*self._collectives.values(), *self._held.values()])
@@ -278,7 +357,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     _abort = abort
 
     def shutdown(self) -> None:
-        """Leaves: what is not complete is given up. The last group closes the context."""
+        """Leaves the group. Incomplete runs are aborted. The last group closes the context."""
         if self not in self._job.groups:
             return
         if self._anywhere is not None:
@@ -294,7 +373,9 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         self._job.watcher.settle(self)
         if not self._job.leave(self):
             for collective in self._collectives.values():
-                with contextlib.suppress(errors.Error):  # of a context that is broken: nothing is left to mend
+                with contextlib.suppress(
+                    errors.Error
+                ):  # the context is broken, so there is nothing to abort
                     collective.deregister()
         self._collectives.clear()
         self._plain.clear()

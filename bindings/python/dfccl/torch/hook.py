@@ -1,4 +1,5 @@
-"""A communication hook of DistributedDataParallel: buckets meet by the names of their parameters."""
+"""A communication hook of DistributedDataParallel that matches buckets by the names of their
+parameters."""
 
 import gc
 import weakref
@@ -11,7 +12,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from . import names
 
-_known = WeakIdKeyDictionary()  # a parameter: its name, and a weak reference to its model
+_known = WeakIdKeyDictionary()  # key: parameter; value: its name, and a weak reference to its model
 
 
 def _learn(model: DistributedDataParallel) -> None:
@@ -26,14 +27,19 @@ def _model_of(parameter: torch.Tensor) -> DistributedDataParallel:
                 _learn(each)
     model = _known[parameter][1]() if parameter in _known else None
     if model is None:
-        raise RuntimeError("the bucket's parameters belong to no DistributedDataParallel of this process")
+        raise RuntimeError(
+            "the bucket's parameters belong to no DistributedDataParallel of this process"
+        )
     return model
 
 
 def ddp_hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """model.register_comm_hook(None, dfccl.torch.ddp_hook): the mean of gradients, as without a hook.
+    """Computes the mean of the gradients, as DistributedDataParallel does without a hook.
 
-    Ranks may reduce their buckets in any order, also buckets of equal size. state: the model, or None.
+        model.register_comm_hook(None, dfccl.torch.ddp_hook)
+
+    Ranks may reduce their buckets in any order, also buckets of equal size. state: the model, or
+    None.
     """
     parameters = bucket.parameters()
     if isinstance(state, DistributedDataParallel) and parameters[0] not in _known:

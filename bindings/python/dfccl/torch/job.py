@@ -1,4 +1,4 @@
-"""Jobs: the context that process groups share, and how the first group makes it."""
+"""Jobs: the context that process groups share, which the first group makes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,23 @@ class Job:
     """One context for all process groups of a set of ranks."""
 
     def __init__(self, context: Context, checks: bool, keeper: Keeper, flight: Flight, most: int):
-        self.context, self.watcher, self.keeper, self.flight, self.groups = context, Watcher(), keeper, flight, set[Any]()
+        self.context, self.watcher, self.keeper, self.flight, self.groups = (
+            context,
+            Watcher(),
+            keeper,
+            flight,
+            set[Any](),
+        )
         self.checks = checks  # DFCCL_TORCH_CHECK, as rank 0 has it
-        self.asked_any: dict[str, set[int]] = {}  # by group: the members that receive from any rank
+        # Key: group; value: the members that receive from any rank
+        self.asked_any: dict[str, set[int]] = {}
         self.forgetting = Forgetting(self, keeper, most)
         keeper.answer("any", lambda number, question: answer_any(self, number, question))
         keeper.start()
 
     def leave(self, group: Any) -> bool:
-        """Returns whether this was the last group: the context is closed."""
+        """Removes a group. Returns whether it was the last one, in which case the context is
+        closed."""
         self.groups.discard(group)
         if self.groups:
             return False
@@ -55,7 +63,8 @@ def _join(store: dist.Store, rank: int, size: int, key: str) -> Job:
 
 
 def create(options: Any, _: Any = None) -> ProcessGroup | Backend:
-    """What torch calls for each group. The first one of all ranks makes the context that later ones share."""
+    """Makes the process group of a call of torch. The first group, which has all ranks, makes the
+    context that later groups share."""
     global _world, _jobs
     size, ranks = options.group_size, list(options.global_ranks_in_group)
     everybody = not ranks

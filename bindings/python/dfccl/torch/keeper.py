@@ -1,7 +1,9 @@
-"""The keeper: a thread on each rank of a job that answers other ranks' questions, whatever the program does meanwhile.
+"""The coordinator thread: a thread on each rank of a job that answers the questions of other ranks,
+whatever the program does meanwhile.
 
-A question is an entry of torch's store that all ranks see, in the same order. Who asks pays for it; a job in which
-nobody asks pays for one look at the store, twice a second. Tasks are what an answer takes in several steps.
+A question is an entry of torch's store. All ranks see the questions in the same order. A job in
+which no rank asks has the cost of one read of the store, twice a second. A task is the work for an
+answer that needs several steps.
 """
 
 from __future__ import annotations
@@ -12,29 +14,33 @@ import json
 import os
 import threading
 import weakref
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from .. import errors
 
-_LOOK_S = 0.5  # how often a rank looks for a question
-_TASK_S = (0.001, 0.02)  # and for what a task waits for: at first, and after a long time
+_LOOK_S = 0.5  # interval at which a rank polls for questions
+_TASK_S = (0.001, 0.02)  # interval between two calls of a task: at first, and after a long time
 _JOIN_S = 2.0
 
 Question = dict[str, Any]
 
 
 class Keeper:
-    """Of a job on one rank."""
+    """The coordinator of a job on one rank."""
 
     def __init__(self, store: Any, key: str, rank: int):
-        # A client of its own: one that waits for a key in another thread would keep this one from looking.
+        # The thread has a client of its own, because a client that waits for a key in another
+        # thread would block it.
         clone = getattr(store, "clone", None)
         self.store = clone() if clone is not None else store
         self.rank = rank
         self._key = key
         self._answers: dict[str, Callable[[int, Question], Any]] = {}
         self._tasks: list[Callable[[], bool]] = []
-        self._seen = self._own = 0  # the numbers of the last question that was seen, and of the last one of this rank
+        self._seen = self._own = (
+            0  # the number of the last question seen, and of the last question of this rank
+        )
         self._condition = threading.Condition()
         self._stopped = self._wanted = False
         self._process = os.getpid()
@@ -45,11 +51,12 @@ class Keeper:
         _open.add(self)
 
     def answer(self, kind: str, function: Callable[[int, Question], Any]) -> None:
-        """function(number, question) for each question of a kind, in the keeper's thread. Before start()."""
+        """Sets the function that answers the questions of a kind: function(number, question), in
+        the coordinator thread. Must be called before start()."""
         self._answers[kind] = function
 
     def ask(self, kind: str, **what: Any) -> int:
-        """Puts a question to all ranks, this one too: its number."""
+        """Sends a question to all ranks, including this one. Returns its number."""
         number = self.store.add(f"{self._key} questions", 1)
         self.store.set(f"{self._key} question {number}", json.dumps({"kind": kind, **what}))
         with self._condition:
@@ -63,12 +70,12 @@ class Keeper:
             self._condition.notify()
 
     def watch(self, task: Callable[[], bool]) -> None:
-        """task() again and again in the keeper's thread, until it returns True."""
+        """Calls task() repeatedly in the coordinator thread, until it returns True."""
         self._tasks.append(task)
         self.hurry()
 
     def name(self, text: str) -> str:
-        """A key of the store for what this job's ranks tell each other."""
+        """A key of the store for messages between the ranks of this job."""
         return f"{self._key} {text}"
 
     def has_left(self, rank: int) -> bool:
@@ -79,15 +86,20 @@ class Keeper:
         while True:
             with self._condition:
                 if not self._stopped and not self._wanted:
-                    # Another rank may have taken a number before this rank's question, and not put its own yet.
-                    self._condition.wait(pause if self._tasks or self._seen < self._own else _LOOK_S)
+                    # Another rank may have taken an earlier number than this rank's question, and
+                    # not yet written its question.
+                    self._condition.wait(
+                        pause if self._tasks or self._seen < self._own else _LOOK_S
+                    )
                 if self._stopped:
                     return
                 pause = _TASK_S[0] if self._wanted else min(1.2 * pause, _TASK_S[1])
                 self._wanted = False
             try:
                 for number, question in self._new_questions():
-                    with contextlib.suppress(errors.Error):  # of a context that is broken or closed: calls say so
+                    with contextlib.suppress(
+                        errors.Error
+                    ):  # the context is broken or closed, and calls raise the reason
                         self._answers[question["kind"]](number, question)
                 for task in list(self._tasks):
                     try:
@@ -96,11 +108,12 @@ class Keeper:
                         over = True
                     if over:
                         self._tasks.remove(task)
-            except RuntimeError:  # the store is gone: nobody asks any more
+            except RuntimeError:  # the store is gone, so no rank can ask any more
                 return
 
     def _new_questions(self) -> list[tuple[int, Question]]:
-        """In their order. Of those that are answered by what this rank does now the last is enough."""
+        """The new questions, in their order. If several are answered by the present state of this
+        rank, only the last of them is returned."""
         found: list[tuple[int, Question]] = []
         while self.store.check([f"{self._key} question {self._seen + 1}"]):
             self._seen += 1
@@ -111,7 +124,7 @@ class Keeper:
         return found
 
     def stop(self) -> None:
-        if os.getpid() != self._process:  # a forked child has no such thread
+        if os.getpid() != self._process:  # a forked child does not have the thread
             return
         _open.discard(self)
         with self._condition:
@@ -121,7 +134,7 @@ class Keeper:
             self._thread.join(_JOIN_S)
         try:
             self.store.set(self.name(f"left {self.rank}"), "1")
-        except RuntimeError:  # the rank with the store has ended before
+        except RuntimeError:  # the rank that has the store has already ended
             pass
 
 
@@ -130,6 +143,7 @@ _open: weakref.WeakSet[Keeper] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """A thread that is inside torch's store when the interpreter ends would bring the process down."""
+    """Stops all coordinators, since a thread that executes in torch's store when the interpreter
+    ends would crash the process."""
     for keeper in list(_open):
         keeper.stop()

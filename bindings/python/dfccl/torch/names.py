@@ -1,14 +1,15 @@
-"""Names of collectives: calls of one name meet, in whatever order each rank makes them."""
+"""Names of collectives: calls of one name are matched, in whatever order each rank makes them."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Iterator
+from collections.abc import Iterator
 
 
 class _Local(threading.local):
-    name: str | None = None  # of the class: a thread that never names anything finds it fast
+    # A member of the class, which is fast to read in a thread without names
+    name: str | None = None
 
 
 local = _Local()
@@ -20,10 +21,11 @@ def current() -> str | None:
 
 @contextlib.contextmanager
 def name(text: str | None) -> Iterator[None]:
-    """Names the calls of this thread inside the block: calls of equal shape, but different names, never meet.
+    """Names the calls of this thread in the block. Calls of equal shape and different names are
+    never matched.
 
-        with dfccl.torch.name("layer3.weight"):
-            dist.all_reduce(tensor)
+    with dfccl.torch.name("layer3.weight"):
+        dist.all_reduce(tensor)
     """
     before = local.name
     local.name = text

@@ -1,8 +1,9 @@
-"""What torch's types and operators are here."""
+"""The types and the operators of the library for those of torch."""
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -11,24 +12,54 @@ from .. import errors
 from ..arrays import DataType, RedOp
 
 Tensors = Sequence[torch.Tensor]
-Key = tuple[Any, ...]  # a signature: name, what, dtype, count, type, operator, root, members, kind
+# A signature: name, operation, dtype, count, type, operator, root, members, kind
+Key = tuple[Any, ...]
 Op = dist.ReduceOp.RedOpType
 
-# Reduced as what they are.
-types = {torch.int8: DataType.int8, torch.uint8: DataType.uint8, torch.int16: DataType.int16,
-         torch.int32: DataType.int32, torch.int64: DataType.int64, torch.float16: DataType.float16, torch.float32: DataType.float32,
-         torch.float64: DataType.float64, torch.bfloat16: DataType.bfloat16,
-         torch.float8_e4m3fn: DataType.float8_e4m3, torch.float8_e5m2: DataType.float8_e5m2}
+# Types that are reduced as they are.
+types = {
+    torch.int8: DataType.int8,
+    torch.uint8: DataType.uint8,
+    torch.int16: DataType.int16,
+    torch.int32: DataType.int32,
+    torch.int64: DataType.int64,
+    torch.float16: DataType.float16,
+    torch.float32: DataType.float32,
+    torch.float64: DataType.float64,
+    torch.bfloat16: DataType.bfloat16,
+    torch.float8_e4m3fn: DataType.float8_e4m3,
+    torch.float8_e5m2: DataType.float8_e5m2,
+}
 for _name in ("uint16", "uint32", "uint64"):
     if hasattr(torch, _name):
         types[getattr(torch, _name)] = DataType[_name]
-# Moved, not reduced: (type, how many of it an element has).
-moved = {1: (DataType.uint8, 1), 2: (DataType.float16, 1), 4: (DataType.int32, 1), 8: (DataType.int64, 1),
-         16: (DataType.int64, 2)}
-ops = {Op.SUM: RedOp.SUM, Op.PRODUCT: RedOp.PROD, Op.MAX: RedOp.MAX, Op.MIN: RedOp.MIN, Op.AVG: RedOp.AVG,
-       Op.BAND: RedOp.BAND, Op.BOR: RedOp.BOR, Op.BXOR: RedOp.BXOR}
-bool_ops = {Op.SUM: RedOp.MAX, Op.PRODUCT: RedOp.MIN, Op.MAX: RedOp.MAX, Op.MIN: RedOp.MIN,
-            Op.BOR: RedOp.MAX, Op.BAND: RedOp.MIN, Op.BXOR: RedOp.BXOR}
+# Types that are only moved: (type of the library, number of them in an element).
+moved = {
+    1: (DataType.uint8, 1),
+    2: (DataType.float16, 1),
+    4: (DataType.int32, 1),
+    8: (DataType.int64, 1),
+    16: (DataType.int64, 2),
+}
+ops = {
+    Op.SUM: RedOp.SUM,
+    Op.PRODUCT: RedOp.PROD,
+    Op.MAX: RedOp.MAX,
+    Op.MIN: RedOp.MIN,
+    Op.AVG: RedOp.AVG,
+    Op.BAND: RedOp.BAND,
+    Op.BOR: RedOp.BOR,
+    Op.BXOR: RedOp.BXOR,
+}
+bool_ops = {
+    Op.SUM: RedOp.MAX,
+    Op.PRODUCT: RedOp.MIN,
+    Op.MAX: RedOp.MAX,
+    Op.MIN: RedOp.MIN,
+    Op.BOR: RedOp.MAX,
+    Op.BAND: RedOp.MIN,
+    Op.BXOR: RedOp.BXOR,
+}
 bitwise = (Op.BAND, Op.BOR, Op.BXOR)
 
 
@@ -39,6 +70,10 @@ def element(tensor: torch.Tensor) -> tuple[DataType, int]:
 def check(tensors: Tensors) -> None:
     for tensor in tensors:
         if not tensor.is_cpu:
-            raise errors.InvalidArgument(f"a tensor on {tensor.device}: this process group takes tensors of the CPU")
+            raise errors.InvalidArgument(
+                f"a tensor on {tensor.device}: this process group takes tensors of the CPU"
+            )
         if tensor.layout is not torch.strided:
-            raise errors.InvalidArgument(f"a tensor of layout {tensor.layout}: this process group takes dense tensors")
+            raise errors.InvalidArgument(
+                f"a tensor of layout {tensor.layout}: this process group takes dense tensors"
+            )

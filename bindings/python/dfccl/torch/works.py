@@ -1,11 +1,12 @@
-"""Works: what an operation of a process group returns, and their futures."""
+"""Works, which the operations of a process group return, and their futures."""
 
 from __future__ import annotations
 
 import datetime
 import threading
 import time
-from typing import Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,20 +21,28 @@ no_time = datetime.timedelta(0)
 
 
 class Work(dist.Work):
-    """One or several runs, and what remains to be done with their results (copies into place), once."""
+    """One or several runs, and the steps that remain to be done once with their results (copies
+    into place)."""
 
-    # Of the class, as most works have no more: setting them anew would cost each call.
+    # Members of the class, since most works never change them, and assignments would slow each
+    # call.
     _error: BaseException | None = None
     _ending: torch.futures.Future | None = None
     _future: torch.futures.Future | None = None
-    _limit: float | None = None  # seconds, of a call that has a time limit of its own
-    _call: Any = None  # the flight recorder's
-    _asks = True  # other ranks where they are, if it is late
-    _source = -1  # of a receive from any rank: the member that it came from
-    _inner: Sequence["Work"] = ()  # what it joins, each with a record of its own
+    _limit: float | None = None  # seconds, if the call has a time limit of its own
+    _call: Any = None  # record of the flight recorder
+    _asks = True  # whether a late work asks the other ranks for their state
+    _source = -1  # the source of a receive from any rank
+    _inner: Sequence[Work] = ()  # the works that it joins, each with a record of its own
 
-    def __init__(self, group: Any, operation: str, parts: Sequence[Part], outputs: list[torch.Tensor],
-                 finish: Callable[[], Any] | None = None):
+    def __init__(
+        self,
+        group: Any,
+        operation: str,
+        parts: Sequence[Part],
+        outputs: list[torch.Tensor],
+        finish: Callable[[], Any] | None = None,
+    ):
         super().__init__()
         self._group, self._operation, self._parts, self._outputs = group, operation, parts, outputs
         self._finish = finish
@@ -63,7 +72,7 @@ class Work(dist.Work):
         return self._outputs
 
     def _look(self) -> bool:
-        """Whether it has ended; drives nothing."""
+        """Whether the work has ended. Makes no progress."""
         if self._ended:
             return True
         error = None
@@ -81,7 +90,11 @@ class Work(dist.Work):
 
     def wait(self, timeout: datetime.timedelta = no_time) -> bool:
         if not self._ended:
-            seconds = timeout.total_seconds() if timeout > no_time else self._limit or self._group._timeout
+            seconds = (
+                timeout.total_seconds()
+                if timeout > no_time
+                else self._limit or self._group._timeout
+            )
             error = None
             for collective, number in self._parts:
                 try:
@@ -112,13 +125,14 @@ class Work(dist.Work):
         return self._outputs
 
     def get_future(self) -> torch.futures.Future:
-        """Completed by the group's watcher: c10d waits for it where no Python runs."""
+        """A future that the group's watcher completes, since c10d waits for it where no Python
+        runs."""
         with self._lock:
             if self._future is not None:
                 return self._future
             ending = torch.futures.Future()
-            # C++ takes what set_exception sets for a value, and DistributedDataParallel crashes. An error of a callback is
-            # an error there, too.
+            # C++ treats the result of set_exception as a value, and DistributedDataParallel
+            # crashes. It handles the error of a callback correctly.
             future = self._future = ending.then(self._told)
             self._ending, ended = ending, self._ended
         if ended:
@@ -144,9 +158,9 @@ class Work(dist.Work):
 
 
 class Watcher:
-    """A thread that waits for works whose futures somebody has, whichever ends first."""
+    """A thread that waits for the works that have futures, in any order of their ends."""
 
-    _LOOK_MS = 1  # a work that ends before an older one is seen after so long
+    _LOOK_MS = 1  # delay after which a work that ends before an older one is noticed
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -158,12 +172,14 @@ class Watcher:
         with self._condition:
             self._works.append(work)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._body, name="dfccl futures", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._body, name="dfccl futures", daemon=True
+                )
                 self._thread.start()
             self._condition.notify()
 
     def settle(self, group: Any) -> None:
-        """Ends a group's works, whose runs are all complete."""
+        """Ends the works of a group, whose runs are all complete."""
         with self._condition:
             works = [work for work in self._works if work._group is group]
         for work in works:
@@ -188,7 +204,7 @@ class Watcher:
             left = [work for work in works if not self._over(work)]
             if len(left) < len(works):
                 with self._condition:
-                    self._works = left + self._works[len(works):]
+                    self._works = left + self._works[len(works) :]
             elif left:
                 left[0]._group._drive(left[0], self._LOOK_MS)
 

@@ -6,7 +6,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("dfccl")
 torch.manual_seed(0)
-model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1)))
+model = DistributedDataParallel(
+    torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
+)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 chance = torch.Generator().manual_seed(dist.get_rank())
 for step in range(100):
