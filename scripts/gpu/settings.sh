@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # read by the stages; the variables of scripts/gpu-suite
-# What every part runs with, how large it is, and what the first stage has learnt.
+# What every part runs with, how large it is, and what the stage smoke has learnt.
 
 export TEST_BACKEND=cuda DFCCL_DEBUG_SIGNAL=1 CUDA_MODULE_LOADING=${CUDA_MODULE_LOADING:-EAGER}
 cuda=(--backend cuda)
@@ -15,13 +15,13 @@ else
   many=8 several=4 collectives=8 runs=200 rounds=7 programs=500 ranks_tried="2 4 8"
   sizes=(-b 8 -e 64M -f 8) all_sizes=(-b 8 -e 1G -f 8) words_sizes=(-b 8 -e 256K -f 4) large=(-b 16M -e 256M -f 16)
   batches=() iterations=4000 event_sizes=() warm_seconds=3 nccl_most=536870912
-  # Those that the CUDA device is promised to pass (tests/on_cuda_emulator/meson.build); streams are in the first stage.
+  # Those that the CUDA device is promised to pass (tests/on_cuda_emulator/meson.build); streams are in the stage smoke.
   behaviours=(results reductions callbacks opposite_order run rerun groups priorities device_synchronize deregister contexts leftovers
     lent_buffers memory waiting stats sq_full mismatch invalid_arguments init abort abort_collectives timeout departures peer_killed
     diagnostics tuning record idle)
 fi
 
-# Thresholds that the first stage compares: words of an environment each, the default first.
+# Thresholds that the stage smoke compares: words of an environment each, the default first.
 # On CUDA a poll counts as a microsecond.
 patience=("" "DFCCL_TUNING=set:spin_front=50,spin_boost=6" "DFCCL_TUNING=set:spin_front=50,spin_boost=2"
   "DFCCL_TUNING=set:spin_front=20,spin_boost=1" "DFCCL_TUNING=set:spin_front=10,spin_boost=1")
@@ -47,7 +47,7 @@ take_over() {
     if [ -n "$file" ] && [ -r "$file" ]; then learnt_from=$file; break; fi
   done
   if [ -z "$learnt_from" ]; then
-    say "nothing was learnt: no file \`learnt\` of the first stage in \$OUT or beside gpu-suite, and no \$LEARNT; the defaults are taken"
+    say "nothing was learnt: no file \`learnt\` of the stage smoke in \$OUT or beside gpu-suite, and no \$LEARNT; the defaults are taken"
   elif ! grep -Fqx "# gpu: $gpu" "$learnt_from"; then
     say "what was learnt in $learnt_from is of another GPU, and not taken"
     learnt_from=
