@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # scripts/gpu-suite and the stages share variables
-# The environment of all parts, their sizes, and the settings that the first stage has saved.
+# The environment of all parts, their sizes, and the settings that the stage smoke has saved.
 
 export TEST_BACKEND=cuda DFCCL_DEBUG_SIGNAL=1 CUDA_MODULE_LOADING=${CUDA_MODULE_LOADING:-EAGER}
 cuda=(--backend cuda)
@@ -19,7 +19,7 @@ else
     large=(-b 16M -e 256M -f 16)
   batches=() iterations=4000 event_sizes=() warm_seconds=3 nccl_most=536870912
   # The tests that the CUDA device must pass (tests/on_cuda_emulator/meson.build); streams are in
-  # the first stage.
+  # the stage smoke.
   behaviours=(results reductions callbacks opposite_order run rerun groups priorities \
     device_synchronize deregister contexts leftovers
     lent_buffers memory waiting stats sq_full mismatch invalid_arguments init abort \
@@ -27,7 +27,7 @@ else
     diagnostics tuning record idle)
 fi
 
-# Thresholds that the first stage compares. Each is an environment; the default is the first.
+# Thresholds that the stage smoke compares. Each is an environment; the default is the first.
 # On CUDA a poll counts as a microsecond.
 patience=("" "DFCCL_TUNING=set:spin_front=50,spin_boost=6" "DFCCL_TUNING=set:spin_front=50,spin_boost=2"
   "DFCCL_TUNING=set:spin_front=20,spin_boost=1" "DFCCL_TUNING=set:spin_front=10,spin_boost=1")
@@ -53,7 +53,7 @@ take_over() {
     if [ -n "$file" ] && [ -r "$file" ]; then learnt_from=$file; break; fi
   done
   if [ -z "$learnt_from" ]; then
-    say "no saved settings: no file \`learnt\` of the first stage in \$OUT or beside gpu-suite," \
+    say "no saved settings: no file \`learnt\` of the stage smoke in \$OUT or beside gpu-suite," \
       "and no \$LEARNT; the defaults are used"
   elif ! grep -Fqx "# gpu: $gpu" "$learnt_from"; then
     say "the saved settings in $learnt_from are of another GPU, and are not used"

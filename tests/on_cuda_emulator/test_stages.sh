@@ -2,12 +2,12 @@
 # lint: allow-file(columns) the expectations are Python expressions of one line
 #
 # Promises of scripts/gpu-suite, tested on the emulated runtime:
-#   - Each stage ends, and leaves text, JSON for programs, and in the first stage saved settings.
+#   - Each stage ends, and leaves text, JSON for programs, and in the stage smoke saved settings.
 #   - A part that hangs is diagnosed, with the dump of the library and the positions of the threads.
 #     After two hangs the rest of the group is omitted. A suite that is ended from outside leaves no
 #     part running. A wrong result is reported as one. The parts for which there was no time are
 #     named.
-# Usage: test_stages.sh GPU_SUITE BUILD first|second|third|fourth|plants NCCL
+# Usage: test_stages.sh GPU_SUITE BUILD smoke|behaviour|performance|peers|plants NCCL
 suite=$1 build=$2 part=$3 failed=0 number=0
 export NCCL_LIBRARY="$4"
 work=$(mktemp -d) || exit 1
@@ -50,7 +50,7 @@ demo_of_this_test() { # prints its number
   return 1
 }
 end_from_outside() {
-  STARTED_BY=$$ OUT=$work/out "$suite" first --build "$build" --only 'two ranks, one' --plant \
+  STARTED_BY=$$ OUT=$work/out "$suite" smoke --build "$build" --only 'two ranks, one' --plant \
     'two ranks' CUDA_EMULATOR_STALL=1 >"$work/printed" 2>&1 &
   for _ in $(seq 100); do # up to 20 s
     ! demo_of_this_test || break
@@ -69,36 +69,36 @@ if [ "$part" != plants ]; then
   check "$part has JSON" json "$part" \
     "o['stage'] == '$part' and set(s.values()) <= {'ok', 'skip'} and o['count']['ok'] >= 10"
   case $part in
-  first)
-    check "first has saved settings" says '^CUDA_DEVICE_MAX_CONNECTIONS=[0-9]+$' learnt
+  smoke)
+    check "smoke has saved settings" says '^CUDA_DEVICE_MAX_CONNECTIONS=[0-9]+$' learnt
     check "its thresholds have times" says '^# patience default: [0-9.]+ s$' learnt
     ;;
-  fourth)
-    check "NCCL is beside ours" json fourth "all(p['result'][0]['bytes'] == 8 for p in o['parts'] if p['name'].startswith('NCCL: allreduce'))"
-    FAKE_NCCL_VERSION=22907 check "a stage with an old NCCL" play 0 fourth --only NCCL
+  peers)
+    check "NCCL is beside ours" json peers "all(p['result'][0]['bytes'] == 8 for p in o['parts'] if p['name'].startswith('NCCL: allreduce'))"
+    FAKE_NCCL_VERSION=22907 check "a stage with an old NCCL" play 0 peers --only NCCL
     check "says that it is too old" says \
-      '^skip  NCCL: allreduce, 2 ranks .NCCL 2.29.7 is older than 2.30' fourth.txt
+      '^skip  NCCL: allreduce, 2 ranks .NCCL 2.29.7 is older than 2.30' peers.txt
     ;;
-  third)
-    check "events have figures by collective" json third "[c['runs'] for p in o['parts'] if p['name'] == 'events by collective' for c in p['result']['collectives']] == [12] * 8"
-    check "and the ring" json third "all(len(e) == 4 and 0 <= e[1] <= 4 and e[3] <= 8 for p in o['parts'] if p['name'] == 'events by collective' for e in p['result']['ring'])"
-    check "overheads have figures" json third "any('preparing' in r['phase'] for p in o['parts'] if p['name'] == 'overhead' for r in p['result']['results'])"
+  performance)
+    check "events have figures by collective" json performance "[c['runs'] for p in o['parts'] if p['name'] == 'events by collective' for c in p['result']['collectives']] == [12] * 8"
+    check "and the ring" json performance "all(len(e) == 4 and 0 <= e[1] <= 4 and e[3] <= 8 for p in o['parts'] if p['name'] == 'events by collective' for e in p['result']['ring'])"
+    check "overheads have figures" json performance "any('preparing' in r['phase'] for p in o['parts'] if p['name'] == 'overhead' for r in p['result']['results'])"
     ;;
   esac
 else
-  check "a stage with parts that hang" play 1 first --only 'two ranks' --limit 6 --plant \
+  check "a stage with parts that hang" play 1 smoke --only 'two ranks' --limit 6 --plant \
     'two ranks' CUDA_EMULATOR_STALL=1
-  check "is told so" says '^HANG  two ranks, one collective' first.txt
+  check "is told so" says '^HANG  two ranks, one collective' smoke.txt
   check "what a rank waits for is in the summary" says '\| +it waits until it is run by rank [01]' \
-    first.txt
-  check "after two the rest is left out" says '^left  two ranks, synchronised' first.txt
+    smoke.txt
+  check "after two the rest is left out" says '^left  two ranks, synchronised' smoke.txt
   check "the photograph has the library's dump" says \
-    '^dfccl rank [01] of 2, .* 1 runs outstanding' first.hangs.txt
-  check "and the threads" says 'dfccl-demo [A-Z] .* call [0-9]+' first.hangs.txt
-  if command -v gdb >/dev/null && ! grep -q 'not permitted' "$work/out/first.hangs.txt"; then
-    check "and the stack of the thread that is stuck" says ' cuMemcpy ' first.hangs.txt
+    '^dfccl rank [01] of 2, .* 1 runs outstanding' smoke.hangs.txt
+  check "and the threads" says 'dfccl-demo [A-Z] .* call [0-9]+' smoke.hangs.txt
+  if command -v gdb >/dev/null && ! grep -q 'not permitted' "$work/out/smoke.hangs.txt"; then
+    check "and the stack of the thread that is stuck" says ' cuMemcpy ' smoke.hangs.txt
   fi
-  check "JSON has it" json first \
+  check "JSON has it" json smoke \
     "o['count'] == {'HANG': 2, 'left': 1} and o['left_out'] == ['two ranks, synchronised']"
 
   # The group is killed as a test runner kills it; a hang must not survive this.
@@ -124,25 +124,32 @@ else
   echo '4 of 4 runs completed in 0.01 s; 0 of 524416 result elements were wrong.' >"$work/right"
   is_right() { ! is_wrong "$@"; }
   check "none is right" is_right "$work/right"
-  check "a stage with a wrong result" play 1 second --only 'no words' --plant 'no words' \
+  check "a stage with a wrong result" play 1 behaviour --only 'no words' --plant 'no words' \
     CUDA_EMULATOR_SPOIL=4
-  check "is told so" says '^WRONG  no words' second.txt
-  check "JSON has it, with what was said" json second \
+  check "is told so" says '^WRONG  no words' behaviour.txt
+  check "JSON has it, with what was said" json behaviour \
     "s == {'no words': 'WRONG'} and any('wrong' in l for l in o['parts'][0]['lines'])"
 
-  check "a stage without time" play 0 third --seconds 0
+  check "a stage without time" play 0 performance --seconds 0
   check "names what it left out" says \
-    '^left out, since .*: disorder; disorder, synchronised; overhead;' third.txt
-  check "a stage whose time ends in a part" play 0 second --seconds 6 --only 'no words' --plant \
+    '^left out, since .*: disorder; disorder, synchronised; overhead;' performance.txt
+  check "a stage whose time ends in a part" play 0 behaviour --seconds 6 --only 'no words' --plant \
     'no words' CUDA_EMULATOR_STALL=1
-  check "says which" says "^left out, since .*: no words \(cut\)" second.txt
+  check "says which" says "^left out, since .*: no words \(cut\)" behaviour.txt
 
   printf '# gpu: emulated\nDFCCL_TUNING=set:fetch_polls=77\nPATH=1\n' >"$work/learnt"
-  LEARNT=$work/learnt check "saved settings" play 0 second --only 'no words'
-  check "are used, and no other" says '^learnt, from .*: DFCCL_TUNING=set:fetch_polls=77 $' second.txt
+  LEARNT=$work/learnt check "saved settings" play 0 behaviour --only 'no words'
+  check "are used, and no other" says '^learnt, from .*: DFCCL_TUNING=set:fetch_polls=77 $' behaviour.txt
   sed 's/emulated/another/' "$work/learnt" >"$work/other"
-  LEARNT=$work/other check "the settings of another GPU" play 0 second --only 'no words'
-  check "are not" says 'are of another GPU, and are not used' second.txt
+  LEARNT=$work/other check "the settings of another GPU" play 0 behaviour --only 'no words'
+  check "are not" says 'are of another GPU, and are not used' behaviour.txt
+
+  for names in first:smoke second:behaviour third:performance fourth:peers; do
+    "$suite" "${names%:*}" --list >"$work/by_order"
+    "$suite" "${names#*:}" --list >"$work/by_purpose"
+    check "${names%:*} is ${names#*:}" cmp "$work/by_order" "$work/by_purpose"
+  done
+  check "the parts of the last stage have names" [ -s "$work/by_order" ]
 fi
 echo "1..$number"
 [ $failed = 0 ]

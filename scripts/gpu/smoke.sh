@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # the variables of scripts/gpu-suite
-# The first stage: basic operation and diagnosis. No part takes more than a minute.
+# The stage smoke: does anything work, and if not, why. No part takes more than a minute.
 
 group "the machine, without DFCCL"
 probe_part 40 "probe: facts, bus, slices" "$probe" --json slice facts bus

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # the variables of scripts/gpu-suite
-# The third stage: speed. Its figures are meaningful only if the second stage has passed.
+# The stage performance: how fast. A figure is worth reading only if the stage behaviour has passed.
 
 [ "$list" = 1 ] || take_over
 group "disorder"

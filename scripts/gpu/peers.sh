@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # the variables of scripts/gpu-suite
-# The fourth stage: comparison with NCCL, ranks as processes, and a table of algorithms.
+# The stage peers: ranks as processes, NCCL, other operations, and a table of algorithms.
 
 [ "$list" = 1 ] || take_over
 group "processes, taking turns"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # the variables of scripts/gpu-suite
-# The second stage: correctness.
+# The stage behaviour: are the results right. It comes before any figure.
 
 [ "$list" = 1 ] || take_over
 group "variants"
