@@ -139,7 +139,7 @@ else
 
   printf '# gpu: emulated\nDFCCL_TUNING=set:fetch_polls=77\nPATH=1\n' >"$work/learnt"
   LEARNT=$work/learnt check "saved settings" play 0 behaviour --only 'no words'
-  check "are used, and no other" says '^learnt, from .*: DFCCL_TUNING=set:fetch_polls=77 $' behaviour.txt
+  check "are used, and no other" says '^saved settings, from .*: DFCCL_TUNING=set:fetch_polls=77 $' behaviour.txt
   sed 's/emulated/another/' "$work/learnt" >"$work/other"
   LEARNT=$work/other check "the settings of another GPU" play 0 behaviour --only 'no words'
   check "are not" says 'are of another GPU, and are not used' behaviour.txt

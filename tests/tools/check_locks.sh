@@ -31,7 +31,8 @@ int planted(df_rank_mutex *rank) {
 END
 
 compile() {
-  clang -std=gnu11 -fsyntax-only -Wthread-safety -Werror -I"$source/src" "$@" "$directory/planted.c" \
+  clang -std=gnu11 -fsyntax-only -Wthread-safety -Werror -I"$source/src" "$@" \
+    "$directory/planted.c" \
     2>"$directory/errors"
 }
 

@@ -3,18 +3,23 @@
 # other.
 set -eu
 root=$1
-in_code=$(grep -rhoE '"DFCCL_[A-Z_]*[A-Z]"' "$root/src/host/settings" --include=settings.h --include=settings.c | tr -d '"' | sort -u)
-in_docs=$(grep -oE '^\| `DFCCL_[A-Z_]+`' "$root/docs/CONFIGURATION.md" | grep -oE 'DFCCL_[A-Z_]+' | sort -u)
+in_code=$(grep -rhoE '"DFCCL_[A-Z_]*[A-Z]"' "$root/src/host/settings" --include=settings.h \
+  --include=settings.c | tr -d '"' | sort -u)
+in_docs=$(grep -oE '^\| `DFCCL_[A-Z_]+`' "$root/docs/CONFIGURATION.md" | grep -oE 'DFCCL_[A-Z_]+' |
+  sort -u)
 [ -n "$in_code" ] || { echo "found no variable in the sources"; exit 1; }
 [ "$in_code" = "$in_docs" ] || {
   echo "variables in the sources and in docs/CONFIGURATION.md differ:"
   printf '%s\n' "$in_code" "$in_docs" | sort | uniq -u
   exit 1
 }
-[ "$(echo "$in_docs" | wc -l)" -le 41 ] || { echo "more than 41 variables: should a new one be a number of the tuning table?"; exit 1; }
+[ "$(echo "$in_docs" | wc -l)" -le 41 ] ||
+  { echo "more than 41 variables: should a new one be a number of the tuning table?"; exit 1; }
 # Variables that have become numbers: the page's last section names each with its number.
-in_code=$(sed -n '/define MOVED_VARIABLES/,/^$/p' "$root/src/host/settings/settings.c" | sed -nE 's/^ *X\(([A-Z_]+), ([a-z_]+)\).*/\2 DFCCL_\1/p' | sort)
-in_docs=$(grep -oE '`[a-z_]+` \| `DFCCL_[A-Z_]+`' "$root/docs/CONFIGURATION.md" | tr -d '`|' | tr -s ' ' | sort)
+in_code=$(sed -n '/define MOVED_VARIABLES/,/^$/p' "$root/src/host/settings/settings.c" |
+  sed -nE 's/^ *X\(([A-Z_]+), ([a-z_]+)\).*/\2 DFCCL_\1/p' | sort)
+in_docs=$(grep -oE '`[a-z_]+` \| `DFCCL_[A-Z_]+`' "$root/docs/CONFIGURATION.md" | tr -d '`|' |
+  tr -s ' ' | sort)
 [ -n "$in_code" ] && [ "$in_code" = "$in_docs" ] || {
   echo "variables that have become numbers, in the sources and in docs/CONFIGURATION.md, differ:"
   printf '%s\n' "$in_code" "$in_docs" | sort | uniq -u
