@@ -163,7 +163,6 @@ def find_place(sources, key, anchor):
     NAME WORD      the call of NAME whose arguments have this word
     .MEMBER        the access to this member, with the expression before it and its index
     if WORD        the condition of the if that has this word
-    plant: NAME    the comment plant: NAME of the source
     """
     places = [
         place
@@ -187,11 +186,6 @@ def places_in(text, function, anchor):
 
     if anchor == "{":
         yield Place(function.path, function.body, function.body)
-    elif name == "plant:":
-        for match in re.compile(r"/\* plant: %s \*/" % re.escape(word)).finditer(
-            text, function.body, function.end
-        ):
-            yield Place(function.path, match.start(), match.end())
     elif name == "if":
         for match in matches(r"\bif \("):
             end = closing(code, match.end() - 1)

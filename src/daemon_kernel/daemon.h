@@ -18,6 +18,17 @@ typedef enum {
   DF_TURN_LEFT /* to be started again */
 } df_turn;
 
+/* Leader: the step has executed a primitive. */
+DF_CORE void df_daemon_note_step(df_block *block, df_context_slot *slot, const df_descriptor *desc,
+                                 const df_lanes *lanes) {
+  slot->dirty = 1;
+  block->quiet_polls = block->blocked_polls = 0;
+  block->swept = 0;
+  df_count(&block->stats.primitives, 1);
+  if (lanes->move->send_link && lanes->move->announces & DF_MESSAGE_GOES)
+    df_count(&block->stats.bytes_sent, lanes->move->count * desc->element_bytes);
+}
+
 /* DF_STEP_BLOCKED: set it aside. DF_STEP_PROGRESSED: another thread wants to drive. */
 DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *desc,
                                          df_lanes *lanes, int *progressed) {
@@ -48,14 +59,7 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
     }
     if (result == DF_STEP_CANCELLED) return result;
     *progressed = 1;
-    if (df_lanes_leads(lanes)) {
-      /* plant: progress */ slot->dirty = 1;
-      block->quiet_polls = block->blocked_polls = 0;
-      block->swept = 0;
-      df_count(&block->stats.primitives, 1);
-      if (lanes->move->send_link && lanes->move->announces & DF_MESSAGE_GOES)
-        df_count(&block->stats.bytes_sent, lanes->move->count * desc->element_bytes);
-    }
+    if (df_lanes_leads(lanes)) df_daemon_note_step(block, slot, desc, lanes);
     if (result == DF_STEP_DONE) return result;
     if (tunables->preempt_every) return DF_STEP_BLOCKED;
     if (df_watch_interrupts(block, lanes)) return DF_STEP_PROGRESSED;

@@ -66,18 +66,18 @@ static void host_prepare(void *state) {
   context->runs.listed_last = &context->runs.listed_first;
   context->runs.callbacks = (df_callback_pool){.entries = s->callbacks, .capacity = 4};
   TAILQ_INIT(&context->runs.due);
-  s->coll =
-      (df_coll){.id = 1, .references = 100, .run_limit = UINT64_MAX, .heeded_from = UINT64_MAX};
+  s->coll = (df_coll){
+      .id = 1, .references = 100, .members.run_limit = UINT64_MAX, .runs.watched_from = UINT64_MAX};
   s->by_index = &s->coll;
   take_line(context, &s->coll);
 }
 
 /* So many runs with callbacks: accepted, and given to the daemon. */
 static void accept_runs(host_state *s, uint32_t n, dfcclCallback_t callback) {
-  s->context.runs.accepted = s->coll.submitted = s->coll.admitted = n;
+  s->context.runs.accepted = s->coll.runs.submitted = s->coll.runs.admitted = n;
   s->context.runs.surplus = n - 1;
   for (uint32_t i = 0; i < n; i++)
-    s->coll.in_device[i] = (df_run){.callback = callback, .argument = s};
+    s->coll.runs.in_device[i] = (df_run){.callback = callback, .argument = s};
 }
 
 static df_condition condition_of(host_state *s) {
@@ -159,7 +159,7 @@ static void tenant_look(void *state) {
 static void recent_prepare(void *state) {
   host_state *s = state;
   tenant_prepare(state);
-  s->again = (df_coll){.id = 1, .line = 1, .words = &s->other_words};
+  s->again = (df_coll){.id = 1, .line = 1, .runs.words = &s->other_words};
   s->context.registry.latest = &s->again;
   df_store_relaxed_u32(recent_of(&s->context, 1), 1);
 }
@@ -184,8 +184,8 @@ static void note_callback(dfcclCollId_t id, dfcclResult_t status, void *argument
   df_store_relaxed_u64(&s->inside, 0);
 }
 static void queue_callback(host_state *s) {
-  s->coll.taken++;
-  s->coll.retired++;
+  s->coll.runs.taken++;
+  s->coll.runs.retired++;
   defer_callback(&s->context, &s->coll, note_callback, s, dfcclSuccess);
 }
 static void completer_prepare(void *state) {

@@ -46,13 +46,13 @@ static void deadline_prepare(void *state) {
   df_sq_init(&s->device.sq, &s->sq_slot, 1, 1);
   s->descriptor.words = &s->run_words;
   s->coll = (df_coll){.id = 1,
-                      .device.descriptor = &s->descriptor,
-                      .words = &s->wait_words,
-                      .ready = 1,
-                      .admit_below = UINT64_MAX,
-                      .run_limit = UINT64_MAX,
-                      .heeded_from = UINT64_MAX};
-  s->coll.configuration.shape.n_blocks = 1;
+                      .exec.device.descriptor = &s->descriptor,
+                      .runs.words = &s->wait_words,
+                      .exec.ready = 1,
+                      .runs.admit_below = UINT64_MAX,
+                      .members.run_limit = UINT64_MAX,
+                      .runs.watched_from = UINT64_MAX};
+  s->coll.exec.configuration.shape.n_blocks = 1;
   df_rank_mutex_init(&context->lock);
   context->device.executor = &s->ops;
   context->device.shared = &s->device;

@@ -122,7 +122,7 @@ BUGS = [
     ("the poller does not look again", [
         ("poller", "if df_completion_is_due", "PLANTED ? df_load_relaxed_u32(&context->control.stopping) : (CONDITION)")]),
     ("a block leaves without saving its contexts", [without("df_lifecycle_leave", "df_context_flush")]),
-    ("a progress is not marked to be saved", [("df_daemon_execute", "plant: progress", "if (!PLANTED)")]),
+    ("a progress is not marked to be saved", [("df_daemon_note_step", ".dirty", "(*(PLANTED ? &(__typeof__(MEMBER)){0} : &MEMBER))")]),
     ("a block changes hands without order", [weaker("disown", "df_publish_u32", "df_store_relaxed_u32")]),
     ("a synchronisation forgets what it held back", [without("df_device_synchronize", "df_admit_listed")]),
     ("a retired run does not make room", [without("retire", "df_list"), without("retire", "df_admit_listed")]),
@@ -162,7 +162,7 @@ BUGS = [
     ("a failure rings nobody", [without("df_fail_collective", "submitted")], ENDINGS),
     # A real bug: the compared count was incremented only after the comparison.
     ("runs beyond a member's last are looked at before it is counted", [
-        ("df_check_run_limit", "{", "if (PLANTED && coll->taken < coll->run_limit) return;")], ENDINGS),
+        ("df_check_run_limit", "{", "if (PLANTED && coll->runs.taken < coll->members.run_limit) return;")], ENDINGS),
     ("runs beyond a member's last wait for it", [without("limit_runs", "df_check_run_limit")], ENDINGS),
     ("an abort is not told", [without("df_abort", "df_messenger_send_all")], ENDINGS),
     ("an abort of one collective is not told", [
@@ -241,7 +241,7 @@ BUGS = [
         ("df_wire_take_up_run", "{", "if (PLANTED) count = ring->part.elements;")], VARYING, WIRES),
     # Bugs of plan switches.
     ("a switch is at the least floor", [("plan_switch.c/handle_answer", "DF_MAX", "(PLANTED && plan_switch->answers ? DF_MIN(ARGUMENTS) : CALL)")], SWITCHES),
-    ("a member that has answered admits runs from its floor on", [("plan_switch.c/answer", "plant: held", "if (PLANTED) registered->admit_below = UINT64_MAX;")], SWITCHES),
+    ("a member that has answered admits runs from its floor on", [("plan_switch.c/answer", ".admit_below", "(*(PLANTED ? &(__typeof__(MEMBER)){0} : &MEMBER))")], SWITCHES),
     ("a switch that was called off is not told", [without("call_off", "send_all")], SWITCHES),
     ("the device's count of a variant's runs is taken for the collective's", [("exchange", "df_device_run", "(PLANTED ? 0 : CALL)")], SWITCHES),
     ("a member waits for a leader that has left the collective", [without("limited", "cancel")], SWITCHES, ENDINGS),

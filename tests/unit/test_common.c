@@ -45,7 +45,7 @@ static df_coll *find(const df_stage *s) {
 static int is_ready(const df_stage *s) {
   const df_coll *coll = find(s);
   df_rank_lock(&s->context->lock);
-  int ready = coll->ready;
+  int ready = coll->exec.ready;
   df_rank_unlock(&s->context->lock);
   return ready;
 }
@@ -88,8 +88,8 @@ static readers begin(const df_stage *s, size_t bytes, uint32_t deeper_by) {
   }
   EVENTUALLY(is_ready(s));
   const df_coll *coll = find(s);
-  for (uint32_t i = 0; i < coll->plan->n_links; i++)
-    r.rings[coll->device.links[i].peer] = coll->device.links[i].slots;
+  for (uint32_t i = 0; i < coll->exec.plan->n_links; i++)
+    r.rings[coll->exec.device.links[i].peer] = coll->exec.device.links[i].slots;
   return r;
 }
 
@@ -121,7 +121,7 @@ DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
   for (size_t i = 0; i < COUNT; i++) input[i] = (int8_t)(i * 7 % 101);
   readers r = begin(&s, COUNT, 1);
   const df_coll *coll = find(&s);
-  CHECK(coll->common.range.segment != NULL, "it has common slots");
+  CHECK(coll->exec.common.range.segment != NULL, "it has common slots");
   for (int rank = 1; rank < STAGE_RANKS; rank++)
     CHECK(stage_hears(&s, rank, DF_MESSAGE_SEGMENT, COMMONS), "rank %d is not told", rank);
   uint64_t number = 1;
@@ -142,11 +142,11 @@ DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
       const uint8_t *slot = r.rings[rank] + (number & (r.n_slots - 1)) * r.stride;
       EVENTUALLY(df_observe_u64((const uint64_t *)slot) == (number << 1 | 1));
       uint64_t at = *(const uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) - views[rank];
-      CHECK(at >= coll->common.range.offset &&
-                at + COUNT <= coll->common.range.offset + coll->common.range.bytes,
+      CHECK(at >= coll->exec.common.range.offset &&
+                at + COUNT <= coll->exec.common.range.offset + coll->exec.common.range.bytes,
             "rank %u is lent %llu", rank, (unsigned long long)at);
-      CHECK(memcmp(coll->common.range.segment->base + at, input, COUNT) == 0, "what rank %u reads",
-            rank);
+      CHECK(memcmp(coll->exec.common.range.segment->base + at, input, COUNT) == 0,
+            "what rank %u reads", rank);
     }
     int done;
     OK(dfcclTest(s.context, COLL, &done));
@@ -168,7 +168,7 @@ static int has_common_if(const char *setting, uint32_t cores, size_t bytes, uint
   stage_open(&s);
   s.context->topology.n_cores = cores;
   begin(&s, bytes, deeper_by);
-  int has = find(&s)->common.range.segment != NULL;
+  int has = find(&s)->exec.common.range.segment != NULL;
   for (int rank = 1; rank < STAGE_RANKS; rank++) stage_die(&s, rank);
   (void)dfcclWait(s.context, COLL);
   stage_close(&s);

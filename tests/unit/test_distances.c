@@ -42,11 +42,11 @@ static uint32_t looked_at(uint64_t ns) {
   atomic_store(&cost_ns, 0);
   df_rank_lock(&ctxs[0]->lock);
   const df_coll *coll = df_find(ctxs[0], 1);
-  uint32_t links = coll->plan->n_links, far_ns = coll->device.links[0].far_ns;
+  uint32_t links = coll->exec.plan->n_links, far_ns = coll->exec.device.links[0].far_ns;
   CHECK(links > 0, "no links");
   for (uint32_t i = 0; i < links; i++)
-    CHECK(coll->device.links[i].far_ns == far_ns, "link %u is looked at otherwise than the first",
-          i);
+    CHECK(coll->exec.device.links[i].far_ns == far_ns,
+          "link %u is looked at otherwise than the first", i);
   df_rank_unlock(&ctxs[0]->lock);
   two_ranks_close(ctxs);
   return far_ns;

@@ -15,7 +15,7 @@ DF_TEST(pair_counts, refused_calls_use_one_record, 30) {
     df_run run = {.count = (uint64_t)(uintptr_t)&given};
     RESULT(df_pair_counts_take(&coll, &run), dfcclInvalidArgument);
   }
-  CHECK(coll.n_runs_counts == 1, "%u records", coll.n_runs_counts);
-  free(coll.runs_counts[0]);
-  free(coll.runs_counts);
+  CHECK(coll.runs.n_dynamic_counts == 1, "%u records", coll.runs.n_dynamic_counts);
+  free(coll.runs.dynamic_counts[0]);
+  free(coll.runs.dynamic_counts);
 }

@@ -25,7 +25,7 @@ int df_admit(df_coll *coll, int (*push)(df_coll *)) {
   if (coll->length > 0 &&
       coll->pending[coll->of[1]] == 0) {
     if (!push(coll)) return 0;
-    /* plant: lost */ coll->length--;
+    coll->length--;
   }
   coll->ops->ring(coll, 1);
   store(&coll->first, 1);
@@ -66,7 +66,6 @@ def places_are_found(sources):
         "ring": "coll->ops->ring(coll, 1)",
         "store first": "store(&coll->first, 1)",
         "{": "",
-        "plant: lost": "/* plant: lost */",
         ".pending": "coll->pending[coll->of[1]]",
         "if failed": 'coll->failed || log("push(1)")',
     }.items():
@@ -83,7 +82,6 @@ def what_is_gone_or_twice_is_named(sources):
         ("df_admit", "pull", "no place: pull"),
         ("df_admit", "store", "2 places: store"),
         ("df_admit", "store second", "no place"),
-        ("df_admit", "plant: found", "no place"),
         ("df_admit", "if coll", "3 places"),
         ("df_admit", ".length", "2 places"),
         ("stop", "push", "src/a/a.c and src/b/b.c: name it FOLDER/stop"),

@@ -168,7 +168,7 @@ static void offer_deep_rings(const df_stage *s, const df_announcement *a) {
 
 static int is_ready(const df_stage *s) {
   df_rank_lock(&s->context->lock);
-  int ready = df_find(s->context, LARGE)->ready;
+  int ready = df_find(s->context, LARGE)->exec.ready;
   df_rank_unlock(&s->context->lock);
   return ready;
 }

@@ -78,12 +78,14 @@ DF_TEST(match, runs_before_the_one_whose_counts_differ_go_on, 30) {
   handle_of_a_difference(&s, buffer);
   df_rank_lock(&s.context->lock);
   df_coll *coll = df_find(s.context, COLL);
-  CHECK(coll->run_limit == 1, "runs go on up to %llu", (unsigned long long)coll->run_limit);
-  coll->retired = coll->admitted = 1; /* as if run 0 were through */
+  CHECK(coll->members.run_limit == 1, "runs go on up to %llu",
+        (unsigned long long)coll->members.run_limit);
+  coll->runs.retired = coll->runs.admitted = 1; /* as if run 0 were through */
   df_check_run_limit(s.context, coll);
-  coll->retired = coll->admitted = 0;
-  CHECK(coll->failed == dfcclMismatch, "%d: %s", (int)coll->failed, coll->sentence);
-  CHECK(strstr(coll->sentence, "5 elements"), "\"%s\"", coll->sentence);
+  coll->runs.retired = coll->runs.admitted = 0;
+  CHECK(coll->failure.failed == dfcclMismatch, "%d: %s", (int)coll->failure.failed,
+        coll->failure.sentence);
+  CHECK(strstr(coll->failure.sentence, "5 elements"), "\"%s\"", coll->failure.sentence);
   df_rank_unlock(&s.context->lock);
   stage_close(&s);
 }

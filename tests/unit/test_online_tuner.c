@@ -34,7 +34,7 @@ static look look_at(dfcclContext_t ctx) {
   look l;
   df_rank_lock(&ctx->lock);
   const df_coll *registered = df_find(ctx, COLL);
-  l.algorithm = registered->plan->key.algorithm;
+  l.algorithm = registered->exec.plan->key.algorithm;
   l.is_busy = df_plan_switch_is_busy(registered);
   CHECK(df_tuner_summarise(registered, &l.tuner), "it is not tuned");
   df_rank_unlock(&ctx->lock);
@@ -161,8 +161,8 @@ DF_TEST(tuner, while_it_waits_a_run_costs_one_compare, 120) {
     const df_coll *registered = df_find(ctxs[r], COLL);
     CHECK(ctxs[r]->runs.timing == 0, "rank %d: %u collectives read clocks", r,
           ctxs[r]->runs.timing);
-    CHECK(registered->heeded_from > registered->retired + 100, "rank %d: run %llu is heeded", r,
-          (unsigned long long)registered->heeded_from);
+    CHECK(registered->runs.watched_from > registered->runs.retired + 100,
+          "rank %d: run %llu is heeded", r, (unsigned long long)registered->runs.watched_from);
     df_rank_unlock(&ctxs[r]->lock);
   }
   two_ranks_close(ctxs);

@@ -18,7 +18,7 @@ static uint8_t stores_of(uint32_t cores, size_t bytes) {
   s.context->topology.n_cores = cores;
   OK(dfcclRegisterBroadcast(s.context, COLL, bytes, dfcclInt8, 0, NULL));
   df_rank_lock(&s.context->lock);
-  uint8_t stream = df_find(s.context, COLL)->device.descriptor->stream;
+  uint8_t stream = df_find(s.context, COLL)->exec.device.descriptor->stream;
   df_rank_unlock(&s.context->lock);
   stage_close(&s);
   return stream;
@@ -41,7 +41,7 @@ static void expect_slots(uint32_t cores, const char *least, size_t bytes, uint32
   s.context->topology.n_cores = cores;
   OK(dfcclRegisterAllReduce(s.context, COLL, bytes, dfcclInt8, dfcclSum, NULL));
   df_rank_lock(&s.context->lock);
-  uint32_t has = df_find(s.context, COLL)->configuration.shape.n_slots;
+  uint32_t has = df_find(s.context, COLL)->exec.configuration.shape.n_slots;
   df_rank_unlock(&s.context->lock);
   CHECK(has == slots, "%u cores, %zu bytes, at least %s slots: %u instead of %u", cores, bytes,
         least, has, slots);

@@ -164,15 +164,16 @@ DF_TEST(epochs, the_variant_in_force_fails, 30) {
   run_on(&s, 8);
   df_rank_lock(&s.context->lock);
   const df_coll *registered = df_find(s.context, COLL), *parked = registered->plan_switch->current;
-  CHECK(parked && registered->plan->key.algorithm == DF_DOUBLING, "it has not gone over");
+  CHECK(parked && registered->exec.plan->key.algorithm == DF_DOUBLING, "it has not gone over");
   df_rank_unlock(&s.context->lock);
   say(&s,
       (df_message){.kind = DF_MESSAGE_FAIL, .id = COLL, .variant = VARIANT, .a = dfcclRemoteError},
       why, sizeof why);
   df_rank_lock(&s.context->lock);
-  CHECK(registered->failed != dfcclSuccess, "it goes on");
-  CHECK(registered->device.descriptor->words->cancel != 0, "the daemon goes on");
-  CHECK(parked->device.descriptor->words->cancel == 0, "what it was registered with is cancelled");
+  CHECK(registered->failure.failed != dfcclSuccess, "it goes on");
+  CHECK(registered->exec.device.descriptor->words->cancel != 0, "the daemon goes on");
+  CHECK(parked->exec.device.descriptor->words->cancel == 0,
+        "what it was registered with is cancelled");
   df_rank_unlock(&s.context->lock);
   stage_close(&s);
 }

@@ -32,7 +32,7 @@ DF_TEST(sharing, a_peer_that_has_lent_nothing_is_followed_nowhere, 30) {
   CHECK(peers[1].mapped_ranges == NULL && peers[2].mapped_ranges == NULL, "windows without a link");
   stage_begin_broadcast(&s, COLL, STAGE_COUNT, NULL, received);
   df_rank_lock(&s.context->lock);
-  const df_link *link = &df_find(s.context, COLL)->device.links[0];
+  const df_link *link = &df_find(s.context, COLL)->exec.device.links[0];
   CHECK(link->peer == 1 && !link->sends, "not the link that receives");
   CHECK(link->mapped_ranges != NULL, "any address is followed");
   CHECK(!df_mapped_ranges_cover(link->mapped_ranges, (uint64_t)(uintptr_t)received, 1),

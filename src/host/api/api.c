@@ -200,53 +200,28 @@ dfcclResult_t dfcclRun(dfcclContext_t ctx, dfcclCollId_t id, dfcclRun_t *run) {
   return df_remember(ctx, df_submit_given(ctx, id, run));
 }
 
-dfcclResult_t dfcclRunAllReduce(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                                void *recvBuf, dfcclCallback_t callback, void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_submit(ctx, DF_OP_ALL_REDUCE, id, sendBuf, recvBuf, callback, arg));
-}
-dfcclResult_t dfcclRunReduce(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                             void *recvBuf, dfcclCallback_t callback, void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_submit(ctx, DF_OP_REDUCE, id, sendBuf, recvBuf, callback, arg));
-}
-dfcclResult_t dfcclRunBroadcast(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                                void *recvBuf, dfcclCallback_t callback, void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_submit(ctx, DF_OP_BROADCAST, id, sendBuf, recvBuf, callback, arg));
-}
-dfcclResult_t dfcclRunAllGather(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                                void *recvBuf, dfcclCallback_t callback, void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_submit(ctx, DF_OP_ALL_GATHER, id, sendBuf, recvBuf, callback, arg));
-}
-dfcclResult_t dfcclRunReduceScatter(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                                    void *recvBuf, dfcclCallback_t callback, void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx,
-                     df_submit(ctx, DF_OP_REDUCE_SCATTER, id, sendBuf, recvBuf, callback, arg));
-}
-dfcclResult_t dfcclRunAllToAll(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                               void *recvBuf, dfcclCallback_t callback, void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_submit(ctx, DF_OP_ALL_TO_ALL, id, sendBuf, recvBuf, callback, arg));
-}
+/* The families of plans/operations.def whose runs have one signature. */
+#define DEFINE_RUN(id, name)                                                                       \
+  dfcclResult_t dfcclRun##name(dfcclContext_t ctx, dfcclCollId_t coll, const void *sendBuf,        \
+                               void *recvBuf, dfcclCallback_t callback, void *arg) {               \
+    DF_CHECK_CONTEXT(ctx);                                                                         \
+    return df_remember(ctx, df_submit(ctx, DF_OP_##id, coll, sendBuf, recvBuf, callback, arg));    \
+  }
+#define DF_API_REDUCTION DEFINE_RUN
+#define DF_API_ROOTED_REDUCTION DEFINE_RUN
+#define DF_API_ROOTED DEFINE_RUN
+#define DF_API_MOVE DEFINE_RUN
+#define DF_API_PAIR DEFINE_RUN
+#define DF_API_VECTOR DEFINE_RUN
+/* These have bodies of their own below. */
+#define DF_API_BARRIER(id, name)
+#define DF_API_SCAN(id, name)
+#define DF_API_EXCLUSIVE_SCAN(id, name)
+#define DF_API_DYNAMIC(id, name)
+#define DF_OPERATION(id, name, word, family, ...) family(id, name)
+#define DF_VECTOR_OPERATION(id, name, word, family, ...) family(id, name)
+#include "plans/operations.def"
 
-dfcclResult_t dfcclRunGather(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                             void *recvBuf, dfcclCallback_t callback, void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_submit(ctx, DF_OP_GATHER, id, sendBuf, recvBuf, callback, arg));
-}
-dfcclResult_t dfcclRunScatter(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                              void *recvBuf, dfcclCallback_t callback, void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_submit(ctx, DF_OP_SCATTER, id, sendBuf, recvBuf, callback, arg));
-}
-dfcclResult_t dfcclRunSendRecv(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                               void *recvBuf, dfcclCallback_t callback, void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_submit(ctx, DF_OP_SEND_RECV, id, sendBuf, recvBuf, callback, arg));
-}
 dfcclResult_t dfcclRunBarrier(dfcclContext_t ctx, dfcclCollId_t id, dfcclCallback_t callback,
                               void *arg) {
   DF_CHECK_CONTEXT(ctx);
@@ -262,102 +237,36 @@ dfcclResult_t dfcclRunScan(dfcclContext_t ctx, dfcclCollId_t id, const void *sen
                                    id, &run, &number));
 }
 
-dfcclResult_t dfcclRunAllGatherV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                                 void *recvBuf, dfcclCallback_t callback, void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_submit(ctx, DF_OP_ALL_GATHER_V, id, sendBuf, recvBuf, callback, arg));
-}
-dfcclResult_t dfcclRunReduceScatterV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                                     void *recvBuf, dfcclCallback_t callback, void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx,
-                     df_submit(ctx, DF_OP_REDUCE_SCATTER_V, id, sendBuf, recvBuf, callback, arg));
-}
-dfcclResult_t dfcclRunGatherV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                              void *recvBuf, dfcclCallback_t callback, void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_submit(ctx, DF_OP_GATHER_V, id, sendBuf, recvBuf, callback, arg));
-}
-dfcclResult_t dfcclRunScatterV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                               void *recvBuf, dfcclCallback_t callback, void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_submit(ctx, DF_OP_SCATTER_V, id, sendBuf, recvBuf, callback, arg));
-}
-dfcclResult_t dfcclRunAllToAllV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                                void *recvBuf, dfcclCallback_t callback, void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_submit(ctx, DF_OP_ALL_TO_ALL_V, id, sendBuf, recvBuf, callback, arg));
-}
-dfcclResult_t dfcclRunNeighbours(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                                 void *recvBuf, dfcclCallback_t callback, void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_submit(ctx, DF_OP_NEIGHBOURS, id, sendBuf, recvBuf, callback, arg));
-}
-
 dfcclResult_t dfcclRunAllToAllDynamic(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
                                       const size_t *sendCounts, const size_t *sendDispls,
                                       void *recvBuf, size_t *recvCounts, dfcclCallback_t callback,
                                       void *arg) {
   DF_CHECK_CONTEXT(ctx);
   const df_given_counts counts = {sendCounts, sendDispls, recvCounts, NULL};
-  df_run run = {.send = sendBuf,
-                .recv = recvBuf,
-                .count = (uint64_t)(uintptr_t)&counts,
-                .callback = callback,
-                .argument = arg};
+  df_run run = {
+      .send = sendBuf, .recv = recvBuf, .given = &counts, .callback = callback, .argument = arg};
   uint64_t number;
   return df_remember(ctx,
                      df_submit_run(ctx, DF_OF_KIND(DF_OP_ALL_TO_ALL_DYNAMIC), id, &run, &number));
 }
 
-static dfcclResult_t run_on_stream(dfcclContext_t ctx, df_operation operation, dfcclCollId_t id,
-                                   df_run *run, void *stream) {
-  uint64_t number;
-  return df_remember(ctx,
-                     df_submit_on_stream(ctx, DF_OF_KIND(operation), id, run, stream, &number));
-}
-dfcclResult_t dfcclRunAllReduceOnStream(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                                        void *recvBuf, void *stream, dfcclCallback_t callback,
-                                        void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
-  return run_on_stream(ctx, DF_OP_ALL_REDUCE, id, &run, stream);
-}
-dfcclResult_t dfcclRunReduceOnStream(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                                     void *recvBuf, void *stream, dfcclCallback_t callback,
-                                     void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
-  return run_on_stream(ctx, DF_OP_REDUCE, id, &run, stream);
-}
-dfcclResult_t dfcclRunBroadcastOnStream(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                                        void *recvBuf, void *stream, dfcclCallback_t callback,
-                                        void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
-  return run_on_stream(ctx, DF_OP_BROADCAST, id, &run, stream);
-}
-dfcclResult_t dfcclRunAllGatherOnStream(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                                        void *recvBuf, void *stream, dfcclCallback_t callback,
-                                        void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
-  return run_on_stream(ctx, DF_OP_ALL_GATHER, id, &run, stream);
-}
-dfcclResult_t dfcclRunReduceScatterOnStream(dfcclContext_t ctx, dfcclCollId_t id,
-                                            const void *sendBuf, void *recvBuf, void *stream,
-                                            dfcclCallback_t callback, void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
-  return run_on_stream(ctx, DF_OP_REDUCE_SCATTER, id, &run, stream);
-}
-dfcclResult_t dfcclRunAllToAllOnStream(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
-                                       void *recvBuf, void *stream, dfcclCallback_t callback,
-                                       void *arg) {
-  DF_CHECK_CONTEXT(ctx);
-  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
-  return run_on_stream(ctx, DF_OP_ALL_TO_ALL, id, &run, stream);
-}
+/* Shorthands of dfcclRun with DFCCL_RUN_ON_STREAM, for one operation each. */
+#define DEFINE_RUN_ON_STREAM(id, name)                                                             \
+  dfcclResult_t dfcclRun##name##OnStream(dfcclContext_t ctx, dfcclCollId_t coll,                   \
+                                         const void *sendBuf, void *recvBuf, void *stream,         \
+                                         dfcclCallback_t callback, void *arg) {                    \
+    DF_CHECK_CONTEXT(ctx);                                                                         \
+    df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};        \
+    uint64_t number;                                                                               \
+    return df_remember(                                                                            \
+        ctx, df_submit_on_stream(ctx, DF_OF_KIND(DF_OP_##id), coll, &run, stream, &number));       \
+  }
+DEFINE_RUN_ON_STREAM(ALL_REDUCE, AllReduce)
+DEFINE_RUN_ON_STREAM(REDUCE, Reduce)
+DEFINE_RUN_ON_STREAM(BROADCAST, Broadcast)
+DEFINE_RUN_ON_STREAM(ALL_GATHER, AllGather)
+DEFINE_RUN_ON_STREAM(REDUCE_SCATTER, ReduceScatter)
+DEFINE_RUN_ON_STREAM(ALL_TO_ALL, AllToAll)
 
 dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *done) {
   DF_CHECK_CONTEXT(ctx);

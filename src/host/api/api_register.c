@@ -13,68 +13,31 @@ static dfcclResult_t register_checked(dfcclContext_t ctx, const df_registration 
   return df_remember(ctx, result);
 }
 
-dfcclResult_t dfcclRegisterAllReduce(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
-                                     dfcclDataType_t type, dfcclRedOp_t op,
-                                     const dfcclCollOptions_t *options) {
-  return register_checked(ctx, &(df_registration){.operation = DF_OP_ALL_REDUCE,
-                                                  .id = id,
-                                                  .count = count,
-                                                  .type = type,
-                                                  .op = op,
-                                                  .options = options});
-}
-
-dfcclResult_t dfcclRegisterReduce(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
-                                  dfcclDataType_t type, dfcclRedOp_t op, int root,
-                                  const dfcclCollOptions_t *options) {
-  return register_checked(ctx, &(df_registration){.operation = DF_OP_REDUCE,
-                                                  .id = id,
-                                                  .count = count,
-                                                  .type = type,
-                                                  .op = op,
-                                                  .root = root,
-                                                  .options = options});
-}
-
-dfcclResult_t dfcclRegisterBroadcast(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
-                                     dfcclDataType_t type, int root,
-                                     const dfcclCollOptions_t *options) {
-  return register_checked(ctx, &(df_registration){.operation = DF_OP_BROADCAST,
-                                                  .id = id,
-                                                  .count = count,
-                                                  .type = type,
-                                                  .root = root,
-                                                  .options = options});
-}
-
-dfcclResult_t dfcclRegisterAllGather(dfcclContext_t ctx, dfcclCollId_t id, size_t sendCount,
-                                     dfcclDataType_t type, const dfcclCollOptions_t *options) {
-  return register_checked(ctx, &(df_registration){.operation = DF_OP_ALL_GATHER,
-                                                  .id = id,
-                                                  .count = sendCount,
-                                                  .type = type,
-                                                  .options = options});
-}
-
-dfcclResult_t dfcclRegisterReduceScatter(dfcclContext_t ctx, dfcclCollId_t id, size_t recvCount,
-                                         dfcclDataType_t type, dfcclRedOp_t op,
-                                         const dfcclCollOptions_t *options) {
-  return register_checked(ctx, &(df_registration){.operation = DF_OP_REDUCE_SCATTER,
-                                                  .id = id,
-                                                  .count = recvCount,
-                                                  .type = type,
-                                                  .op = op,
-                                                  .options = options});
-}
-
-dfcclResult_t dfcclRegisterAllToAll(dfcclContext_t ctx, dfcclCollId_t id, size_t countPerPeer,
-                                    dfcclDataType_t type, const dfcclCollOptions_t *options) {
-  return register_checked(ctx, &(df_registration){.operation = DF_OP_ALL_TO_ALL,
-                                                  .id = id,
-                                                  .count = countPerPeer,
-                                                  .type = type,
-                                                  .options = options});
-}
+/* The families of plans/operations.def whose registrations have one signature each. */
+#define DEFINE_REGISTER(constant, name, parameters, ...)                                           \
+  dfcclResult_t dfcclRegister##name(dfcclContext_t ctx, dfcclCollId_t coll, size_t count,          \
+                                    dfcclDataType_t type,                                          \
+                                    parameters const dfcclCollOptions_t *options) {                \
+    return register_checked(ctx, &(df_registration){.operation = DF_OP_##constant,                 \
+                                                    .id = coll,                                    \
+                                                    .count = count,                                \
+                                                    .type = type,                                  \
+                                                    .options = options,                            \
+                                                    __VA_ARGS__});                                 \
+  }
+#define COMMA ,
+#define DF_API_REDUCTION(id, name) DEFINE_REGISTER(id, name, dfcclRedOp_t op COMMA, .op = op)
+#define DF_API_ROOTED_REDUCTION(id, name)                                                          \
+  DEFINE_REGISTER(id, name, dfcclRedOp_t op COMMA int root COMMA, .op = op, .root = root)
+#define DF_API_ROOTED(id, name) DEFINE_REGISTER(id, name, int root COMMA, .root = root)
+#define DF_API_MOVE(id, name) DEFINE_REGISTER(id, name, , .root = 0)
+/* These have bodies of their own below. */
+#define DF_API_PAIR(id, name)
+#define DF_API_BARRIER(id, name)
+#define DF_API_SCAN(id, name)
+#define DF_API_EXCLUSIVE_SCAN(id, name)
+#define DF_OPERATION(id, name, word, family, ...) family(id, name)
+#include "plans/operations.def"
 
 dfcclResult_t dfcclRegisterAllToAllDynamic(dfcclContext_t ctx, dfcclCollId_t id,
                                            size_t maxCountPerPeer, dfcclDataType_t type,
@@ -83,28 +46,6 @@ dfcclResult_t dfcclRegisterAllToAllDynamic(dfcclContext_t ctx, dfcclCollId_t id,
                                                   .id = id,
                                                   .count = maxCountPerPeer,
                                                   .type = type,
-                                                  .options = options});
-}
-
-dfcclResult_t dfcclRegisterGather(dfcclContext_t ctx, dfcclCollId_t id, size_t countPerRank,
-                                  dfcclDataType_t type, int root,
-                                  const dfcclCollOptions_t *options) {
-  return register_checked(ctx, &(df_registration){.operation = DF_OP_GATHER,
-                                                  .id = id,
-                                                  .count = countPerRank,
-                                                  .type = type,
-                                                  .root = root,
-                                                  .options = options});
-}
-
-dfcclResult_t dfcclRegisterScatter(dfcclContext_t ctx, dfcclCollId_t id, size_t countPerRank,
-                                   dfcclDataType_t type, int root,
-                                   const dfcclCollOptions_t *options) {
-  return register_checked(ctx, &(df_registration){.operation = DF_OP_SCATTER,
-                                                  .id = id,
-                                                  .count = countPerRank,
-                                                  .type = type,
-                                                  .root = root,
                                                   .options = options});
 }
 

@@ -60,9 +60,9 @@ static double copied_bytes_per_us(void) {
 
 static void describe_times(const df_coll *coll, const df_configuration_question *q,
                            uint32_t n_cores, dfcclConfiguration_t *c) DF_RANK_LOCKED {
-  const df_choice *choice = &coll->configuration.choice;
-  const uint64_t slot =
-      choice->slot_bytes ? choice->slot_bytes : (uint64_t)coll->configuration.policy->slot_bytes;
+  const df_choice *choice = &coll->exec.configuration.choice;
+  const uint64_t slot = choice->slot_bytes ? choice->slot_bytes
+                                           : (uint64_t)coll->exec.configuration.policy->slot_bytes;
   if (df_operation_has_piece_table(coll->operation) || coll->operation >= DF_OP_COUNT) return;
   c->predictedUs = DF_MAX(df_configuration_predict(q, choice->algorithm, choice->split, slot), 0.0);
   if (q->on_gpu) return;
@@ -72,7 +72,7 @@ static void describe_times(const df_coll *coll, const df_configuration_question 
 
 static void describe(dfcclContext_t context, const df_coll *coll,
                      dfcclConfiguration_t *c) DF_RANK_LOCKED {
-  const df_shape *shape = &coll->configuration.shape;
+  const df_shape *shape = &coll->exec.configuration.shape;
   const df_part *part = &shape->parts[0];
   df_registration registration = {.operation = coll->operation,
                                   .id = coll->id,
@@ -83,33 +83,35 @@ static void describe(dfcclContext_t context, const df_coll *coll,
   df_configuration_question question = df_configuration_question_of(context, &registration);
   question.choice.n = coll->n;
   question.varying = coll->varying;
-  question.choice.memory = coll->configuration.memory;
+  question.choice.memory = coll->exec.configuration.memory;
   question.choice.bytes =
       df_larger_buffer(coll->operation, coll->n, coll->count, (uint32_t)df_type_size(coll->type));
   question.choice.hosts = coll->n_hosts;
-  df_ring ring = coll->ring;
+  df_ring ring = coll->exec.ring;
   if (ring.n_slots == 0)
-    ring = df_configuration_ring(&coll->configuration, &question, coll->plan, 0);
+    ring = df_configuration_ring(&coll->exec.configuration, &question, coll->exec.plan, 0);
   uint64_t longest = (uint64_t)part->chunk * question.element_bytes;
-  const df_plan_file *file = coll->configuration.choice.file;
+  const df_plan_file *file = coll->exec.configuration.choice.file;
   snprintf(c->algorithm, sizeof c->algorithm, "%s%s%.18s",
-           df_algorithm_name(coll->configuration.choice.algorithm), file ? ":" : "",
+           df_algorithm_name(coll->exec.configuration.choice.algorithm), file ? ":" : "",
            file ? df_plan_file_facts_of(file).name : "");
   snprintf(c->form, sizeof c->form, "%s",
-           df_configuration_form(&coll->configuration, coll->plan, coll->count));
+           df_configuration_form(&coll->exec.configuration, coll->exec.plan, coll->count));
   c->blocks = shape->n_blocks;
   c->loops = part->loops;
-  c->primitives = coll->plan->n_primitives;
-  c->subgroup =
-      coll->configuration.choice.algorithm == DF_TWO_LEVEL ? coll->configuration.choice.split : 0;
+  c->primitives = coll->exec.plan->n_primitives;
+  c->subgroup = coll->exec.configuration.choice.algorithm == DF_TWO_LEVEL
+                    ? coll->exec.configuration.choice.split
+                    : 0;
   c->chunkBytes = DF_MIN(longest, coll->count * question.element_bytes);
   c->slotBytes = ring.stride;
   c->slots = ring.n_slots;
-  c->lendsBuffers = (uint32_t)df_configuration_lends(&coll->configuration, question.element_bytes);
-  c->pastCaches = coll->configuration.stream != DF_STREAM_NEVER;
+  c->lendsBuffers =
+      (uint32_t)df_configuration_lends(&coll->exec.configuration, question.element_bytes);
+  c->pastCaches = coll->exec.configuration.stream != DF_STREAM_NEVER;
   c->switches = coll->plan_switch ? coll->plan_switch->switches : 0;
-  c->borrowedTurn = (uint32_t)coll->configuration.borrowed_turn;
-  df_configuration_explain(&coll->configuration, &question, coll->plan, &ring, c->why,
+  c->borrowedTurn = (uint32_t)coll->exec.configuration.borrowed_turn;
+  df_configuration_explain(&coll->exec.configuration, &question, coll->exec.plan, &ring, c->why,
                            sizeof c->why);
   if (coll->plan_switch && coll->plan_switch->switches) {
     const size_t used = strlen(c->why);

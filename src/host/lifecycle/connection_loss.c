@@ -36,7 +36,7 @@ static df_dependence dependence_on(dfcclContext_t context, uint32_t peer) DF_RAN
   df_dependence most = NO_RUN;
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     const df_coll *coll = df_registered(context, i);
-    if (coll == NULL || coll->taken == coll->submitted) continue;
+    if (coll == NULL || coll->runs.taken == coll->runs.submitted) continue;
     for (uint32_t m = 0; m < coll->n; m++) {
       if (coll->ranks[m] != peer) continue;
       if (df_waits_for_member(context, coll, m)) return WAITS;

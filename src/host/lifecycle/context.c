@@ -303,7 +303,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
     if (coll == NULL) continue;
     df_message message = {.kind = DF_MESSAGE_DEREGISTER,
                           .id = coll->id,
-                          .a = coll->submitted,
+                          .a = coll->runs.submitted,
                           .b = 1,
                           .variant = coll->variant};
     df_coll_send(context, coll, &message, NULL);

@@ -57,7 +57,7 @@ static void find_awaited(dfcclContext_t context) DF_RANK_LOCKED {
   for (uint32_t r = 0; r < context->n_ranks; r++) awaited[r] = awaited[r] ? 2 : 0;
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     const df_coll *coll = df_registered(context, i);
-    if (coll == NULL || coll->taken == coll->submitted) continue;
+    if (coll == NULL || coll->runs.taken == coll->runs.submitted) continue;
     for (uint32_t m = 0; m < coll->n; m++) awaited[coll->ranks[m]] |= 1;
   }
   for (uint32_t r = 0; r < context->n_ranks; r++)

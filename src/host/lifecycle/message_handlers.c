@@ -62,7 +62,7 @@ static void fail_unmet(dfcclContext_t context, uint32_t from, dfcclCollId_t id,
                        dfcclResult_t status, const char *sentence) DF_RANK_LOCKED {
   df_coll *coll = df_find(context, id);
   for (uint32_t i = 0; coll && i < coll->n; i++)
-    if (coll->ranks[i] == from && coll->remotes[i] == NULL) {
+    if (coll->ranks[i] == from && coll->members.remotes[i] == NULL) {
       df_fail_collective(context, coll, status, 1, sentence);
       return;
     }

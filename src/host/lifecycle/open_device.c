@@ -67,15 +67,17 @@ static void release_ticket(dfcclContext_t context, df_run *run) {
 }
 
 static void release_tickets(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
-  for (uint64_t run = coll->retired; run < coll->admitted; run++)
+  for (uint64_t run = coll->runs.retired; run < coll->runs.admitted; run++)
     release_ticket(context, df_run_in_device(coll, run));
 }
 
 static int has_stream_runs(const df_coll *coll) DF_RANK_LOCKED {
-  for (uint64_t run = coll->retired; run < coll->admitted; run++)
-    if (coll->in_device[df_slot_of(coll, run)].stream_event) return 1;
-  for (uint32_t i = 0; i < coll->backlog_length; i++)
-    if (coll->backlog[(coll->backlog_head + i) % coll->backlog_capacity].stream_event) return 1;
+  for (uint64_t run = coll->runs.retired; run < coll->runs.admitted; run++)
+    if (coll->runs.in_device[df_slot_of(coll, run)].stream_event) return 1;
+  for (uint32_t i = 0; i < coll->runs.backlog_length; i++)
+    if (coll->runs.backlog[(coll->runs.backlog_head + i) % coll->runs.backlog_capacity]
+            .stream_event)
+      return 1;
   return 0;
 }
 
@@ -87,7 +89,7 @@ static void end_stream_runs(void *host, const char *sentence) {
     if (coll == NULL) continue;
     if (sentence != NULL && df_registered(context, i) && has_stream_runs(coll))
       df_fail_collective(context, coll, dfcclAborted, 1, sentence); /* others go on */
-    if (sentence == NULL && coll->failed != dfcclSuccess) release_tickets(context, coll);
+    if (sentence == NULL && coll->failure.failed != dfcclSuccess) release_tickets(context, coll);
   }
   df_rank_unlock(&context->lock);
   df_reap_and_ring(context); /* what was not in the device has ended */

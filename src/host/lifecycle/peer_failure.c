@@ -40,7 +40,7 @@ static void lose_those_behind(dfcclContext_t context, uint32_t relay) DF_RANK_LO
       peers[r].state = DF_PEER_GIVEN_UP;
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    if (coll == NULL || coll->registered || coll->failed != dfcclSuccess) continue;
+    if (coll == NULL || coll->registered || coll->failure.failed != dfcclSuccess) continue;
     uint32_t m = 0;
     while (m < coll->n &&
            (coll->ranks[m] == context->rank || peers[coll->ranks[m]].state != DF_PEER_GIVEN_UP ||
@@ -80,12 +80,12 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
       continue;
     snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u %.300s",
              df_coll_label(coll, label, sizeof label), context->rank, peer, why);
-    if (coll->failed != dfcclSuccess) continue; /* one has told the other */
+    if (coll->failure.failed != dfcclSuccess) continue; /* one has told the other */
     df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
     gave_up = 1;
     if (!tell_it) continue;
     df_message message = df_failure_message(coll);
-    df_messenger_send(&context->control, peer, &message, coll->sentence, -1);
+    df_messenger_send(&context->control, peer, &message, coll->failure.sentence, -1);
   }
   if (before == DF_PEER_ALIVE) df_service_tell_lost(&context->control, peer, why);
   lose_those_behind(context, peer);
@@ -135,8 +135,10 @@ void df_tell_broken(dfcclContext_t context) {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL) continue;
-    df_message limit = {
-        .kind = DF_MESSAGE_LIMIT, .id = coll->id, .a = coll->submitted, .variant = coll->variant};
+    df_message limit = {.kind = DF_MESSAGE_LIMIT,
+                        .id = coll->id,
+                        .a = coll->runs.submitted,
+                        .variant = coll->variant};
     df_coll_send(context, coll, &limit, NULL);
   }
 }
@@ -147,7 +149,7 @@ static void fail_all_unannounced(dfcclContext_t context, uint32_t peer) DF_RANK_
     df_coll *coll = df_registered(context, i);
     if (coll == NULL || coll->registered) continue;
     uint32_t position = df_coll_place_of(coll, peer, coll->n);
-    if (position < coll->n && coll->remotes[position] == NULL)
+    if (position < coll->n && coll->members.remotes[position] == NULL)
       df_fail_unannounced(context, coll, peer);
   }
 }
@@ -187,8 +189,8 @@ void df_peer_left(dfcclContext_t context, uint32_t peer) {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     uint32_t position = coll ? df_coll_place_of(coll, peer, coll->n) : 0;
-    if (coll && position < coll->n && coll->remotes[position])
-      df_match_left(context, coll->remotes[position]);
+    if (coll && position < coll->n && coll->members.remotes[position])
+      df_match_left(context, coll->members.remotes[position]);
   }
 }
 
@@ -196,8 +198,9 @@ void df_peer_left(dfcclContext_t context, uint32_t peer) {
 
 static uint64_t oldest_submission_ns(const df_coll *coll) DF_RANK_LOCKED {
   if (df_runs_in_device(coll) > 0)
-    return coll->in_device[df_slot_of(coll, coll->retired)].submitted_ns;
-  if (coll->backlog_length > 0) return coll->backlog[coll->backlog_head].submitted_ns;
+    return coll->runs.in_device[df_slot_of(coll, coll->runs.retired)].submitted_ns;
+  if (coll->runs.backlog_length > 0)
+    return coll->runs.backlog[coll->runs.backlog_head].submitted_ns;
   return UINT64_MAX;
 }
 
@@ -206,7 +209,7 @@ static void time_out(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   df_describe_wait(context, coll, state, sizeof state);
   snprintf(sentence, sizeof sentence,
            "%s: run %" PRIu64 " of rank %u did not complete within %lld ms; %s",
-           df_coll_label(coll, label, sizeof label), coll->taken, context->rank,
+           df_coll_label(coll, label, sizeof label), coll->runs.taken, context->rank,
            context->settings.timeout_ms, state);
   context->failure.timed_out = 1;
   df_break(context, dfcclTimeout, sentence);
@@ -219,7 +222,7 @@ static df_coll *next_late(dfcclContext_t context, uint32_t *at) DF_RANK_LOCKED {
   uint64_t now = df_clock_ns(), limit = (uint64_t)context->settings.timeout_ms * 1000000u;
   while (*at < context->registry.n_indices) {
     df_coll *coll = df_registered(context, (*at)++);
-    if (coll == NULL || coll->failed != dfcclSuccess) continue;
+    if (coll == NULL || coll->failure.failed != dfcclSuccess) continue;
     uint64_t since = oldest_submission_ns(coll);
     if (since != UINT64_MAX && now - since >= limit && now > since) return coll;
   }

@@ -35,14 +35,14 @@ static uint32_t say_ranks(df_text *text, const df_coll *coll,
 }
 
 static int has_not_registered(const df_coll *coll, uint32_t position) {
-  return coll->remotes[position] == NULL;
+  return coll->members.remotes[position] == NULL;
 }
 
 static int has_not_run(const df_coll *coll, uint32_t position) {
-  for (uint32_t i = 0; i < coll->plan->n_links; i++)
-    if (coll->plan->links[i].sends && coll->plan->links[i].peer == position) {
+  for (uint32_t i = 0; i < coll->exec.plan->n_links; i++)
+    if (coll->exec.plan->links[i].sends && coll->exec.plan->links[i].peer == position) {
       const df_remote_ends *ends =
-          df_ends_of(coll->remotes[position], coll->plan->links[i].channel);
+          df_ends_of(coll->members.remotes[position], coll->exec.plan->links[i].channel);
       return ends == NULL || !ends->has_offer;
     }
   return 0;
@@ -64,23 +64,23 @@ static int credit_is_missing(const df_link *link, uint64_t sequence) {
 
 /* Where the block is in the oldest run. Returns 0 if it is through with that. */
 static int read_cursor(const df_coll *coll, uint32_t block, df_cursor *cursor) {
-  const uint64_t progress = df_load_relaxed_u64(&coll->device.descriptor->progress[block]);
-  *cursor = (df_cursor){.run = coll->retired,
+  const uint64_t progress = df_load_relaxed_u64(&coll->exec.device.descriptor->progress[block]);
+  *cursor = (df_cursor){.run = coll->runs.retired,
                         .loop = (uint32_t)(progress >> 20 & 0xffffff),
                         .primitive = (uint32_t)(progress >> 4 & 0xffff),
                         .phase = (uint32_t)(progress & 0xf)};
-  return progress >> 44 == (coll->retired & 0xfffff);
+  return progress >> 44 == (coll->runs.retired & 0xfffff);
 }
 
 /* As df_step_undrained, of one rank. */
 static int is_undrained(const df_coll *coll, uint32_t block, uint32_t rank) {
-  const df_descriptor *d = coll->device.descriptor;
+  const df_descriptor *d = coll->exec.device.descriptor;
   for (uint32_t i = 0; i < d->n_links; i++) {
-    const df_link *link = &coll->device.links[block * d->n_links + i];
-    const df_part *part = &coll->configuration.shape.parts[block];
+    const df_link *link = &coll->exec.device.links[block * d->n_links + i];
+    const df_part *part = &coll->exec.configuration.shape.parts[block];
     if (!link->sends || link->peer != rank || link->messages == 0 || link->release_mask) continue;
     if ((uint64_t)part->chunk * d->element_bytes < link->lend_min) continue;
-    const uint64_t last = (coll->retired + 1) * part->loops * link->messages;
+    const uint64_t last = (coll->runs.retired + 1) * part->loops * link->messages;
     if (((df_observe_u64(link->credit) - last) & DF_SEQUENCE_MASK) >= DF_SEQUENCE_MASK / 2)
       return 1;
   }
@@ -88,14 +88,14 @@ static int is_undrained(const df_coll *coll, uint32_t block, uint32_t rank) {
 }
 
 static int block_waits_for(const df_coll *coll, uint32_t block, uint32_t rank) {
-  const df_descriptor *d = coll->device.descriptor;
+  const df_descriptor *d = coll->exec.device.descriptor;
   df_cursor cursor;
   if (!read_cursor(coll, block, &cursor)) return 0;
   if (cursor.phase == DF_PHASE_DRAIN) return is_undrained(coll, block, rank);
   if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return 0;
-  const df_primitive *prim = &coll->plan->primitives[cursor.primitive];
-  const df_link *links = &coll->device.links[block * d->n_links];
-  const uint32_t loops = coll->configuration.shape.parts[block].loops;
+  const df_primitive *prim = &coll->exec.plan->primitives[cursor.primitive];
+  const df_link *links = &coll->exec.device.links[block * d->n_links];
+  const uint32_t loops = coll->exec.configuration.shape.parts[block].loops;
   if (prim->flags & DF_PRIM_RECV) {
     const df_link *link = &links[prim->recv_link];
     if (link->peer == rank &&
@@ -115,27 +115,27 @@ int df_waits_for_member(dfcclContext_t context, const df_coll *coll, uint32_t po
   if (df_has_not_come(coll, position)) return 1;
   if (df_runs_in_device(coll) == 0) return 0;
   if (!context->device.memory->host_sees_links) return 1; /* perhaps */
-  for (uint32_t block = 0; block < coll->configuration.shape.n_blocks; block++)
+  for (uint32_t block = 0; block < coll->exec.configuration.shape.n_blocks; block++)
     if (block_waits_for(coll, block, coll->ranks[position])) return 1;
   return 0;
 }
 
 static void say_block(const dfcclContext_t context, df_text *text, const df_coll *coll,
                       uint32_t block) {
-  const df_descriptor *d = coll->device.descriptor;
+  const df_descriptor *d = coll->exec.device.descriptor;
   df_cursor cursor;
   if (!read_cursor(coll, block, &cursor)) {
-    df_say(text, "block %u is through with run %" PRIu64, block, coll->retired);
+    df_say(text, "block %u is through with run %" PRIu64, block, coll->runs.retired);
     return;
   }
   df_say(text, "block %u: run %" PRIu64 ", loop %u of %u, primitive %u of %u", block, cursor.run,
-         cursor.loop, coll->configuration.shape.parts[block].loops, cursor.primitive,
+         cursor.loop, coll->exec.configuration.shape.parts[block].loops, cursor.primitive,
          d->n_primitives);
   if (cursor.phase == DF_PHASE_DRAIN) df_say(text, ", waits until its peers have read its buffers");
   if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return;
-  const df_primitive *prim = &coll->plan->primitives[cursor.primitive];
-  const df_link *links = &coll->device.links[block * d->n_links];
-  uint32_t loops = coll->configuration.shape.parts[block].loops;
+  const df_primitive *prim = &coll->exec.plan->primitives[cursor.primitive];
+  const df_link *links = &coll->exec.device.links[block * d->n_links];
+  uint32_t loops = coll->exec.configuration.shape.parts[block].loops;
   /* Of links in a device's memory only the ranks are known. */
   if (!context->device.memory->host_sees_links) {
     if (prim->flags & DF_PRIM_RECV)
@@ -157,19 +157,19 @@ static void say_block(const dfcclContext_t context, df_text *text, const df_coll
 
 static void say_state(const dfcclContext_t context, df_text *text,
                       const df_coll *coll) DF_RANK_LOCKED {
-  if (coll->failed != dfcclSuccess) {
-    df_say(text, "it has failed: %s", coll->sentence);
-  } else if (coll->n_bound + 1 < coll->n) {
+  if (coll->failure.failed != dfcclSuccess) {
+    df_say(text, "it has failed: %s", coll->failure.sentence);
+  } else if (coll->members.n_bound + 1 < coll->n) {
     df_say(text, "it waits until it is registered by ");
     say_ranks(text, coll, has_not_registered);
-  } else if (!coll->ready) {
+  } else if (!coll->exec.ready) {
     df_say(text, "it waits until it is run by ");
     if (say_ranks(text, coll, has_not_run) == 0) df_say(text, "nobody (its links are being made)");
   } else if (df_runs_in_device(coll) == 0) {
     df_say(text, context->runs.held ? "it waits for the end of a device synchronisation"
                                     : "it waits on the host for room in the submission queue");
   } else {
-    for (uint32_t block = 0; block < coll->configuration.shape.n_blocks; block++) {
+    for (uint32_t block = 0; block < coll->exec.configuration.shape.n_blocks; block++) {
       if (block) df_say(text, "; ");
       say_block(context, text, coll, block);
     }
@@ -185,7 +185,8 @@ void df_describe_wait(dfcclContext_t context, const df_coll *coll, char *text, s
 
 static const char *source_of(const dfcclContext_t context, const df_coll *coll) {
   const char *source = df_switch_state_of(coll).words;
-  return source ? source : df_choice_source(&context->settings.tuning, &coll->configuration.choice);
+  return source ? source
+                : df_choice_source(&context->settings.tuning, &coll->exec.configuration.choice);
 }
 
 static void say_coll(const dfcclContext_t context, df_text *text,
@@ -195,9 +196,9 @@ static void say_coll(const dfcclContext_t context, df_text *text,
          "  %s, %s of %" PRIu64 " elements, group of %u, %s (%s), %u block(s): %" PRIu64
          " of %" PRIu64 " runs complete, %u in the daemon, %u waiting on the host\n    ",
          df_coll_label(coll, label, sizeof label), df_operation_name(coll->operation), coll->count,
-         coll->n, df_algorithm_name(coll->plan->key.algorithm), source_of(context, coll),
-         coll->configuration.shape.n_blocks, coll->taken, coll->submitted, df_runs_in_device(coll),
-         coll->backlog_length);
+         coll->n, df_algorithm_name(coll->exec.plan->key.algorithm), source_of(context, coll),
+         coll->exec.configuration.shape.n_blocks, coll->runs.taken, coll->runs.submitted,
+         df_runs_in_device(coll), coll->runs.backlog_length);
   say_state(context, text, coll);
   df_say(text, "\n");
 }
@@ -210,7 +211,7 @@ static uint64_t memory_per_block(const dfcclContext_t context) {
     const df_coll *coll = context->registry.by_index[i];
     if (coll == NULL) continue;
     bytes += (sizeof(df_descriptor) + sizeof(df_run_words) + sizeof(df_run_counters)) /
-                 coll->configuration.shape.n_blocks +
+                 coll->exec.configuration.shape.n_blocks +
              sizeof(df_part) + sizeof(uint64_t) + sizeof(df_cursor) + 2 * sizeof(uint32_t) +
              sizeof(void *);
   }
@@ -223,7 +224,8 @@ static uint64_t link_ends(const dfcclContext_t context) {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     const df_coll *coll = context->registry.by_index[i];
     if (coll)
-      bytes += (uint64_t)coll->configuration.shape.n_blocks * coll->plan->n_links * sizeof(df_link);
+      bytes += (uint64_t)coll->exec.configuration.shape.n_blocks * coll->exec.plan->n_links *
+               sizeof(df_link);
   }
   return bytes;
 }
@@ -286,7 +288,9 @@ static void say_connections(const dfcclContext_t context, df_text *text) DF_RANK
 enum { DF_DUMP_CONNECTION_BYTES = 600, DF_DUMP_CONNECTIONS = 3 /* with a peer, and control's */ };
 enum { DF_DUMP_HEAD_BYTES = 16384, DF_DUMP_WAITS_BYTES = 16384, DF_DUMP_COLL_BYTES = 4096 };
 
-static int is_dumped(const df_coll *coll) { return coll && coll->taken < coll->submitted; }
+static int is_dumped(const df_coll *coll) {
+  return coll && coll->runs.taken < coll->runs.submitted;
+}
 
 static char *make_text(const dfcclContext_t context, const char *waits) DF_RANK_LOCKED {
   uint32_t n = 0;

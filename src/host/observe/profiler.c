@@ -161,18 +161,18 @@ static const char *algorithm_name(int algorithm) {
 static df_profiled_run describe_run(const dfcclContext_t context, const df_coll *coll,
                                     const df_run *run) DF_RANK_LOCKED {
   const uint64_t count = run->count ? run->count : coll->count;
-  const int is_flagged = coll->configuration.shape.payload_offset != DF_LINK_STAGED_OFFSET;
+  const int is_flagged = coll->exec.configuration.shape.payload_offset != DF_LINK_STAGED_OFFSET;
   return (df_profiled_run){.rank = (int)context->rank,
                            .job_name = context->profiler->name,
                            .job = context->profiler->job,
-                           .number = coll->submitted,
-                           .on_device = df_device_run(coll, coll->submitted),
+                           .number = coll->runs.submitted,
+                           .on_device = df_device_run(coll, coll->runs.submitted),
                            .function = df_advice_function(coll->operation),
                            .operation = df_operation_name(coll->operation),
                            .type = type_names[coll->type],
-                           .algorithm = algorithm_name(coll->plan->key.algorithm),
+                           .algorithm = algorithm_name(coll->exec.plan->key.algorithm),
                            .protocol = is_flagged ? "LL" : "SIMPLE",
-                           .nccl_algorithm = nccl_algorithm(coll->plan->key.algorithm),
+                           .nccl_algorithm = nccl_algorithm(coll->exec.plan->key.algorithm),
                            .nccl_protocol = is_flagged ? DF_NCCL_LL : DF_NCCL_SIMPLE,
                            .nccl_type = (int)coll->type,
                            .nccl_operator = (int)coll->op,
@@ -182,25 +182,25 @@ static df_profiled_run describe_run(const dfcclContext_t context, const df_coll 
                            .bytes = df_larger_buffer(coll->operation, coll->n, count,
                                                      (uint32_t)df_type_size(coll->type)),
                            .root = (int)coll->root,
-                           .blocks = (uint8_t)coll->configuration.shape.n_blocks};
+                           .blocks = (uint8_t)coll->exec.configuration.shape.n_blocks};
 }
 
 /* Those of the first block that a connection carries. */
 static uint32_t describe_links(const dfcclContext_t context, const df_coll *coll,
                                df_profiled_link links[LINKS_MAX]) DF_RANK_LOCKED {
   uint32_t n = 0;
-  const df_part *part = &coll->configuration.shape.parts[0];
-  const int tells = coll->ready && !coll->varying;
-  for (uint32_t which = 0; which < coll->plan->n_links && n < LINKS_MAX; which++) {
-    const uint32_t peer = coll->ranks[coll->plan->links[which].peer];
+  const df_part *part = &coll->exec.configuration.shape.parts[0];
+  const int tells = coll->exec.ready && !coll->varying;
+  for (uint32_t which = 0; which < coll->exec.plan->n_links && n < LINKS_MAX; which++) {
+    const uint32_t peer = coll->ranks[coll->exec.plan->links[which].peer];
     if (!context->transports.wire_serves[peer]) continue;
     links[n++] =
         (df_profiled_link){.rank = (int)context->rank,
                            .peer = (int)peer,
-                           .sends = coll->plan->links[which].sends,
-                           .messages = (int)(part->loops * coll->plan->links[which].messages),
+                           .sends = coll->exec.plan->links[which].sends,
+                           .messages = (int)(part->loops * coll->exec.plan->links[which].messages),
                            .chunk_bytes = (int)(part->chunk * (uint32_t)df_type_size(coll->type)),
-                           .ring = tells ? coll->device.links[which].slots : NULL};
+                           .ring = tells ? coll->exec.device.links[which].slots : NULL};
   }
   return n;
 }

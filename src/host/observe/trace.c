@@ -96,19 +96,19 @@ static void grow_why(df_growing_text *lines, const df_coll *coll) {
   if (words)
     df_say(&out, "%s", words);
   else
-    df_configuration_say_source(&coll->configuration, &out);
+    df_configuration_say_source(&coll->exec.configuration, &out);
   df_grow_escaped(lines, why);
 }
 
 static void describe(dfcclContext_t context, df_coll *coll) {
   df_tracer *tracer = context->tracer;
   df_growing_text *lines = &tracer->lines;
-  const df_plan_key *key = &coll->plan->key;
+  const df_plan_key *key = &coll->exec.plan->key;
   const df_switch_state state = df_switch_state_of(coll);
-  const df_configuration *configuration = &coll->configuration;
-  if (coll->trace_number == 0) coll->trace_number = ++tracer->collectives;
-  coll->is_described = 1;
-  df_grow_format(lines, "{\"collective\":%u,\"id\":\"%" PRIu64 "\",\"name\":\"", coll->trace_number,
+  const df_configuration *configuration = &coll->exec.configuration;
+  if (coll->trace.number == 0) coll->trace.number = ++tracer->collectives;
+  coll->trace.is_described = 1;
+  df_grow_format(lines, "{\"collective\":%u,\"id\":\"%" PRIu64 "\",\"name\":\"", coll->trace.number,
                  coll->id);
   df_grow_escaped(lines, coll->name);
   df_grow_format(
@@ -124,10 +124,11 @@ static void describe(dfcclContext_t context, df_coll *coll) {
                  "\"slots\":%u,\"form\":\"%s\",\"lends\":%d,\"switch\":%" PRIu64
                  ",\"from_run\":%" PRIu64 ",\"at\":%" PRIu64 ",\"purpose\":\"%s\",\"why\":\"",
                  key->split, configuration->shape.n_blocks, configuration->shape.stride,
-                 coll->ring.n_slots ? coll->ring.n_slots : configuration->shape.n_slots,
-                 df_configuration_form(configuration, coll->plan, coll->count),
+                 coll->exec.ring.n_slots ? coll->exec.ring.n_slots : configuration->shape.n_slots,
+                 df_configuration_form(configuration, coll->exec.plan, coll->count),
                  df_configuration_lends(configuration, (uint32_t)df_type_size(coll->type)),
-                 state.switches, state.switches ? coll->admitted : 0, df_clock_ns(), state.purpose);
+                 state.switches, state.switches ? coll->runs.admitted : 0, df_clock_ns(),
+                 state.purpose);
   grow_why(lines, coll);
   df_grow_text(lines, "\"}\n");
 }
@@ -146,7 +147,7 @@ static void conclude(dfcclContext_t context, size_t before) DF_RANK_LOCKED {
 
 void df_trace_describe(dfcclContext_t context, df_coll *coll) {
   const size_t before = context->tracer->lines.length;
-  if (context->tracer->ended || coll->is_described) return;
+  if (context->tracer->ended || coll->trace.is_described) return;
   describe(context, coll);
   conclude(context, before);
 }
@@ -155,11 +156,11 @@ void df_trace_run(dfcclContext_t context, df_coll *coll, uint64_t from_ns, dfccl
   df_growing_text *lines = &context->tracer->lines;
   const size_t before = lines->length;
   if (context->tracer->ended) return;
-  if (!coll->is_described) describe(context, coll);
+  if (!coll->trace.is_described) describe(context, coll);
   df_grow_format(lines,
                  "{\"run\":%" PRIu64 ",\"of\":%u,\"from\":%" PRIu64 ",\"to\":%" PRIu64
                  ",\"status\":%d}\n",
-                 coll->taken - 1, coll->trace_number, from_ns, df_clock_ns(), (int)status);
+                 coll->runs.taken - 1, coll->trace.number, from_ns, df_clock_ns(), (int)status);
   conclude(context, before);
 }
 
@@ -167,9 +168,9 @@ void df_trace_callback(dfcclContext_t context, df_coll *coll, uint64_t from_ns) 
   df_growing_text *lines = &context->tracer->lines;
   const size_t before = lines->length;
   if (context->tracer->ended) return;
-  if (!coll->is_described) describe(context, coll);
+  if (!coll->trace.is_described) describe(context, coll);
   df_grow_format(lines, "{\"callback\":%u,\"from\":%" PRIu64 ",\"to\":%" PRIu64 "}\n",
-                 coll->trace_number, from_ns, df_clock_ns());
+                 coll->trace.number, from_ns, df_clock_ns());
   conclude(context, before);
 }
 

@@ -124,12 +124,14 @@ typedef struct df_wait_graph {
 
 static void add_wait(df_wait_graph *graph, const struct dfcclContext *context,
                      const df_coll *coll) DF_RANK_LOCKED {
-  if (coll == NULL || coll->failed != dfcclSuccess || coll->taken == coll->submitted) return;
+  if (coll == NULL || coll->failure.failed != dfcclSuccess ||
+      coll->runs.taken == coll->runs.submitted)
+    return;
   for (uint32_t i = 0; i < graph->n; i++)
     if (graph->waits[i].rank == context->rank && graph->waits[i].id == coll->id) return;
   if (graph->n == DF_MAX_WAITS) return;
   df_wait_edge *wait = &graph->waits[graph->n++];
-  *wait = (df_wait_edge){.rank = context->rank, .id = coll->id, .run = coll->taken};
+  *wait = (df_wait_edge){.rank = context->rank, .id = coll->id, .run = coll->runs.taken};
   df_coll_label(coll, wait->label, sizeof wait->label);
   for (uint32_t i = 0; i < coll->n; i++) {
     uint32_t rank = coll->ranks[i];
@@ -163,7 +165,7 @@ static void answer(df_wait_graph *graph, dfcclContext_t context) {
     df_wait_edge *wait = &graph->waits[i];
     if (wait->presence[context->rank] != DF_IS_ASKED) continue;
     const df_coll *coll = df_find(context, wait->id);
-    int is_missing = coll == NULL || coll->submitted <= wait->run;
+    int is_missing = coll == NULL || coll->runs.submitted <= wait->run;
     wait->presence[context->rank] = is_missing ? DF_IS_MISSING : DF_IS_THERE;
   }
   df_rank_unlock(&context->lock);

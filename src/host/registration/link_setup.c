@@ -34,41 +34,41 @@ static df_configuration_question question_of(const dfcclContext_t context, const
 }
 
 static void choose_ring_once(const dfcclContext_t context, df_coll *coll) {
-  if (coll->ring.n_slots != 0) return;
+  if (coll->exec.ring.n_slots != 0) return;
   const df_configuration_question question = question_of(context, coll);
-  coll->ring = df_configuration_ring(&coll->configuration, &question, coll->plan,
-                                     context->transports.shm->arena.used_bytes);
+  coll->exec.ring = df_configuration_ring(&coll->exec.configuration, &question, coll->exec.plan,
+                                          context->transports.shm->arena.used_bytes);
 }
 
 /* Memory is taken when it is first needed: a collective's when it is run, a variant's at once. */
 static int is_needed(const df_coll *coll) {
-  return coll->submitted != 0 || coll->registered != NULL;
+  return coll->runs.submitted != 0 || coll->registered != NULL;
 }
 
 /* ---- set-up ---- */
 
 static df_route route_of(const df_coll *coll, uint32_t which, const df_ring *ring) {
-  return (df_route){.peer = coll->ranks[coll->plan->links[which].peer],
-                    .n_blocks = coll->configuration.shape.n_blocks,
-                    .ends = &coll->device.links[which],
-                    .end_step = coll->plan->n_links,
+  return (df_route){.peer = coll->ranks[coll->exec.plan->links[which].peer],
+                    .n_blocks = coll->exec.configuration.shape.n_blocks,
+                    .ends = &coll->exec.device.links[which],
+                    .end_step = coll->exec.plan->n_links,
                     .ring = *ring,
-                    .slots_min = coll->configuration.shape.n_slots,
-                    .payload_offset = (uint8_t)coll->configuration.shape.payload_offset,
-                    .plan = coll->plan,
+                    .slots_min = coll->exec.configuration.shape.n_slots,
+                    .payload_offset = (uint8_t)coll->exec.configuration.shape.payload_offset,
+                    .plan = coll->exec.plan,
                     .which = which,
-                    .parts = coll->configuration.shape.parts,
+                    .parts = coll->exec.configuration.shape.parts,
                     .element_bytes = (uint8_t)df_type_size(coll->type),
                     .varying = (uint8_t)coll->varying};
 }
 
 /* The collective failed or was deregistered: its remotes are no longer its own. */
 static int is_given_up(const df_coll *coll) DF_RANK_LOCKED {
-  return coll->deregistered || coll->failed != dfcclSuccess;
+  return coll->deregistered || coll->failure.failed != dfcclSuccess;
 }
 
 static df_remote *remote_of(const df_coll *coll, uint32_t which) {
-  return coll->remotes[coll->plan->links[which].peer];
+  return coll->members.remotes[coll->exec.plan->links[which].peer];
 }
 
 /* NULL: no memory. */
@@ -84,7 +84,7 @@ static df_remote_ends *make_ends(df_remote *remote, uint32_t channel) DF_RANK_LO
 }
 
 static df_remote_ends *ends_of_link(const df_coll *coll, uint32_t which) {
-  return df_ends_of(remote_of(coll, which), coll->plan->links[which].channel);
+  return df_ends_of(remote_of(coll, which), coll->exec.plan->links[which].channel);
 }
 
 /* Which a patient call lets go. Reserves what the peer writes, and tells the peer. */
@@ -92,12 +92,12 @@ static dfcclResult_t accept_link(dfcclContext_t context, df_coll *coll, uint32_t
                                  df_patience *patience) DF_RANK_LOCKED {
   df_endpoint *endpoint = context->transports.to[remote_of(coll, which)->peer];
   choose_ring_once(context, coll);
-  const df_route route = route_of(coll, which, &coll->ring);
+  const df_route route = route_of(coll, which, &coll->exec.ring);
   df_link_handle *handle = NULL;
   df_offer offer = {0};
-  coll->setting_up = 1;
+  coll->exec.setting_up = 1;
   dfcclResult_t result = endpoint->transport->accept(endpoint, &route, patience, &offer, &handle);
-  coll->setting_up = 0;
+  coll->exec.setting_up = 0;
   if (result != dfcclSuccess) return result;
   if (is_given_up(coll)) {
     endpoint->transport->release(endpoint, handle);
@@ -107,7 +107,7 @@ static dfcclResult_t accept_link(dfcclContext_t context, df_coll *coll, uint32_t
   df_message message = {.kind = DF_MESSAGE_LINKS,
                         .payload_bytes = sizeof offer,
                         .id = coll->id,
-                        .a = coll->plan->links[which].channel,
+                        .a = coll->exec.plan->links[which].channel,
                         .variant = coll->variant};
   df_messenger_send(&context->control, route.peer, &message, &offer, -1);
   return dfcclSuccess;
@@ -118,13 +118,13 @@ static dfcclResult_t connect_link(dfcclContext_t context, df_coll *coll, uint32_
                                   df_patience *patience) DF_RANK_LOCKED {
   df_endpoint *endpoint = context->transports.to[remote_of(coll, which)->peer];
   choose_ring_once(context, coll);
-  const df_route route = route_of(coll, which, &coll->ring);
+  const df_route route = route_of(coll, which, &coll->exec.ring);
   const df_offer offer =
       ends_of_link(coll, which)->offer; /* remote may go while the lock is let go */
   df_link_handle *handle = NULL;
-  coll->setting_up = 1;
+  coll->exec.setting_up = 1;
   dfcclResult_t result = endpoint->transport->connect(endpoint, &route, patience, &offer, &handle);
-  coll->setting_up = 0;
+  coll->exec.setting_up = 0;
   if (result != dfcclSuccess) return result;
   if (is_given_up(coll)) {
     endpoint->transport->release(endpoint, handle);
@@ -140,8 +140,8 @@ static dfcclResult_t connect_link(dfcclContext_t context, df_coll *coll, uint32_
 static dfcclResult_t set_up_links(dfcclContext_t context, df_coll *coll,
                                   df_patience *patience) DF_RANK_LOCKED {
   dfcclResult_t all = dfcclSuccess;
-  for (uint32_t which = 0; which < coll->plan->n_links && !is_given_up(coll); which++) {
-    const df_plan_link *link = &coll->plan->links[which];
+  for (uint32_t which = 0; which < coll->exec.plan->n_links && !is_given_up(coll); which++) {
+    const df_plan_link *link = &coll->exec.plan->links[which];
     const df_remote_ends *ends = make_ends(remote_of(coll, which), link->channel);
     dfcclResult_t result = dfcclSuccess;
     if (ends == NULL)
@@ -161,27 +161,28 @@ static dfcclResult_t set_up_links(dfcclContext_t context, df_coll *coll,
 }
 
 static int links_stand(const df_coll *coll) DF_RANK_LOCKED {
-  for (uint32_t which = 0; which < coll->plan->n_links; which++) {
+  for (uint32_t which = 0; which < coll->exec.plan->n_links; which++) {
     const df_remote_ends *ends = ends_of_link(coll, which);
     if (ends == NULL) return 0;
-    if (coll->plan->links[which].sends ? !ends->is_connected : ends->accepted == NULL) return 0;
+    if (coll->exec.plan->links[which].sends ? !ends->is_connected : ends->accepted == NULL)
+      return 0;
   }
   return 1;
 }
 
 static void reserve_common(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   df_shm_endpoint *shm = context->transports.shm;
-  const uint32_t readers = df_common_count_readers(shm, coll->plan, coll->ranks);
-  if (coll->common.range.segment) return;
+  const uint32_t readers = df_common_count_readers(shm, coll->exec.plan, coll->ranks);
+  if (coll->exec.common.range.segment) return;
   const df_configuration_question question = question_of(context, coll);
-  const uint32_t depth =
-      df_configuration_common_slots(&coll->configuration, &question, coll->plan, coll->device.links,
-                                    readers, shm->arena.used_bytes + shm->commons.used_bytes);
+  const uint32_t depth = df_configuration_common_slots(
+      &coll->exec.configuration, &question, coll->exec.plan, coll->exec.device.links, readers,
+      shm->arena.used_bytes + shm->commons.used_bytes);
   if (depth == 0) return;
-  df_common_reserve(shm, &coll->common, coll->plan, coll->ranks,
-                    (uint64_t)coll->configuration.shape.stride * depth *
-                        coll->configuration.shape.n_blocks,
-                    depth, coll->device.descriptor->words);
+  df_common_reserve(shm, &coll->exec.common, coll->exec.plan, coll->ranks,
+                    (uint64_t)coll->exec.configuration.shape.stride * depth *
+                        coll->exec.configuration.shape.n_blocks,
+                    depth, coll->exec.device.descriptor->words);
 }
 
 /* Only a peer that sends nonsense ends more than the collective. */
@@ -203,8 +204,8 @@ static void ask_service(dfcclContext_t context) {
 
 /* Which it lets go of on the service thread. */
 static void progress(dfcclContext_t context, df_coll *coll, int in_background) DF_RANK_LOCKED {
-  if (coll->ready || is_given_up(coll) || coll->n_bound + 1 < coll->n) return;
-  if (coll->setting_up) return; /* the service thread works on it */
+  if (coll->exec.ready || is_given_up(coll) || coll->members.n_bound + 1 < coll->n) return;
+  if (coll->exec.setting_up) return; /* the service thread works on it */
   const int has_links = coll->count != 0 && coll->n > 1;
   df_patience patience = {.may_wait = in_background, .pages_left = DF_PAGES_UNDER_LOCK};
   dfcclResult_t result = dfcclSuccess;
@@ -227,21 +228,21 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) D
     return;
   }
   if (has_links) reserve_common(context, coll);
-  result = context->device.memory->publish(&context->device, &coll->device);
+  result = context->device.memory->publish(&context->device, &coll->exec.device);
   if (result != dfcclSuccess) {
     give_up(context, coll, result);
     return;
   }
   if (is_given_up(coll)) return;
-  coll->ready = 1;
-  coll->first_turn = coll->configuration.borrowed_turn;
+  coll->exec.ready = 1;
+  coll->exec.first_turn = coll->exec.configuration.borrowed_turn;
   df_log(DF_LOG_TRACE, "rank %u: the links of collective %llu stand", context->rank,
          (unsigned long long)coll->id);
   if (coll->registered) {
     df_switch_links_connected(context, coll);
     return;
   }
-  coll->admit_below = UINT64_MAX;
+  coll->runs.admit_below = UINT64_MAX;
   df_list(context, coll);
   df_admit_listed(context);
 }
@@ -260,7 +261,7 @@ void df_links_progress_due(dfcclContext_t context) {
   df_rank_lock(&context->lock);
   df_store_relaxed_u32(&context->links_due, 0);
   for (uint32_t i = 0; i < context->registry.n_indices; i++)
-    if (df_registered(context, i) && !context->registry.by_index[i]->ready)
+    if (df_registered(context, i) && !context->registry.by_index[i]->exec.ready)
       progress_in_background(context, context->registry.by_index[i]);
   df_rank_unlock(&context->lock);
 }

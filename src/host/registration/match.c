@@ -19,8 +19,9 @@
 
 static uint32_t operator_of(const df_coll *coll) {
   if (!df_operation_reduces(coll->operation)) return 0;
-  return coll->has_user_operator ? (uint32_t)df_user_operator_kind_of(df_user_operators[coll->own])
-                                 : (uint32_t)coll->op;
+  return coll->has_user_operator
+             ? (uint32_t)df_user_operator_kind_of(df_user_operators[coll->user_operator])
+             : (uint32_t)coll->op;
 }
 
 /* Plans of a file differ as the file does. */
@@ -37,17 +38,18 @@ df_announcement df_coll_announcement(const df_coll *coll) {
                            .root = coll->root,
                            .count = coll->pairs ? 0 : coll->count,
                            .group_size = coll->n,
-                           .algorithm = (uint32_t)coll->plan->key.algorithm,
-                           .n_blocks = coll->configuration.shape.n_blocks,
-                           .n_slots = coll->configuration.shape.n_slots,
-                           .stride = coll->configuration.shape.stride,
-                           .payload_offset = (uint16_t)coll->configuration.shape.payload_offset,
+                           .algorithm = (uint32_t)coll->exec.plan->key.algorithm,
+                           .n_blocks = coll->exec.configuration.shape.n_blocks,
+                           .n_slots = coll->exec.configuration.shape.n_slots,
+                           .stride = coll->exec.configuration.shape.stride,
+                           .payload_offset =
+                               (uint16_t)coll->exec.configuration.shape.payload_offset,
                            .varying = (uint16_t)coll->varying,
-                           .split = coll->plan->key.split,
-                           .chunk = coll->configuration.shape.parts[0].chunk,
-                           .loops = coll->configuration.shape.parts[0].loops,
+                           .split = coll->exec.plan->key.split,
+                           .chunk = coll->exec.configuration.shape.parts[0].chunk,
+                           .loops = coll->exec.configuration.shape.parts[0].loops,
                            .group_step = coll->group_step,
-                           .form = compared_form(coll->plan)};
+                           .form = compared_form(coll->exec.plan)};
 }
 
 void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) {
@@ -59,7 +61,7 @@ void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) {
     df_coll_send(context, coll, &message, payload);
     return;
   }
-  for (uint32_t i = from; i < coll->n_paired; i++) {
+  for (uint32_t i = from; i < coll->members.n_paired; i++) {
     if (i == coll->position) continue;
     if (coll->pairs && i < coll->n) {
       announcement.sends = coll->pairs[i].sends;
@@ -144,7 +146,8 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
     return snprintf(text, bytes, "position %u of the group is rank %u here and rank %u there",
                     position, coll->ranks[position], announced_rank(remote, position));
   if (coll->pairs) {
-    const df_pair *pair = &coll->pairs[df_coll_place_of(coll, remote->peer, coll->n_paired)];
+    const df_pair *pair =
+        &coll->pairs[df_coll_place_of(coll, remote->peer, coll->members.n_paired)];
     if (pair->sends != there->receives || pair->receives != there->sends)
       return describe_pair(coll, remote, pair, text, bytes);
   }
@@ -223,19 +226,20 @@ static void pair_with_strangers(dfcclContext_t context, df_coll *coll,
   for (uint32_t i = 0; i < member->announcement.group_size; i++) {
     uint32_t stranger = announced_rank(member, i);
     if (stranger >= context->n_ranks ||
-        df_coll_place_of(coll, stranger, coll->n_paired) < coll->n_paired)
+        df_coll_place_of(coll, stranger, coll->members.n_paired) < coll->members.n_paired)
       continue;
-    uint32_t *ranks = realloc(coll->ranks, (coll->n_paired + 1) * sizeof *ranks);
+    uint32_t *ranks = realloc(coll->ranks, (coll->members.n_paired + 1) * sizeof *ranks);
     if (ranks) coll->ranks = ranks;
-    df_remote **remotes = realloc(coll->remotes, (coll->n_paired + 1) * sizeof(df_remote *));
-    if (remotes) coll->remotes = remotes;
+    df_remote **remotes =
+        realloc(coll->members.remotes, (coll->members.n_paired + 1) * sizeof(df_remote *));
+    if (remotes) coll->members.remotes = remotes;
     if (ranks == NULL || remotes == NULL) {
       df_give_up(context, dfcclOutOfMemory, "no memory to pair mismatched groups");
       return;
     }
-    coll->ranks[coll->n_paired] = stranger;
-    coll->remotes[coll->n_paired++] = NULL;
-    df_coll_announce(context, coll, coll->n_paired - 1);
+    coll->ranks[coll->members.n_paired] = stranger;
+    coll->members.remotes[coll->members.n_paired++] = NULL;
+    df_coll_announce(context, coll, coll->members.n_paired - 1);
   }
 }
 
@@ -243,9 +247,9 @@ static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) D
   char difference[200], sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   remote->bound = coll;
   remote->met = 1;
-  uint32_t position = df_coll_place_of(coll, remote->peer, coll->n_paired);
-  coll->remotes[position] = remote;
-  if (position < coll->n) coll->n_bound++;
+  uint32_t position = df_coll_place_of(coll, remote->peer, coll->members.n_paired);
+  coll->members.remotes[position] = remote;
+  if (position < coll->n) coll->members.n_bound++;
   if (describe_difference(coll, remote, difference, sizeof difference)) {
     snprintf(sentence, sizeof sentence, "%s: %s (here: rank %u, there: rank %u)",
              df_coll_label(coll, label, sizeof label), difference, context->rank, remote->peer);
@@ -272,9 +276,9 @@ static df_remote *first_unbound(dfcclContext_t context, uint32_t peer, const df_
 
 /* Also with the strangers that either of the two names. */
 static void bind(dfcclContext_t context, df_coll *coll, df_remote *remote) DF_RANK_LOCKED {
-  uint32_t next = coll->n_paired;
+  uint32_t next = coll->members.n_paired;
   bind_one(context, coll, remote);
-  for (; next < coll->n_paired; next++) {
+  for (; next < coll->members.n_paired; next++) {
     df_remote *announced = first_unbound(context, coll->ranks[next], coll);
     if (announced) bind_one(context, coll, announced);
   }
@@ -326,8 +330,8 @@ dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer, const df
   if (!enter(context, remote)) goto no_memory;
   df_coll *coll = df_find_variant(context, message->id, message->variant);
   if (coll) {
-    uint32_t i = df_coll_place_of(coll, peer, coll->n_paired);
-    if (i < coll->n_paired && coll->remotes[i] == NULL) {
+    uint32_t i = df_coll_place_of(coll, peer, coll->members.n_paired);
+    if (i < coll->members.n_paired && coll->members.remotes[i] == NULL) {
       coll->references++; /* a variant that differs goes at once */
       bind(context, coll, remote);
       df_links_progress(context, coll);
@@ -390,13 +394,13 @@ static void expect(dfcclContext_t context, const df_coll *coll, uint32_t peer) D
 }
 
 void df_match_unbind(dfcclContext_t context, df_coll *coll) {
-  for (uint32_t i = 0; i < coll->n_paired; i++) {
-    df_remote *remote = coll->remotes[i];
+  for (uint32_t i = 0; i < coll->members.n_paired; i++) {
+    df_remote *remote = coll->members.remotes[i];
     if (remote == NULL) {
       if (i != coll->position && coll->registered == NULL) expect(context, coll, coll->ranks[i]);
       continue;
     }
-    coll->remotes[i] = NULL;
+    coll->members.remotes[i] = NULL;
     remote->bound = NULL;
     drop_if_finished(context, remote);
   }
@@ -408,12 +412,12 @@ static void limit_runs(dfcclContext_t context, df_coll *coll, const df_remote *r
     df_switch_lost(context, coll);
     return;
   }
-  if (remote->runs < coll->run_limit) {
-    coll->run_limit = remote->runs;
-    coll->limit_rank = remote->peer;
-    coll->limit_rank_leaves = leaves;
-    free(coll->limit_sentence);
-    coll->limit_sentence = NULL;
+  if (remote->runs < coll->members.run_limit) {
+    coll->members.run_limit = remote->runs;
+    coll->members.limit_rank = remote->peer;
+    coll->members.limit_rank_leaves = leaves;
+    free(coll->members.limit_sentence);
+    coll->members.limit_sentence = NULL;
   }
   df_switch_limited(context, coll, remote->peer);
   df_check_run_limit(context, coll);
@@ -440,15 +444,15 @@ void df_match_differing(dfcclContext_t context, df_remote *remote, uint64_t runs
                         const char *sentence) {
   df_coll *coll = remote->bound;
   char *kept = strdup(sentence);
-  if (kept == NULL || coll->retired >= runs) {
+  if (kept == NULL || coll->runs.retired >= runs) {
     free(kept);
     df_fail_collective(context, coll, dfcclMismatch, 0, sentence);
-  } else if (runs < coll->run_limit) {
-    coll->run_limit = runs;
-    coll->limit_rank = remote->peer;
-    coll->limit_rank_leaves = 0;
-    free(coll->limit_sentence);
-    coll->limit_sentence = kept;
+  } else if (runs < coll->members.run_limit) {
+    coll->members.run_limit = runs;
+    coll->members.limit_rank = remote->peer;
+    coll->members.limit_rank_leaves = 0;
+    free(coll->members.limit_sentence);
+    coll->members.limit_sentence = kept;
   } else {
     free(kept);
   }
@@ -458,7 +462,7 @@ void df_match_differing(dfcclContext_t context, df_remote *remote, uint64_t runs
  * part in: those submitted so far may complete. */
 void df_match_left(dfcclContext_t context, df_remote *remote) {
   if (remote->deregistered || remote->limited) return;
-  df_match_deregistered(context, remote, remote->bound ? remote->bound->submitted : 0, 1);
+  df_match_deregistered(context, remote, remote->bound ? remote->bound->runs.submitted : 0, 1);
 }
 
 void df_match_free(dfcclContext_t context) {

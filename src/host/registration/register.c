@@ -23,26 +23,26 @@
 
 /* The daemon's view, in memory that the device chooses. Links are filled in when they stand. */
 static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
-  const df_plan *plan = coll->plan;
-  coll->device =
-      (df_device_coll){.index = coll->index, .plan = plan, .shape = &coll->configuration.shape};
-  dfcclResult_t result = context->device.memory->describe(&context->device, &coll->device);
+  const df_plan *plan = coll->exec.plan;
+  coll->exec.device = (df_device_coll){
+      .index = coll->index, .plan = plan, .shape = &coll->exec.configuration.shape};
+  dfcclResult_t result = context->device.memory->describe(&context->device, &coll->exec.device);
   if (result != dfcclSuccess)
     return df_fail(result, "no memory for collective %" PRIu64 " with %u links", coll->id,
-                   plan->n_links * coll->configuration.shape.n_blocks);
-  df_descriptor *d = coll->device.descriptor;
+                   plan->n_links * coll->exec.configuration.shape.n_blocks);
+  df_descriptor *d = coll->exec.device.descriptor;
   uint32_t element_bytes = (uint32_t)df_type_size(coll->type);
-  const df_configuration *configuration = &coll->configuration;
+  const df_configuration *configuration = &coll->exec.configuration;
   d->count = coll->count;
   d->direct_min = configuration->lend_min;
-  d->scratch_bytes = coll->configuration.shape.scratch_bytes;
+  d->scratch_bytes = coll->exec.configuration.shape.scratch_bytes;
   d->mappings = context->device.mappings;
   DF_ASSERT(plan->n_primitives <= UINT16_MAX);
   DF_ASSERT(plan->pieces <= UINT16_MAX);
   d->n_primitives = (uint16_t)plan->n_primitives;
   d->n_links = (uint16_t)plan->n_links;
   d->pieces = (uint16_t)plan->pieces;
-  d->n_blocks = (uint8_t)coll->configuration.shape.n_blocks;
+  d->n_blocks = (uint8_t)coll->exec.configuration.shape.n_blocks;
   d->priority = coll->priority;
   d->divisor = (uint16_t)coll->n;
   d->generation = ++context->registry.generations[coll->index];
@@ -50,9 +50,9 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   d->type = (uint8_t)coll->type;
   d->op = (uint8_t)(coll->op == dfcclAvg ? dfcclSum : coll->op);
   if (coll->has_user_operator) {
-    const int scales = df_user_operators[coll->own]->function == NULL;
+    const int scales = df_user_operators[coll->user_operator]->function == NULL;
     d->op = scales ? dfcclSum : DF_OPERATOR_USER;
-    d->divisor = (uint16_t)coll->own;
+    d->divisor = (uint16_t)coll->user_operator;
   }
   d->element_bytes = (uint8_t)element_bytes;
   d->lends = configuration->lends;
@@ -60,7 +60,7 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   d->stream = configuration->stream;
   if (coll->varying) {
     d->count_step = sizeof(df_run) / sizeof(uint64_t);
-    d->words->counts = &coll->in_device[0].count;
+    d->words->counts = &coll->runs.in_device[0].count;
     if (coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC) d->lends |= DF_COUNTS_OF_PEERS;
   }
   return dfcclSuccess;
@@ -100,17 +100,17 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
   coll->type = registration->type;
   coll->op = registration->op;
   coll->root = (uint32_t)registration->root;
-  coll->n = coll->n_paired = df_group_size(context, options);
-  coll->run_limit = coll->heeded_from = UINT64_MAX;
+  coll->n = coll->members.n_paired = df_group_size(context, options);
+  coll->members.run_limit = coll->runs.watched_from = UINT64_MAX;
   coll->priority = options ? options->priority : 0;
   coll->varying = coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC ? DF_VARIES_BY_PAIR
                   : options && options->varying               ? DF_VARIES_BY_RUN
                                                               : DF_VARIES_NOT;
   name_it(coll, options ? options->name : NULL);
   coll->ranks = calloc(coll->n, sizeof *coll->ranks);
-  coll->remotes = calloc(coll->n, sizeof(df_remote *));
+  coll->members.remotes = calloc(coll->n, sizeof(df_remote *));
   if (registration->lists) coll->pairs = calloc(coll->n, sizeof *coll->pairs);
-  if (coll->ranks == NULL || coll->remotes == NULL ||
+  if (coll->ranks == NULL || coll->members.remotes == NULL ||
       (registration->lists && coll->pairs == NULL)) {
     df_coll_free(coll);
     return df_fail(dfcclOutOfMemory, "no memory for the group of collective %" PRIu64,
@@ -122,8 +122,8 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
   }
   choose_buffers(coll, registration->lists);
   if (df_operation_reduces(coll->operation) && (int)coll->op >= DF_FIRST_USER_OPERATOR) {
-    coll->own = (uint32_t)coll->op - DF_FIRST_USER_OPERATOR;
-    coll->has_user_operator = df_user_operator_use(coll->own) != NULL;
+    coll->user_operator = (uint32_t)coll->op - DF_FIRST_USER_OPERATOR;
+    coll->has_user_operator = df_user_operator_use(coll->user_operator) != NULL;
     if (!coll->has_user_operator) { /* since the check */
       df_coll_free(coll);
       return df_fail(dfcclInvalidArgument, "reduction operator %d was destroyed",
@@ -142,9 +142,9 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
 static uint32_t listed_chunk(const df_coll *coll, const df_registration *registration) {
   const uint32_t element_bytes = (uint32_t)df_type_size(coll->type);
   const uint64_t grain = DF_CACHE_LINE / element_bytes;
-  uint64_t chunk = coll->configuration.choice.slot_bytes / element_bytes;
-  if (coll->configuration.policy->slot_bytes < coll->configuration.choice.slot_bytes)
-    chunk = (uint64_t)coll->configuration.policy->slot_bytes / element_bytes;
+  uint64_t chunk = coll->exec.configuration.choice.slot_bytes / element_bytes;
+  if (coll->exec.configuration.policy->slot_bytes < coll->exec.configuration.choice.slot_bytes)
+    chunk = (uint64_t)coll->exec.configuration.policy->slot_bytes / element_bytes;
   if (registration->longest) chunk = DF_MIN(chunk, DF_ALIGN_UP(registration->longest, grain));
   return (uint32_t)DF_MAX(chunk / grain * grain, grain);
 }
@@ -158,14 +158,14 @@ static dfcclResult_t make_piece_table_plan(df_coll *coll, const df_plan_key *key
                    "collective %" PRIu64 ": its pieces need %" PRIu64
                    " messages and copies of %u elements; at most %u are possible",
                    coll->id, steps, chunk, DF_LISTS_MOST_STEPS);
-  coll->plan = df_plan_make_piece_table(key, registration->lists, chunk);
+  coll->exec.plan = df_plan_make_piece_table(key, registration->lists, chunk);
   return dfcclSuccess;
 }
 
 /* Of a hierarchical plan; else NULL. */
 static df_levels *levels_of(dfcclContext_t context, const df_coll *coll,
                             const df_registration *registration) {
-  const df_choice *choice = &coll->configuration.choice;
+  const df_choice *choice = &coll->exec.configuration.choice;
   if (choice->algorithm != DF_HIERARCHICAL) return NULL;
   return df_topology_levels(&context->topology,
                             registration->options ? registration->options->ranks : NULL, coll->n,
@@ -177,7 +177,7 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
                              const df_registration *registration,
                              const df_configuration_question *question) DF_RANK_LOCKED {
   dfcclResult_t result = dfcclOutOfMemory;
-  const df_choice *choice = &coll->configuration.choice;
+  const df_choice *choice = &coll->exec.configuration.choice;
   const int dynamic = coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC;
   df_plan_key key = {.operation = dynamic ? DF_OP_ALL_TO_ALL : coll->operation,
                      .algorithm = choice->algorithm,
@@ -187,7 +187,7 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
                      .split = choice->split,
                      .average = coll->op == dfcclAvg && df_operation_reduces(coll->operation) &&
                                 coll->n > 1,
-                     .several = coll->configuration.several,
+                     .several = coll->exec.configuration.several,
                      .file = choice->file,
                      .agrees = coll->varying && df_operation_needs_agreement(coll->operation)};
   if (registration->lists) {
@@ -198,24 +198,24 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
     key.levels = levels;
     if (levels) key.split = df_levels_digest(levels); /* members compare it */
     if (levels || choice->algorithm != DF_HIERARCHICAL)
-      coll->plan = df_plan_acquire(&context->plans, &key);
+      coll->exec.plan = df_plan_acquire(&context->plans, &key);
     free(levels);
   }
-  if (coll->plan == NULL)
+  if (coll->exec.plan == NULL)
     return df_fail(dfcclOutOfMemory,
                    "no memory for the plan of collective %" PRIu64
                    ", or a member has more than 65,535 messages and copies in it (%s)",
                    coll->id, df_algorithm_name(choice->algorithm));
-  df_configuration_decide(&coll->configuration, question, coll->plan);
+  df_configuration_decide(&coll->exec.configuration, question, coll->exec.plan);
   /* Loops have 32 bits: only tiny slots and enormous counts exceed them. */
-  const df_part *part = &coll->configuration.shape.parts[0];
-  uint32_t pieces = df_pieces_of_loop((uint8_t)coll->plan->geometry, coll->plan->pieces);
+  const df_part *part = &coll->exec.configuration.shape.parts[0];
+  uint32_t pieces = df_pieces_of_loop((uint8_t)coll->exec.plan->geometry, coll->exec.plan->pieces);
   if (!registration->lists && (uint64_t)part->loops * part->chunk * pieces < part->elements) {
     result = df_fail(dfcclInvalidArgument,
                      "collective %" PRIu64 ": count %" PRIu64
                      " needs more loops than can be counted with slots of %lld bytes (slot_bytes "
                      "of DFCCL_TUNING)",
-                     coll->id, coll->count, coll->configuration.policy->slot_bytes);
+                     coll->id, coll->count, coll->exec.configuration.policy->slot_bytes);
     goto release_plan;
   }
   coll->index = df_registry_take_index(context);
@@ -229,11 +229,11 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
   if (coll->priority != 0) df_store_relaxed_u32(&context->device.shared->by_priority, 1);
   return dfcclSuccess;
 forget:
-  context->device.memory->forget(&context->device, &coll->device);
+  context->device.memory->forget(&context->device, &coll->exec.device);
 give_back_index:
   df_registry_give_index(context, coll->index);
 release_plan:
-  df_plan_release(&context->plans, coll->plan);
+  df_plan_release(&context->plans, coll->exec.plan);
   return result;
 }
 
@@ -246,7 +246,7 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
   df_coll *coll = NULL;
   result = make_coll(context, registration, &coll);
   if (result != dfcclSuccess) return result;
-  coll->configuration = configuration;
+  coll->exec.configuration = configuration;
 
   df_rank_lock(&context->lock);
   if (context->failure.broken != dfcclSuccess)
@@ -379,7 +379,7 @@ static dfcclResult_t make_variant(dfcclContext_t context, df_coll *registered, u
   coll->registered = registered;
   coll->variant = number;
   result = apply_spec(context, coll, &configuration, spec);
-  coll->configuration = configuration;
+  coll->exec.configuration = configuration;
   if (result == dfcclSuccess) result = install(context, coll, &registration, &question);
   if (result != dfcclSuccess) df_coll_free(coll);
   return result;
@@ -400,7 +400,7 @@ void df_coll_leave(dfcclContext_t context, df_coll *coll) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
   df_message message = {.kind = DF_MESSAGE_DEREGISTER,
                         .id = coll->id,
-                        .a = coll->submitted,
+                        .a = coll->runs.submitted,
                         .variant = coll->variant};
   df_coll_send(context, coll, &message, NULL);
   df_registry_leave(context, coll);

@@ -49,10 +49,10 @@ void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence
 
 df_message df_failure_message(const df_coll *coll) {
   return (df_message){.kind = DF_MESSAGE_FAIL,
-                      .payload_bytes = (uint32_t)strlen(coll->sentence) + 1,
+                      .payload_bytes = (uint32_t)strlen(coll->failure.sentence) + 1,
                       .id = coll->id,
-                      .a = (uint64_t)coll->failed,
-                      .b = coll->first_differing,
+                      .a = (uint64_t)coll->failure.failed,
+                      .b = coll->failure.first_differing,
                       .variant = coll->variant};
 }
 
@@ -62,26 +62,26 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
   /* The record of the variant in force keeps the registered place in the device: the front has what
    * failed. */
   if (coll->registered && df_switch_is_agreed(coll)) coll = coll->registered;
-  if (coll->failed != dfcclSuccess) return;
-  coll->failed = status;
+  if (coll->failure.failed != dfcclSuccess) return;
+  coll->failure.failed = status;
   coll->references++; /* a variant goes with its failure */
   df_memory_keep_lent(context, coll);
-  snprintf(coll->sentence, sizeof coll->sentence, "%s", sentence);
+  snprintf(coll->failure.sentence, sizeof coll->failure.sentence, "%s", sentence);
   if (coll->registered) {
     df_log(DF_LOG_INFO, "a variant is given up: %s: %s", df_result_name(status), sentence);
   } else {
     snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
     df_log(DF_LOG_ERROR, "%s: %s", df_result_name(status), sentence);
   }
-  df_publish_u32(&coll->device.descriptor->words->cancel, (uint32_t)status);
+  df_publish_u32(&coll->exec.device.descriptor->words->cancel, (uint32_t)status);
   df_publish_u32(&context->device.shared->failures, context->device.shared->failures + 1);
   if (tell) {
     df_message message = df_failure_message(coll);
-    df_coll_send(context, coll, &message, coll->sentence);
+    df_coll_send(context, coll, &message, coll->failure.sentence);
   }
   if (coll->registered) df_switch_lost(context, coll);
   df_list(context, coll);
-  if (coll->taken < coll->submitted) {
+  if (coll->runs.taken < coll->runs.submitted) {
     context->device.executor->submitted(&context->device, 1, 0);
     df_ring_poller(context);
   }
@@ -90,8 +90,8 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
 
 void df_fail_differing(dfcclContext_t context, df_coll *coll, uint64_t run) {
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
-  const df_run_counters *found = coll->device.descriptor->counters;
-  const uint64_t count = coll->in_device[df_slot_of(coll, run)].count;
+  const df_run_counters *found = coll->exec.device.descriptor->counters;
+  const uint64_t count = coll->runs.in_device[df_slot_of(coll, run)].count;
   if (coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC)
     snprintf(sentence, sizeof sentence,
              "%s: in run %" PRIu64 " rank %u sends %" PRIu64 " elements; at most %" PRIu64
@@ -103,7 +103,7 @@ void df_fail_differing(dfcclContext_t context, df_coll *coll, uint64_t run) {
              "%s: run %" PRIu64 " has %" PRIu64 " elements on rank %u and %" PRIu64 " on rank %u",
              df_coll_label(coll, label, sizeof label), run, count ? count : coll->count,
              context->rank, found->differing_count, found->differing_rank);
-  coll->first_differing = run;
+  coll->failure.first_differing = run;
   df_fail_collective(context, coll, dfcclMismatch, 1, sentence);
 }
 
@@ -116,9 +116,9 @@ void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *senten
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL || coll->registered) continue; /* a variant goes with its front */
-    if (coll->failed != dfcclSuccess) {
+    if (coll->failure.failed != dfcclSuccess) {
       df_message message = df_failure_message(coll);
-      df_coll_send(context, coll, &message, coll->sentence);
+      df_coll_send(context, coll, &message, coll->failure.sentence);
     }
     df_fail_collective(context, coll, status, 1, sentence);
   }
@@ -126,32 +126,35 @@ void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *senten
 
 dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, char *text,
                                 size_t bytes) {
-  const df_peer *peer = &context->control.peers[coll->limit_rank];
-  if (coll->limit_sentence) {
-    snprintf(text, bytes, "%s", coll->limit_sentence);
+  const df_peer *peer = &context->control.peers[coll->members.limit_rank];
+  if (coll->members.limit_sentence) {
+    snprintf(text, bytes, "%s", coll->members.limit_sentence);
     return dfcclMismatch;
   }
   char label[DF_MAX_NAME + 40];
-  int because = coll->limit_rank_leaves && peer->failure_reason != NULL;
+  int because = coll->members.limit_rank_leaves && peer->failure_reason != NULL;
   const char *did = "deregistered it";
-  if (coll->limit_rank_leaves) did = because || peer->broken ? "gave up" : "left the job";
+  if (coll->members.limit_rank_leaves) did = because || peer->broken ? "gave up" : "left the job";
   snprintf(text, bytes,
            "%s: rank %u %s after %" PRIu64 " run%s; run %" PRIu64
            " of rank %u can never complete%s%.390s",
-           df_coll_label(coll, label, sizeof label), coll->limit_rank, did, coll->run_limit,
-           coll->run_limit == 1 ? "" : "s", coll->run_limit, context->rank,
-           because ? "; because: " : "", because ? peer->failure_reason : "");
+           df_coll_label(coll, label, sizeof label), coll->members.limit_rank, did,
+           coll->members.run_limit, coll->members.run_limit == 1 ? "" : "s",
+           coll->members.run_limit, context->rank, because ? "; because: " : "",
+           because ? peer->failure_reason : "");
   return because ? peer->failure_reason_status : dfcclRemoteError;
 }
 
 /* A member deregistered, its context is broken, or it found that counts differ: only earlier runs
  * can complete. */
 void df_check_run_limit(dfcclContext_t context, df_coll *coll) {
-  if (coll->submitted <= coll->run_limit || coll->retired < coll->run_limit) return;
+  if (coll->runs.submitted <= coll->members.run_limit ||
+      coll->runs.retired < coll->members.run_limit)
+    return;
   char sentence[DF_SENTENCE_BYTES];
   dfcclResult_t status = df_describe_limit(context, coll, sentence, sizeof sentence);
   /* Leaving the job breaks the context; deregistering does not. */
-  if (coll->limit_rank_leaves) df_break(context, status, sentence);
+  if (coll->members.limit_rank_leaves) df_break(context, status, sentence);
   df_fail_collective(context, coll, status, 0, sentence);
 }
 

@@ -39,8 +39,9 @@ void df_ring_poller(void *host) {
 
 /* Those that did go to the daemon come back first. */
 static df_coll *failed_waiting(dfcclContext_t context) DF_RANK_LOCKED {
-  for (df_coll *coll = context->runs.listed_first; coll; coll = coll->next_listed)
-    if (coll->failed != dfcclSuccess && df_runs_in_device(coll) == 0 && coll->backlog_length > 0)
+  for (df_coll *coll = context->runs.listed_first; coll; coll = coll->runs.next_listed)
+    if (coll->failure.failed != dfcclSuccess && df_runs_in_device(coll) == 0 &&
+        coll->runs.backlog_length > 0)
       return coll;
   return NULL;
 }
@@ -49,21 +50,23 @@ static df_coll *failed_waiting(dfcclContext_t context) DF_RANK_LOCKED {
 static df_coll *stranded(dfcclContext_t context) DF_RANK_LOCKED {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = context->registry.by_index[i];
-    if (coll && coll->failed != dfcclSuccess && df_runs_in_device(coll) > 0) return coll;
+    if (coll && coll->failure.failed != dfcclSuccess && df_runs_in_device(coll) > 0) return coll;
   }
   return NULL;
 }
 
 /* The daemon has ended its oldest run. Inline, so that callers copy only what they use. */
 static inline df_run retire(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
-  DF_ASSERT(coll->retired < coll->admitted);
-  const df_run *slot = df_run_in_device(coll, coll->retired);
+  DF_ASSERT(coll->runs.retired < coll->runs.admitted);
+  const df_run *slot = df_run_in_device(coll, coll->runs.retired);
   df_run run = *slot;
   if (df_runs_in_device(coll) > 1) context->runs.surplus--;
-  coll->retired++;
-  if (DF_UNLIKELY(coll->retired > coll->heeded_from)) df_switch_timed(context, coll, slot);
-  if (DF_UNLIKELY(coll->submitted > coll->run_limit)) df_check_run_limit(context, coll);
-  if (coll->backlog_length > 0) {
+  coll->runs.retired++;
+  if (DF_UNLIKELY(coll->runs.retired > coll->runs.watched_from))
+    df_switch_timed(context, coll, slot);
+  if (DF_UNLIKELY(coll->runs.submitted > coll->members.run_limit))
+    df_check_run_limit(context, coll);
+  if (coll->runs.backlog_length > 0) {
     df_list(context, coll);
     df_admit_listed(context);
   }
@@ -73,16 +76,16 @@ static inline df_run retire(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKE
 static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_run *run,
                               dfcclResult_t status) DF_RANK_LOCKED {
   if (run->stream_event) context->device.streams->release(&context->device, run->stream_event);
-  coll->taken++;
+  coll->runs.taken++;
   if (DF_UNLIKELY(context->tracer != NULL)) df_trace_run(context, coll, run->submitted_ns, status);
   df_publish_u64(&context->runs.taken, context->runs.taken + 1);
   if (DF_LIKELY(status == dfcclSuccess)) return;
-  if (coll->words->first_failed == UINT64_MAX) {
-    df_store_relaxed_u32(&coll->words->failed, (uint32_t)status);
-    df_store_relaxed_u64(&coll->words->first_failed, coll->taken - 1);
+  if (coll->runs.words->first_failed == UINT64_MAX) {
+    df_store_relaxed_u32(&coll->runs.words->failed, (uint32_t)status);
+    df_store_relaxed_u64(&coll->runs.words->first_failed, coll->runs.taken - 1);
   }
-  if (coll->words->status == dfcclSuccess)
-    df_store_relaxed_u32(&coll->words->status, (uint32_t)status);
+  if (coll->runs.words->status == dfcclSuccess)
+    df_store_relaxed_u32(&coll->runs.words->status, (uint32_t)status);
   if (context->runs.wait_all_status == dfcclSuccess) context->runs.wait_all_status = status;
 }
 
@@ -99,7 +102,7 @@ static int pop(dfcclContext_t context, df_cqe *cqe) DF_RANK_LOCKED {
  * context no busier than that. */
 static inline void finish(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   df_publish_u64(&context->runs.completed, context->runs.completed + 1);
-  df_publish_u64(&coll->words->completed, coll->words->completed + 1);
+  df_publish_u64(&coll->runs.words->completed, coll->runs.words->completed + 1);
 }
 
 DF_APART dfcclResult_t df_grow_callbacks(dfcclContext_t context) {
@@ -115,14 +118,14 @@ DF_APART dfcclResult_t df_grow_callbacks(dfcclContext_t context) {
 }
 
 static void note_due(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
-  TAILQ_INSERT_TAIL(&context->runs.due, coll, next_due);
-  df_publish_u32(&coll->words->due, 1);
+  TAILQ_INSERT_TAIL(&context->runs.due, coll, runs.next_due);
+  df_publish_u32(&coll->runs.words->due, 1);
   df_publish_u32(&context->runs.n_due, context->runs.n_due + 1);
 }
 
 static void note_not_due(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
-  TAILQ_REMOVE(&context->runs.due, coll, next_due);
-  df_publish_u32(&coll->words->due, 0);
+  TAILQ_REMOVE(&context->runs.due, coll, runs.next_due);
+  df_publish_u32(&coll->runs.words->due, 0);
   df_publish_u32(&context->runs.n_due, context->runs.n_due - 1);
 }
 
@@ -139,13 +142,13 @@ static DF_APART void defer_callback(dfcclContext_t context, df_coll *coll, dfccl
   pool->entries[number - 1] =
       (df_pending_callback){.callback = callback, .argument = argument, .status = status};
   coll->references++; /* the callback may deregister it */
-  if (coll->first_callback == 0) {
-    coll->first_callback = number;
-    if (!coll->calls_back) note_due(context, coll);
+  if (coll->runs.first_callback == 0) {
+    coll->runs.first_callback = number;
+    if (!coll->runs.calls_back) note_due(context, coll);
   } else {
-    pool->entries[coll->last_callback - 1].next = number;
+    pool->entries[coll->runs.last_callback - 1].next = number;
   }
-  coll->last_callback = number;
+  coll->runs.last_callback = number;
 }
 
 /*
@@ -154,7 +157,7 @@ static DF_APART void defer_callback(dfcclContext_t context, df_coll *coll, dfccl
  */
 static inline uint32_t conclude(dfcclContext_t context, df_coll *coll, const df_run *run,
                                 dfcclResult_t status) DF_RANK_LOCKED {
-  if (run->callback == NULL && coll->words->completed + 1 == coll->taken) {
+  if (run->callback == NULL && coll->runs.words->completed + 1 == coll->runs.taken) {
     finish(context, coll);
     return 1;
   }
@@ -173,9 +176,9 @@ static inline uint32_t end_oldest(dfcclContext_t context, df_coll *coll,
 /* A run that was given up ends when all before it have. */
 static DF_APART uint32_t end_given_up(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   uint32_t finished = 0;
-  while (coll->n_given_up > 0 && coll->retired >= coll->first_given_up) {
-    coll->n_given_up--;
-    finished += end_oldest(context, coll, coll->failed);
+  while (coll->runs.n_given_up > 0 && coll->runs.retired >= coll->runs.first_given_up) {
+    coll->runs.n_given_up--;
+    finished += end_oldest(context, coll, coll->failure.failed);
   }
   return finished;
 }
@@ -187,17 +190,19 @@ static DF_APART uint32_t end_given_up(dfcclContext_t context, df_coll *coll) DF_
  */
 static inline uint32_t end_success(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   uint32_t finished = end_oldest(context, coll, dfcclSuccess);
-  if (DF_UNLIKELY(coll->n_given_up > 0)) finished += end_given_up(context, coll);
+  if (DF_UNLIKELY(coll->runs.n_given_up > 0)) finished += end_given_up(context, coll);
   return finished;
 }
 
 static DF_APART uint32_t end_failure(dfcclContext_t context, df_coll *coll,
                                      const df_cqe *cqe) DF_RANK_LOCKED {
-  uint64_t ahead = (cqe->run + DF_RUNS_AHEAD - df_slot_of(coll, coll->retired)) % DF_RUNS_AHEAD;
-  uint64_t run = coll->retired + ahead;
-  DF_ASSERT(run < coll->admitted);
-  if (coll->failed == dfcclSuccess) df_fail_differing(context, coll, run); /* a block did */
-  if (coll->n_given_up++ == 0 || run < coll->first_given_up) coll->first_given_up = run;
+  uint64_t ahead =
+      (cqe->run + DF_RUNS_AHEAD - df_slot_of(coll, coll->runs.retired)) % DF_RUNS_AHEAD;
+  uint64_t run = coll->runs.retired + ahead;
+  DF_ASSERT(run < coll->runs.admitted);
+  if (coll->failure.failed == dfcclSuccess) df_fail_differing(context, coll, run); /* a block did */
+  if (coll->runs.n_given_up++ == 0 || run < coll->runs.first_given_up)
+    coll->runs.first_given_up = run;
   return end_given_up(context, coll);
 }
 
@@ -213,11 +218,11 @@ static int take(dfcclContext_t context) DF_RANK_LOCKED {
     else
       end_failure(context, coll, &cqe);
   } else if (context->runs.device_lost && (coll = stranded(context)) != NULL) {
-    end_oldest(context, coll, coll->failed);
+    end_oldest(context, coll, coll->failure.failed);
   } else if (context->runs.has_listed && (coll = failed_waiting(context)) != NULL) {
     df_run run = df_backlog_pop(context, coll);
-    note_taken(context, coll, &run, coll->failed);
-    conclude(context, coll, &run, coll->failed);
+    note_taken(context, coll, &run, coll->failure.failed);
+    conclude(context, coll, &run, coll->failure.failed);
   } else {
     return 0;
   }
@@ -270,12 +275,12 @@ static int is_awaited(const df_coll *coll, const df_awaited *awaited, uint32_t n
   uint32_t first = 0;
   while (n > 1) { /* in the order of their lines */
     uint32_t half = n / 2;
-    if (awaited[first + half].words <= coll->words) first += half;
+    if (awaited[first + half].words <= coll->runs.words) first += half;
     n -= half;
   }
-  return n > 0 && awaited[first].words == coll->words &&
-         awaited[first].registration == coll->words->registration &&
-         coll->words->completed < awaited[first].target;
+  return n > 0 && awaited[first].words == coll->runs.words &&
+         awaited[first].registration == coll->runs.words->registration &&
+         coll->runs.words->completed < awaited[first].target;
 }
 
 /* NULL: no collective has callbacks for the caller. */
@@ -288,26 +293,26 @@ static df_coll *find_due(dfcclContext_t context, const df_awaited *awaited,
     coll = context->registry.by_line[awaited->words - context->registry.wait_words];
     return is_awaited(coll, awaited, 1) ? coll : NULL;
   }
-  TAILQ_FOREACH(coll, &context->runs.due, next_due)
+  TAILQ_FOREACH(coll, &context->runs.due, runs.next_due)
   if (is_awaited(coll, awaited, n)) return coll;
   return NULL;
 }
 
 static df_pending_callback take_callback(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   df_callback_pool *pool = &context->runs.callbacks;
-  uint32_t number = coll->first_callback;
+  uint32_t number = coll->runs.first_callback;
   df_pending_callback taken = pool->entries[number - 1];
-  coll->first_callback = taken.next;
+  coll->runs.first_callback = taken.next;
   pool->entries[number - 1].next = pool->first_free;
   pool->first_free = number;
   note_not_due(context, coll);
-  coll->calls_back = 1;
+  coll->runs.calls_back = 1;
   return taken;
 }
 
 static void give_back_turn(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
-  coll->calls_back = 0;
-  if (coll->first_callback != 0) note_due(context, coll);
+  coll->runs.calls_back = 0;
+  if (coll->runs.first_callback != 0) note_due(context, coll);
   finish(context, coll);
   df_coll_unreference(context, coll);
 }
@@ -331,7 +336,7 @@ static int run_callback(dfcclContext_t context, df_progress_thread *progress,
       df_become_waiter(context, progress); /* the callback may tell others where this thread is */
     }
     if (context->tracer) from_ns = df_clock_ns();
-    calling_back = coll->words;
+    calling_back = coll->runs.words;
     next.callback(coll->id, next.status, next.argument);
     calling_back = NULL;
   }

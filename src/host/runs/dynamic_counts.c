@@ -5,19 +5,19 @@
 
 /* Of a run that is through, or of a call that was refused; or a new one. */
 static df_pair_counts *take_counts(df_coll *coll) {
-  for (uint32_t i = 0; i < coll->n_runs_counts; i++) {
-    const uint64_t run = coll->runs_counts[i]->run;
-    if (run < coll->taken || run >= coll->submitted) return coll->runs_counts[i];
+  for (uint32_t i = 0; i < coll->runs.n_dynamic_counts; i++) {
+    const uint64_t run = coll->runs.dynamic_counts[i]->run;
+    if (run < coll->runs.taken || run >= coll->runs.submitted) return coll->runs.dynamic_counts[i];
   }
   df_pair_counts *counts = malloc(sizeof *counts + coll->n * sizeof counts->of[0]);
-  df_pair_counts **all =
-      realloc(coll->runs_counts, (coll->n_runs_counts + 1) * sizeof *coll->runs_counts);
-  if (all) coll->runs_counts = all;
+  df_pair_counts **all = realloc(coll->runs.dynamic_counts, (coll->runs.n_dynamic_counts + 1) *
+                                                                sizeof *coll->runs.dynamic_counts);
+  if (all) coll->runs.dynamic_counts = all;
   if (counts == NULL || all == NULL) {
     free(counts);
     return NULL;
   }
-  all[coll->n_runs_counts++] = counts;
+  all[coll->runs.n_dynamic_counts++] = counts;
   return counts;
 }
 
@@ -48,7 +48,7 @@ static dfcclResult_t fill(const df_coll *coll, const df_given_counts *given, df_
 }
 
 dfcclResult_t df_pair_counts_take(df_coll *coll, df_run *run) {
-  const df_given_counts *given = (const df_given_counts *)(uintptr_t)run->count;
+  const df_given_counts *given = run->given;
   uint64_t sent = 0;
   if (given->send_counts == NULL)
     return df_fail(dfcclInvalidArgument, "sendCounts is NULL for a run of collective %" PRIu64,
@@ -57,8 +57,8 @@ dfcclResult_t df_pair_counts_take(df_coll *coll, df_run *run) {
   if (counts == NULL)
     return df_fail(dfcclOutOfMemory,
                    "no memory for the counts of run %" PRIu64 " of collective %" PRIu64,
-                   coll->submitted, coll->id);
-  counts->run = coll->submitted;
+                   coll->runs.submitted, coll->id);
+  counts->run = coll->runs.submitted;
   dfcclResult_t result = fill(coll, given, counts, &sent);
   if (result != dfcclSuccess) return result;
   if (sent > 0 && (run->send == NULL || (uintptr_t)run->send & coll->element_mask))
@@ -71,6 +71,7 @@ dfcclResult_t df_pair_counts_take(df_coll *coll, df_run *run) {
     given->recv_counts[coll->position] = given->send_counts[coll->position];
     for (uint32_t i = 0; coll->count == 0 && i < coll->n; i++) given->recv_counts[i] = 0;
   }
-  run->count = (uint64_t)(uintptr_t)counts;
+  run->pair_counts = counts;
+  run->given = NULL;
   return dfcclSuccess;
 }

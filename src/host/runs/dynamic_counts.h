@@ -1,20 +1,19 @@
-/* Counts of the moment: AllToAllDynamic's runs. */
+/* The counts of AllToAllDynamic, which each run brings. */
 #ifndef DF_HOST_RUNS_DYNAMIC_COUNTS_H
 #define DF_HOST_RUNS_DYNAMIC_COUNTS_H
 
 #include "base/mutex.h"
 #include "host/state/context.h"
 
-/* As the caller gave them. NULL: displacements are the packed pieces' (sends), or the places of
- * pieces of the registered count (receives); recv_counts need not be told. */
+/* The caller's arrays. Displacements that are NULL are those of packed pieces (sends) or of pieces of the
+ * registered count (receives). recv_counts that are NULL are not reported. */
 typedef struct df_given_counts {
   const size_t *send_counts, *send_displs;
   size_t *recv_counts;
   const size_t *recv_displs;
 } df_given_counts;
 
-/* Run->count is the address of a df_given_counts. Replaces it by that of a df_pair_counts,
- * which the collective frees. */
+/* Checks run->given, and sets run->pair_counts, which the collective frees. */
 dfcclResult_t df_pair_counts_take(df_coll *coll, df_run *run) DF_RANK_LOCKED;
 
 #endif

@@ -66,7 +66,8 @@ int df_in_callback_of(const df_wait_words *words);
 void df_leave_callback_in_child(void); /* a forked child may wait for contexts of its own */
 /* Runs whose callbacks have not returned, without the one that the caller is inside. */
 static inline uint64_t df_runs_unfinished(const df_coll *coll) DF_RANK_LOCKED {
-  return coll->submitted - coll->words->completed - (uint64_t)df_in_callback_of(coll->words);
+  return coll->runs.submitted - coll->runs.words->completed -
+         (uint64_t)df_in_callback_of(coll->runs.words);
 }
 
 /* ---- waiting ---- */

@@ -24,64 +24,67 @@
 /* ---- lists ---- */
 
 static dfcclResult_t backlog_push(dfcclContext_t context, df_coll *coll, const df_run *run) {
-  if (coll->backlog_length == coll->backlog_capacity) {
-    uint32_t capacity = coll->backlog_capacity ? coll->backlog_capacity * 2 : 8;
+  if (coll->runs.backlog_length == coll->runs.backlog_capacity) {
+    uint32_t capacity = coll->runs.backlog_capacity ? coll->runs.backlog_capacity * 2 : 8;
     df_run *larger = malloc(capacity * sizeof *larger);
     if (larger == NULL)
       return df_fail(dfcclOutOfMemory, "no memory to queue run %" PRIu64 " of collective %" PRIu64,
-                     coll->submitted, coll->id);
-    for (uint32_t i = 0; i < coll->backlog_length; i++)
-      larger[i] = coll->backlog[(coll->backlog_head + i) % coll->backlog_capacity];
-    free(coll->backlog);
-    coll->backlog = larger;
-    coll->backlog_capacity = capacity;
-    coll->backlog_head = 0;
+                     coll->runs.submitted, coll->id);
+    for (uint32_t i = 0; i < coll->runs.backlog_length; i++)
+      larger[i] = coll->runs.backlog[(coll->runs.backlog_head + i) % coll->runs.backlog_capacity];
+    free(coll->runs.backlog);
+    coll->runs.backlog = larger;
+    coll->runs.backlog_capacity = capacity;
+    coll->runs.backlog_head = 0;
   }
-  coll->backlog[(coll->backlog_head + coll->backlog_length++) % coll->backlog_capacity] = *run;
+  coll->runs.backlog[(coll->runs.backlog_head + coll->runs.backlog_length++) %
+                     coll->runs.backlog_capacity] = *run;
   context->runs.backlog_length++;
   return dfcclSuccess;
 }
 
 df_run df_backlog_pop(dfcclContext_t context, df_coll *coll) {
-  df_run run = coll->backlog[coll->backlog_head];
-  coll->backlog_head = (coll->backlog_head + 1) % coll->backlog_capacity;
-  coll->backlog_length--;
+  df_run run = coll->runs.backlog[coll->runs.backlog_head];
+  coll->runs.backlog_head = (coll->runs.backlog_head + 1) % coll->runs.backlog_capacity;
+  coll->runs.backlog_length--;
   context->runs.backlog_length--;
   return run;
 }
 
 void df_list(dfcclContext_t context, df_coll *coll) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
-  if (coll->listed || coll->backlog_length == 0) return;
-  coll->listed = 1;
-  coll->next_listed = NULL;
+  if (coll->runs.listed || coll->runs.backlog_length == 0) return;
+  coll->runs.listed = 1;
+  coll->runs.next_listed = NULL;
   *context->runs.listed_last = coll;
-  context->runs.listed_last = &coll->next_listed;
+  context->runs.listed_last = &coll->runs.next_listed;
   df_store_relaxed_u32(&context->runs.has_listed, 1);
 }
 
 static df_coll *unlist_first(dfcclContext_t context) {
   df_coll *coll = context->runs.listed_first;
-  context->runs.listed_first = coll->next_listed;
+  context->runs.listed_first = coll->runs.next_listed;
   if (context->runs.listed_first == NULL) context->runs.listed_last = &context->runs.listed_first;
-  coll->listed = 0;
+  coll->runs.listed = 0;
   return coll;
 }
 
 void df_unlist(dfcclContext_t context, df_coll *coll) {
-  if (!coll->listed) return;
+  if (!coll->runs.listed) return;
   df_coll **at = &context->runs.listed_first;
-  while (*at != coll) at = &(*at)->next_listed;
-  *at = coll->next_listed;
+  while (*at != coll) at = &(*at)->runs.next_listed;
+  *at = coll->runs.next_listed;
   if (*at == NULL) context->runs.listed_last = at;
   if (context->runs.listed_first == NULL) df_store_relaxed_u32(&context->runs.has_listed, 0);
-  coll->listed = 0;
+  coll->runs.listed = 0;
 }
 
 /* ---- admission ---- */
 
 /* Links stand, and no agreement about a variant is awaited. */
-static inline int may_admit(const df_coll *coll) { return coll->admitted < coll->admit_below; }
+static inline int may_admit(const df_coll *coll) {
+  return coll->runs.admitted < coll->runs.admit_below;
+}
 
 /* The first run always has room: no collective waits for another's completion. */
 static inline int has_room(const dfcclContext_t context, const df_coll *coll) DF_RANK_LOCKED {
@@ -92,9 +95,9 @@ static inline int has_room(const dfcclContext_t context, const df_coll *coll) DF
 
 /* Before the daemon can see the run. */
 static inline void record_admission(df_coll *coll, const df_run *run) {
-  const uint32_t slot = df_slot_of(coll, coll->admitted);
-  coll->in_device[slot] = *run;
-  coll->device.descriptor->words->runs[slot] =
+  const uint32_t slot = df_slot_of(coll, coll->runs.admitted);
+  coll->runs.in_device[slot] = *run;
+  coll->exec.device.descriptor->words->runs[slot] =
       (df_run_arguments){.send = run->send,
                          .recv = run->recv,
                          .send_mapping = (uint16_t)run->send_mapping,
@@ -104,21 +107,21 @@ static inline void record_admission(df_coll *coll, const df_run *run) {
 
 static inline void count_admission(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   if (df_runs_in_device(coll) > 0) context->runs.surplus++;
-  coll->admitted++;
+  coll->runs.admitted++;
   df_store_relaxed_u64(&context->runs.sqes_submitted, context->runs.sqes_submitted + 1);
 }
 
 static DF_APART int push_to_relay(df_sq *sq, df_sqe sqe, const df_coll *coll) {
-  const uint32_t run = df_slot_of(coll, coll->admitted);
+  const uint32_t run = df_slot_of(coll, coll->runs.admitted);
   const df_sq_carried carried = {
-      .arguments = coll->device.descriptor->words->runs[run], .run = run, .near = 1};
+      .arguments = coll->exec.device.descriptor->words->runs[run], .run = run, .near = 1};
   return df_sq_push_spsc(sq, sqe, &carried);
 }
 
 /* Returns 0 when the SQ is full. */
 static inline int push(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   df_sq *sq = &context->device.shared->sq;
-  const df_sqe sqe = {.collective = coll->index, .blocks = coll->configuration.shape.n_blocks};
+  const df_sqe sqe = {.collective = coll->index, .blocks = coll->exec.configuration.shape.n_blocks};
   if (DF_UNLIKELY(sq->records != NULL) ? !push_to_relay(sq, sqe, coll) : !df_sq_push_spmc(sq, sqe))
     return 0;
   count_admission(context, coll);
@@ -132,7 +135,7 @@ static inline int push(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
  */
 static inline int claim_first_turn(dfcclContext_t context, df_coll *coll,
                                    int has_callback) DF_RANK_LOCKED {
-  if (!coll->first_turn || has_callback ||
+  if (!coll->exec.first_turn || has_callback ||
       !context->device.executor->claim_first_turn(&context->device, coll->index))
     return 0;
   count_admission(context, coll);
@@ -165,10 +168,10 @@ void df_admit_listed(dfcclContext_t context) {
   while (context->runs.listed_first) {
     df_coll *coll = unlist_first(context);
     /* A switch is made in any case, since nobody else lists what waits for it. */
-    while (coll->failed == dfcclSuccess && coll->backlog_length > 0 &&
+    while (coll->failure.failed == dfcclSuccess && coll->runs.backlog_length > 0 &&
            (may_admit(coll) || df_switch_perform(context, coll)) && has_room(context, coll) &&
            !sq_full && !context->runs.held) {
-      record_admission(coll, &coll->backlog[coll->backlog_head]);
+      record_admission(coll, &coll->runs.backlog[coll->runs.backlog_head]);
       if (!push(context, coll)) {
         sq_full = 1;
         break;
@@ -178,13 +181,13 @@ void df_admit_listed(dfcclContext_t context) {
     }
     /* It stays if it waits for the SQ or for the end of a synchronisation, or must be failed. Else
      * a run that retires, links that stand, or an agreement list it again. */
-    int stays = coll->backlog_length > 0 &&
-                (coll->failed != dfcclSuccess || (may_admit(coll) && has_room(context, coll)));
+    int stays = coll->runs.backlog_length > 0 && (coll->failure.failed != dfcclSuccess ||
+                                                  (may_admit(coll) && has_room(context, coll)));
     if (stays) {
-      coll->listed = 1;
-      coll->next_listed = NULL;
+      coll->runs.listed = 1;
+      coll->runs.next_listed = NULL;
       *kept_last = coll;
-      kept_last = &coll->next_listed;
+      kept_last = &coll->runs.next_listed;
     }
   }
   if (kept_first) {
@@ -242,7 +245,7 @@ static inline dfcclResult_t check_arguments(df_coll *coll, df_run *run) DF_RANK_
     return refuse_buffer(coll, "sendBuf", run->send);
   if (DF_UNLIKELY(coll->writes_output && !is_buffer(coll, run->recv)))
     return refuse_buffer(coll, "recvBuf", run->recv);
-  if (DF_UNLIKELY(run->count != 0)) return check_count(coll, run);
+  if (DF_UNLIKELY(run->count != 0 || run->given)) return check_count(coll, run);
   return dfcclSuccess;
 }
 
@@ -270,18 +273,19 @@ static DF_COLD dfcclResult_t refuse_run(dfcclContext_t context, df_coll *coll, u
     return df_fail(dfcclInvalidArgument,
                    "collective %" PRIu64 " is registered as %s, and was run as %s", id,
                    df_operation_name(coll->operation), df_operation_name(kind_of(kinds)));
-  if (coll->failed != dfcclSuccess) return df_fail(coll->failed, "%s", coll->sentence);
+  if (coll->failure.failed != dfcclSuccess)
+    return df_fail(coll->failure.failed, "%s", coll->failure.sentence);
   char sentence[DF_SENTENCE_BYTES];
   dfcclResult_t status = df_describe_limit(context, coll, sentence, sizeof sentence);
-  if (coll->limit_rank_leaves) df_break(context, status, sentence);
+  if (coll->members.limit_rank_leaves) df_break(context, status, sentence);
   return df_fail(status, "%s", sentence);
 }
 
 static inline dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, uint32_t kinds,
                                       dfcclCollId_t id) DF_RANK_LOCKED {
   if (DF_LIKELY(context->failure.broken == dfcclSuccess && coll != NULL &&
-                kinds >> coll->operation & 1 && coll->failed == dfcclSuccess &&
-                coll->submitted < coll->run_limit))
+                kinds >> coll->operation & 1 && coll->failure.failed == dfcclSuccess &&
+                coll->runs.submitted < coll->members.run_limit))
     return dfcclSuccess;
   return refuse_run(context, coll, kinds, id);
 }
@@ -297,20 +301,20 @@ typedef enum {
  * for this one. */
 static DF_APART dfcclResult_t keep_waiting(dfcclContext_t context, df_coll *coll,
                                            const df_run *run) DF_RANK_LOCKED {
-  if (coll->backlog_length > 0 &&
+  if (coll->runs.backlog_length > 0 &&
       context->runs.backlog_length >= (uint64_t)context->settings.backlog)
     return df_fail(dfcclInvalidUsage,
                    "%" PRIu64
                    " requests wait on rank %u already (DFCCL_BACKLOG is %lld): run %" PRIu64
                    " of collective %" PRIu64 " was refused",
                    context->runs.backlog_length, context->rank, context->settings.backlog,
-                   coll->submitted, coll->id);
+                   coll->runs.submitted, coll->id);
   return backlog_push(context, coll, run);
 }
 
 /* The run is accepted: perhaps it need not wait. */
 static DF_APART void admit_waiting(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
-  if (!coll->ready) {
+  if (!coll->exec.ready) {
     context->links_progress(context, coll);
   } else {
     df_list(context, coll);
@@ -322,7 +326,7 @@ static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const 
                                    df_aftermath *after, uint64_t *number) DF_RANK_LOCKED {
   dfcclResult_t result = df_reserve_callback(context);
   if (result != dfcclSuccess) return result;
-  int straight = may_admit(coll) && coll->backlog_length == 0 && !context->runs.held &&
+  int straight = may_admit(coll) && coll->runs.backlog_length == 0 && !context->runs.held &&
                  has_room(context, coll) && !context->runs.has_listed;
   if (DF_LIKELY(straight)) {
     record_admission(coll, run);
@@ -335,8 +339,8 @@ static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const 
   }
   if (!straight && (result = keep_waiting(context, coll, run)) != dfcclSuccess) return result;
   df_publish_u64(&context->runs.accepted, context->runs.accepted + 1);
-  *number = coll->submitted++;
-  df_publish_u64(&coll->words->submitted, coll->submitted);
+  *number = coll->runs.submitted++;
+  df_publish_u64(&coll->runs.words->submitted, coll->runs.submitted);
   if (context->recorder) df_record_run(context, coll, *number);
   if (!straight) admit_waiting(context, coll);
   return dfcclSuccess;
@@ -444,9 +448,8 @@ dfcclResult_t df_submit_given(dfcclContext_t context, dfcclCollId_t id, dfcclRun
                 .argument = whole.arg};
   const df_given_counts counts = {whole.sendCounts, whole.sendDispls, whole.recvCounts,
                                   whole.recvDispls};
-  if (has_counts(&whole)) run.count = (uint64_t)(uintptr_t)&counts;
-  const uint32_t kinds =
-      run.count && has_counts(&whole) ? DF_OF_KIND(DF_OP_ALL_TO_ALL_DYNAMIC) : DF_WITHOUT_COUNTS;
+  if (has_counts(&whole)) run.given = &counts;
+  const uint32_t kinds = run.given ? DF_OF_KIND(DF_OP_ALL_TO_ALL_DYNAMIC) : DF_WITHOUT_COUNTS;
   result = whole.flags & DFCCL_RUN_ON_STREAM
                ? df_submit_on_stream(context, kinds, id, &run, whole.stream, &number)
                : df_submit_run(context, kinds, id, &run, &number);

@@ -142,8 +142,8 @@ uint32_t df_memory_mapping(dfcclContext_t context, const void *ptr) {
 }
 
 void df_memory_keep_lent(dfcclContext_t context, const df_coll *coll) {
-  for (uint64_t number = coll->retired; number != coll->admitted; number++) {
-    const df_run *run = &coll->in_device[df_slot_of(coll, number)];
+  for (uint64_t number = coll->runs.retired; number != coll->runs.admitted; number++) {
+    const df_run *run = &coll->runs.in_device[df_slot_of(coll, number)];
     for (df_user_memory *memory = context->memory.in_use; memory; memory = memory->next)
       memory->may_be_read |= is_within(memory, run->send) || is_within(memory, run->recv);
   }

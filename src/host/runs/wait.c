@@ -178,7 +178,7 @@ static dfcclResult_t take_status(dfcclContext_t context, dfcclCollId_t id,
     status = (dfcclResult_t)words->status;
     df_store_relaxed_u32(&words->status, dfcclSuccess);
     if (status != dfcclSuccess)
-      df_fail(status, "%s", coll ? coll->sentence : context->failure.sentence);
+      df_fail(status, "%s", coll ? coll->failure.sentence : context->failure.sentence);
   }
   df_rank_unlock(&context->lock);
   return status;
@@ -215,7 +215,7 @@ static dfcclResult_t status_of_run(dfcclContext_t context, const df_awaited *awa
   if (is_known && awaited->target > words->first_failed) {
     const df_coll *coll = context->registry.by_line[words - context->registry.wait_words];
     status = (dfcclResult_t)words->failed;
-    df_fail(status, "%s", coll ? coll->sentence : context->failure.sentence);
+    df_fail(status, "%s", coll ? coll->failure.sentence : context->failure.sentence);
   }
   df_rank_unlock(&context->lock);
   if (is_known) return status;
@@ -276,11 +276,11 @@ static uint32_t list_outstanding(dfcclContext_t context, df_awaited *awaited,
   uint32_t n = 0;
   for (uint32_t i = 0; i < context->registry.n_lines; i++) {
     const df_coll *coll = context->registry.by_line[i];
-    if (coll == NULL || coll->words->completed == coll->submitted) continue;
+    if (coll == NULL || coll->runs.words->completed == coll->runs.submitted) continue;
     if (n < most)
-      awaited[n] = (df_awaited){.words = coll->words,
-                                .registration = coll->words->registration,
-                                .target = coll->submitted};
+      awaited[n] = (df_awaited){.words = coll->runs.words,
+                                .registration = coll->runs.words->registration,
+                                .target = coll->runs.submitted};
     n++;
   }
   return n;

@@ -26,7 +26,12 @@ typedef struct df_pair {
 typedef struct df_run {
   const void *send;
   void *recv;
-  uint64_t count; /* elements; 0: as registered */
+  union {
+    uint64_t count; /* elements; 0: as registered */
+    /* AllToAllDynamic, once the run is accepted: blocks read it in the place of the count. */
+    df_pair_counts *pair_counts;
+  };
+  const struct df_given_counts *given; /* AllToAllDynamic, until the run is accepted; else NULL */
   uint32_t send_mapping, recv_mapping;
   uint32_t stream_event; /* of its stream; 0: none */
   dfcclCallback_t callback;
@@ -89,16 +94,87 @@ typedef struct DF_ALIGNED(64) df_wait_words {
 
 struct df_plan_switch;
 
+/*
+ * The record of a registered collective has five parts. Each part has one file that changes it; other files read it. What the
+ * application sees is a registered collective. A plan variant has a record of its own, and executes runs of its registered
+ * collective after a plan switch.
+ */
+
+/* The other members and their registrations. Changed by registration/match.c. */
+typedef struct df_coll_members {
+  df_remote **remotes; /* [n] by position; NULL: unbound, or this rank */
+  uint32_t n_bound;
+  uint32_t
+      n_paired; /* n, plus the ranks that only another member's group names: they are notified too */
+  uint64_t run_limit; /* runs that all members can complete; limit_rank ends after so many */
+  uint32_t limit_rank;
+  int limit_rank_leaves; /* limit_rank destroys its context, or its context is broken */
+  char *limit_sentence;  /* limit_rank found that counts differ; else NULL */
+} df_coll_members;
+
+/* The plan that its runs execute, and the links of the plan. Changed by registration/register.c and link_setup.c. */
+typedef struct df_coll_execution {
+  df_plan *plan;
+  df_configuration configuration;
+  df_device_coll device;
+  df_ring ring;   /* of each ring that this rank receives in; n_slots 0: not chosen yet */
+  int setting_up; /* a transport sets up links, perhaps without the lock */
+  int ready;      /* all links are connected: runs may be admitted */
+  int first_turn; /* the thread that submits a run may execute its first turn */
+  df_common common;
+} df_coll_execution;
+
+/* Its runs. Changed by runs/submit.c until a run is admitted, and by runs/completion.c from its CQE on. */
+typedef struct df_coll_runs {
+  uint64_t submitted;
+  uint64_t admitted; /* runs given to the daemon */
+  /* Runs from this one on wait: for links (0), or for the members' agreement about a plan variant. */
+  uint64_t admit_below;
+  uint64_t
+      watched_from; /* a plan switch is notified of the end of this run and of later ones; UINT64_MAX: none */
+  uint64_t skew;    /* run r is the device's run r + skew, modulo 2^64 */
+  uint64_t retired; /* runs whose CQE was taken */
+  uint64_t taken; /* runs that are retired, or failed on the host; their callbacks may still run */
+  df_wait_words *words;
+  df_run in_device[DF_RUNS_AHEAD]; /* by slot */
+  df_run *backlog;                 /* ring of runs that wait on the host */
+  uint32_t backlog_capacity, backlog_head, backlog_length;
+  uint64_t first_given_up; /* first run that was given up and is not retired */
+  uint32_t n_given_up;     /* runs that were given up and are not retired */
+  int listed;              /* in the context's list: has runs to admit or to fail */
+  struct df_coll *next_listed;
+  uint32_t first_callback, last_callback; /* 1 + index in the pool; 0: none */
+  int calls_back;                         /* a thread runs one of its callbacks */
+  TAILQ_ENTRY(df_coll) next_due;
+  df_pair_counts **dynamic_counts; /* AllToAllDynamic: counts of runs in flight; reused */
+  uint32_t n_dynamic_counts;
+} df_coll_runs;
+
+/* Why it ends. Changed by runs/collective_failure.c. */
+typedef struct df_coll_failure {
+  dfcclResult_t failed;     /* not dfcclSuccess: later runs are refused */
+  uint64_t first_differing; /* run whose counts differ; earlier ones complete. 0: all failed */
+  char sentence[DF_SENTENCE_BYTES];
+} df_coll_failure;
+
+/* Its place in this rank's trace. Changed by observe/trace.c. */
+typedef struct df_coll_trace {
+  uint32_t number;  /* 0: none yet */
+  int is_described; /* with its present plan */
+} df_coll_trace;
+
+/* The members of this struct itself are the registration: they are set once, by registration/register.c, but for references,
+ * deregistered and plan_switch. */
 typedef struct df_coll {
   dfcclCollId_t id;           /* id and variant first: key of the hash set */
   uint64_t variant;           /* 0: as registered */
-  struct df_coll *registered; /* of a variant: the collective whose runs it takes over; else NULL */
+  struct df_coll *registered; /* of a variant: its registered collective; else NULL */
   struct df_plan_switch
-      *plan_switch;      /* of a front that was asked to go over to a variant; else NULL */
+      *plan_switch;      /* of a registered collective after the first request; else NULL */
   df_policy *own_policy; /* of a variant; else NULL */
   uint32_t index;        /* in the device, and in by_index */
-  uint32_t line;         /* of `words`, and in by_line */
-  int deregistered;      /* kept only by references */
+  uint32_t line;         /* of runs.words, and in by_line */
+  int deregistered;      /* only references keep the record */
   uint32_t references;   /* of the registry, each pending callback and each dfcclWaitAll */
   df_operation operation;
   uint64_t count;
@@ -106,59 +182,21 @@ typedef struct df_coll {
   dfcclDataType_t type;
   dfcclRedOp_t op;
   uint32_t root, n, position;
-  int reads_input, writes_output; /* This rank's runs use the buffer. */
+  int reads_input, writes_output; /* this rank's runs use the buffer */
   uint32_t element_mask;          /* address bits that must be 0 */
-  uint32_t *ranks;                /* [n_paired] in group order */
-  uint32_t n_hosts;               /* that the group is on */
-  uint32_t group_step;            /* Difference between neighbours of the first n ranks. */
-  df_remote **remotes;            /* [n] by position; NULL: unbound, or this rank */
-  uint32_t n_bound;
-  uint32_t n_paired; /* n, plus ranks that another member's group names: they must hear of us */
+  uint32_t *ranks;                /* [members.n_paired] in group order */
+  uint32_t n_hosts;               /* hosts of the group */
+  uint32_t group_step;            /* difference between neighbours of the first n ranks */
   int32_t priority;
-  uint32_t trace_number; /* in this rank's trace; 0: none yet */
-  int is_described;      /* there, as it travels now */
   char name[DF_MAX_NAME];
-  int has_user_operator;        /* `own` is used */
-  uint32_t own;                 /* the operator's number (primitives/user_operator.h) */
-  df_pair *pairs;               /* [n] of uneven pieces; else NULL */
-  df_pair_counts **runs_counts; /* AllToAllDynamic: of runs that are not through; used again */
-  uint32_t n_runs_counts;
-  df_plan *plan;
-  df_configuration configuration;
-  df_device_coll device;
-  df_ring ring;   /* Of each ring that this rank receives in; n_slots 0: not chosen yet. */
-  int setting_up; /* a transport works on it, perhaps without the lock */
-  int ready;      /* all links stand: runs may be admitted */
-  int first_turn; /* a run's submitter may take its first turn */
-  df_common common;
-
-  dfcclResult_t failed;
-  char sentence[DF_SENTENCE_BYTES];
-  uint64_t first_differing; /* run whose counts differ; earlier ones complete. 0: all failed */
-  uint64_t run_limit;       /* runs that all members can meet; limit_rank ends after so many */
-  uint32_t limit_rank;
-  int limit_rank_leaves; /* limit_rank destroys its context, or that is broken */
-  char *limit_sentence;  /* limit_rank found that counts differ; else NULL */
-
-  uint64_t submitted;
-  uint64_t admitted; /* Runs given to the daemon. */
-  /* Runs from here on wait: for links (0), or for the members' agreement about a variant. */
-  uint64_t admit_below;
-  uint64_t heeded_from; /* whose end a switch must hear of, and all later ones; UINT64_MAX: none */
-  uint64_t skew;        /* Run r is the device's run r + skew, modulo 2^64. */
-  uint64_t retired;     /* Runs whose CQE was taken. */
-  uint64_t taken;       /* retired, or failed on the host; the callback may still run */
-  df_wait_words *words;
-  df_run in_device[DF_RUNS_AHEAD]; /* by slot */
-  df_run *backlog;                 /* ring of runs that wait on the host */
-  uint32_t backlog_capacity, backlog_head, backlog_length;
-  uint64_t first_given_up; /* first run that was given up and is not retired */
-  uint32_t n_given_up;     /* Runs that were given up and are not retired. */
-  int listed;              /* in the context's list: has runs to admit or to fail */
-  struct df_coll *next_listed;
-  uint32_t first_callback, last_callback; /* 1 + index in the pool; 0: none */
-  int calls_back;                         /* a thread runs one of its callbacks */
-  TAILQ_ENTRY(df_coll) next_due;
+  int has_user_operator;  /* user_operator is used */
+  uint32_t user_operator; /* number of the operator (primitives/user_operator.h) */
+  df_pair *pairs;         /* [n] of a vector collective; else NULL */
+  df_coll_trace trace;
+  df_coll_members members;
+  df_coll_execution exec;
+  df_coll_failure failure;
+  df_coll_runs runs;
 } df_coll;
 
 /* The place of a rank among the first n of `ranks`; n: it is not there. */
@@ -173,16 +211,18 @@ const char *df_coll_label(const df_coll *coll, char *text, size_t bytes);
 
 /* Runs that the daemon has and whose CQEs were not taken. */
 static inline uint32_t df_runs_in_device(const df_coll *coll) DF_RANK_LOCKED {
-  return (uint32_t)(coll->admitted - coll->retired);
+  return (uint32_t)(coll->runs.admitted - coll->runs.retired);
 }
 
 /* The device counts a variant's runs, and these may begin with any run of the collective. */
-static inline uint64_t df_device_run(const df_coll *coll, uint64_t run) { return run + coll->skew; }
+static inline uint64_t df_device_run(const df_coll *coll, uint64_t run) {
+  return run + coll->runs.skew;
+}
 static inline uint32_t df_slot_of(const df_coll *coll, uint64_t run) {
   return (uint32_t)(df_device_run(coll, run) % DF_RUNS_AHEAD);
 }
 static inline df_run *df_run_in_device(df_coll *coll, uint64_t run) {
-  return &coll->in_device[df_slot_of(coll, run)];
+  return &coll->runs.in_device[df_slot_of(coll, run)];
 }
 
 #endif

@@ -101,7 +101,7 @@ DF_APART const df_wait_words *df_look_up_words(dfcclContext_t context, dfcclColl
   df_rank_lock(&context->lock);
   const df_coll *coll = df_find(context, id);
   if (coll) {
-    words = coll->words;
+    words = coll->runs.words;
     *registration = words->registration;
     df_store_relaxed_u32(recent_of(context, id), coll->line + 1);
   }
@@ -122,7 +122,7 @@ static void take_line(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   coll->line =
       registry->n_free_lines ? registry->free_lines[--registry->n_free_lines] : registry->n_lines++;
   registry->by_line[coll->line] = coll;
-  df_wait_words *words = coll->words = &registry->wait_words[coll->line];
+  df_wait_words *words = coll->runs.words = &registry->wait_words[coll->line];
   DF_ASSERT(words->registration == 0);
   df_publish_u64(&words->id, coll->id);
   df_publish_u64(&words->submitted, 0);
@@ -134,7 +134,7 @@ static void take_line(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
 }
 
 static void give_line(dfcclContext_t context, const df_coll *coll) {
-  df_publish_u64(&coll->words->registration, 0);
+  df_publish_u64(&coll->runs.words->registration, 0);
   context->registry.by_line[coll->line] = NULL;
   context->registry.free_lines[context->registry.n_free_lines++] = coll->line;
 }
@@ -145,14 +145,14 @@ void df_registry_give_index(dfcclContext_t context, uint32_t index) {
 }
 
 void df_coll_free(df_coll *coll) {
-  if (coll->has_user_operator) df_user_operator_unuse(coll->own);
+  if (coll->has_user_operator) df_user_operator_unuse(coll->user_operator);
   free(coll->ranks);
   free(coll->pairs);
-  for (uint32_t i = 0; i < coll->n_runs_counts; i++) free(coll->runs_counts[i]);
-  free(coll->runs_counts);
-  free(coll->remotes);
-  free(coll->backlog);
-  free(coll->limit_sentence);
+  for (uint32_t i = 0; i < coll->runs.n_dynamic_counts; i++) free(coll->runs.dynamic_counts[i]);
+  free(coll->runs.dynamic_counts);
+  free(coll->members.remotes);
+  free(coll->runs.backlog);
+  free(coll->members.limit_sentence);
   free(coll->own_policy);
   df_switch_freed(coll);
   free(coll);
@@ -176,15 +176,15 @@ void df_registry_leave(dfcclContext_t context, df_coll *coll) {
 
 void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
   if (--coll->references > 0) return;
-  DF_ASSERT(!coll->listed);
-  DF_ASSERT(coll->backlog_length == 0);
-  DF_ASSERT(coll->first_callback == 0);
-  df_common_give(context->transports.shm, &coll->common);
-  context->device.memory->forget(&context->device, &coll->device);
+  DF_ASSERT(!coll->runs.listed);
+  DF_ASSERT(coll->runs.backlog_length == 0);
+  DF_ASSERT(coll->runs.first_callback == 0);
+  df_common_give(context->transports.shm, &coll->exec.common);
+  context->device.memory->forget(&context->device, &coll->exec.device);
   df_registry_give_index(context, coll->index);
   give_line(context, coll);
   *(coll->registered ? &context->registry.n_variants : &context->registry.n_colls) -= 1;
-  df_plan_release(&context->plans, coll->plan);
+  df_plan_release(&context->plans, coll->exec.plan);
   df_coll_free(coll);
 }
 
@@ -192,8 +192,8 @@ void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *messa
                   const void *payload) {
   const uint32_t after = coll->position + 1;
   df_messenger_send_many(&context->control, coll->ranks, coll->position, message, payload);
-  df_messenger_send_many(&context->control, coll->ranks + after, coll->n_paired - after, message,
-                         payload);
+  df_messenger_send_many(&context->control, coll->ranks + after, coll->members.n_paired - after,
+                         message, payload);
 }
 
 void df_name_events(dfcclContext_t context, dfcclEvent_t *events, size_t count) {
@@ -212,9 +212,10 @@ void df_registry_free(dfcclContext_t context) {
   if (context->registry.by_index) {
     for (uint32_t i = 0; i < context->registry.n_indices; i++)
       if (context->registry.by_index[i]) {
-        df_common_give(context->transports.shm, &context->registry.by_index[i]->common);
-        context->device.memory->forget(&context->device, &context->registry.by_index[i]->device);
-        df_plan_release(&context->plans, context->registry.by_index[i]->plan);
+        df_common_give(context->transports.shm, &context->registry.by_index[i]->exec.common);
+        context->device.memory->forget(&context->device,
+                                       &context->registry.by_index[i]->exec.device);
+        df_plan_release(&context->plans, context->registry.by_index[i]->exec.plan);
         df_coll_free(context->registry.by_index[i]);
       }
   }

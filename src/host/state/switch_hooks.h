@@ -67,7 +67,7 @@ static inline df_switch_state df_switch_state_of(const df_coll *registered) {
 }
 static inline const df_configuration *df_switch_registered(const df_coll *registered) {
   const df_switch_events *events = df_switch_of(registered);
-  return events ? events->registered(registered) : &registered->configuration;
+  return events ? events->registered(registered) : &registered->exec.configuration;
 }
 static inline void df_switch_freed(df_coll *coll) {
   const df_switch_events *events = df_switch_of(coll);

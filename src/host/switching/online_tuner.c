@@ -57,7 +57,7 @@ static void ask(dfcclContext_t context, df_coll *registered,
 /* Last of all in what hears: the answer may be heard before it returns. */
 static void obey(dfcclContext_t context, df_coll *registered,
                  df_search_request request) DF_RANK_LOCKED {
-  const uint64_t until = registered->retired + request.runs;
+  const uint64_t until = registered->runs.retired + request.runs;
   if (request.kind == DF_REQUEST_NOTHING) return;
   take_news(context, registered);
   if (request.kind != DF_REQUEST_STOP)
@@ -125,14 +125,15 @@ static void handle_own(dfcclContext_t context, df_coll *registered, const uint32
   df_search *search = &tuner_of(registered)->search;
   if (search->state == DF_SEARCH_WARMING) {
     make_space(context, registered, tuner_of(registered));
-    obey(context, registered, df_search_begin(search, registered->retired, ns, n));
+    obey(context, registered, df_search_begin(search, registered->runs.retired, ns, n));
   } else if (search->state == DF_SEARCH_WATCHING) {
-    obey(
-        context, registered,
-        df_search_watched(search, registered->retired, ns, n, !df_plan_switch_is_busy(registered)));
+    obey(context, registered,
+         df_search_watched(search, registered->runs.retired, ns, n,
+                           !df_plan_switch_is_busy(registered)));
   } else {
     obey(context, registered,
-         df_search_rested(search, registered->retired, ns, n, !df_plan_switch_is_busy(registered)));
+         df_search_rested(search, registered->runs.retired, ns, n,
+                          !df_plan_switch_is_busy(registered)));
   }
 }
 
@@ -144,7 +145,7 @@ static void take_times(const df_coll *registered, df_tuner *tuner, const uint32_
   for (uint32_t i = 0; i < n; i++) sum_ns += (double)ns[i];
   const int counts =
       tuner->told == 0 ||
-      (registered->configuration.runs_ahead ? sum_ns > tuner->sum_ns : sum_ns < tuner->sum_ns);
+      (registered->exec.configuration.runs_ahead ? sum_ns > tuner->sum_ns : sum_ns < tuner->sum_ns);
   for (uint32_t i = 0; i < n; i++)
     if (tuner->search.by_mean ? counts : tuner->told == 0 || ns[i] < tuner->ns[i])
       tuner->ns[i] = ns[i];
@@ -158,20 +159,20 @@ static void handle_told(dfcclContext_t context, df_coll *registered, const uint3
   take_times(registered, tuner, ns, n);
   if (++tuner->told < registered->n) return;
   obey(context, registered,
-       df_search_reported(&tuner->search, registered->retired, tuner->ns, n, tuner->sum_ns));
+       df_search_reported(&tuner->search, registered->runs.retired, tuner->ns, n, tuner->sum_ns));
 }
 
 static void handle_ran(dfcclContext_t context, df_coll *registered, uint32_t ns) DF_RANK_LOCKED {
   DF_ASSERT_RANK_LOCKED(&context->lock);
   obey(context, registered,
-       df_search_ran(&tuner_of(registered)->search, registered->retired, ns,
+       df_search_ran(&tuner_of(registered)->search, registered->runs.retired, ns,
                      df_plan_switch_is_complete(registered), !df_plan_switch_is_busy(registered)));
 }
 
 static void handle_called_off(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   DF_ASSERT_RANK_LOCKED(&context->lock);
   obey(context, registered,
-       df_search_called_off(&tuner_of(registered)->search, registered->retired));
+       df_search_called_off(&tuner_of(registered)->search, registered->runs.retired));
 }
 
 static const df_plan_switch_owner owner = {
@@ -185,7 +186,7 @@ static int is_wanted(const dfcclContext_t context, const df_coll *registered,
   const int tune = options ? options->tune : 0;
   if (tune != 0) return tune > 0;
   return context->settings.tune == ALL ||
-         (context->settings.tune == AUTOMATIC && !registered->configuration.choice.is_named);
+         (context->settings.tune == AUTOMATIC && !registered->exec.configuration.choice.is_named);
 }
 
 static int can_be_tuned(const df_coll *registered) {

@@ -55,8 +55,8 @@ static void send_all(dfcclContext_t context, df_coll *registered, df_message_kin
 
 /* What points into the record. */
 static void settle(dfcclContext_t context, df_coll *coll) {
-  coll->device.shape = &coll->configuration.shape;
-  if (coll->varying) coll->device.descriptor->words->counts = &coll->in_device[0].count;
+  coll->exec.device.shape = &coll->exec.configuration.shape;
+  if (coll->varying) coll->exec.device.descriptor->words->counts = &coll->runs.in_device[0].count;
   context->registry.by_index[coll->index] = coll;
 }
 
@@ -64,18 +64,18 @@ static void settle(dfcclContext_t context, df_coll *coll) {
  * neither. Links stay with the announcements that they came from: a variant is kept while it is in
  * use. */
 static void exchange(dfcclContext_t context, df_coll *registered, df_coll *variant) {
-  DF_ASSERT(registered->retired == registered->admitted && variant->admitted == 0);
+  DF_ASSERT(registered->runs.retired == registered->runs.admitted && variant->runs.admitted == 0);
   const uint64_t next =
-      df_device_run(registered, registered->admitted); /* what a variant's skew is */
-  registered->skew = variant->skew - registered->admitted;
-  variant->skew = next;
+      df_device_run(registered, registered->runs.admitted); /* what a variant's skew is */
+  registered->runs.skew = variant->runs.skew - registered->runs.admitted;
+  variant->runs.skew = next;
   EXCHANGE(registered->index, variant->index);
-  EXCHANGE(registered->plan, variant->plan);
-  EXCHANGE(registered->configuration, variant->configuration);
-  EXCHANGE(registered->device, variant->device);
-  EXCHANGE(registered->ring, variant->ring);
-  EXCHANGE(registered->first_turn, variant->first_turn);
-  registered->is_described = 0;
+  EXCHANGE(registered->exec.plan, variant->exec.plan);
+  EXCHANGE(registered->exec.configuration, variant->exec.configuration);
+  EXCHANGE(registered->exec.device, variant->exec.device);
+  EXCHANGE(registered->exec.ring, variant->exec.ring);
+  EXCHANGE(registered->exec.first_turn, variant->exec.first_turn);
+  registered->trace.is_described = 0;
   settle(context, registered);
   settle(context, variant);
 }
@@ -85,8 +85,8 @@ static void handle_retired(df_coll *registered, uint32_t position);
 static int perform(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   DF_ASSERT_RANK_LOCKED(&context->lock);
   df_plan_switch *plan_switch = registered->plan_switch;
-  if (plan_switch == NULL || registered->admitted != plan_switch->first ||
-      registered->retired != plan_switch->first)
+  if (plan_switch == NULL || registered->runs.admitted != plan_switch->first ||
+      registered->runs.retired != plan_switch->first)
     return 0;
   df_coll *old = plan_switch->current;
   if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, registered);
@@ -97,12 +97,12 @@ static int perform(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   plan_switch->first = UINT64_MAX;
   plan_switch->switches++;
   plan_switch->purpose = plan_switch->asked;
-  registered->is_described = 0;
-  registered->admit_below = UINT64_MAX;
+  registered->trace.is_described = 0;
+  registered->runs.admit_below = UINT64_MAX;
   if (old) df_coll_leave(context, old);
   df_log(DF_LOG_TRACE, "rank %u: collective %" PRIu64 " goes over to %s at run %" PRIu64 ", %s",
-         context->rank, registered->id, df_algorithm_name(registered->plan->key.algorithm),
-         registered->admitted, df_purpose_words(plan_switch->purpose));
+         context->rank, registered->id, df_algorithm_name(registered->exec.plan->key.algorithm),
+         registered->runs.admitted, df_purpose_words(plan_switch->purpose));
   if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, registered);
   if (registered->position == 0)
     handle_retired(registered, 0);
@@ -124,7 +124,7 @@ static void cancel(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   if (!plan_switch->is_pending) return;
   plan_switch->is_pending = 0;
   plan_switch->candidate = NULL;
-  registered->admit_below = registered->ready ? UINT64_MAX : 0;
+  registered->runs.admit_below = registered->exec.ready ? UINT64_MAX : 0;
   if (candidate) df_coll_leave(context, candidate);
   go_on(context, registered);
 }
@@ -134,7 +134,7 @@ static void commit(dfcclContext_t context, df_coll *registered, uint64_t first,
   df_plan_switch *plan_switch = registered->plan_switch;
   if (!plan_switch->is_pending) return;
   plan_switch->is_pending = 0;
-  plan_switch->first = registered->admit_below = first;
+  plan_switch->first = registered->runs.admit_below = first;
   /* The first run finds cold memory. */
   if (to_time > 0 && to_time <= DF_MOST_TIMES)
     df_plan_switch_set_range(context, registered, first + 1, first + 1 + to_time,
@@ -148,11 +148,10 @@ static void handle_answer(dfcclContext_t context, df_coll *registered, uint32_t 
 
 static void answer(dfcclContext_t context, df_coll *registered, int is_refused) DF_RANK_LOCKED {
   df_plan_switch *plan_switch = registered->plan_switch;
-  const uint64_t floor = registered->admitted + DF_PLAN_SWITCH_AHEAD;
+  const uint64_t floor = registered->runs.admitted + DF_PLAN_SWITCH_AHEAD;
   if (!plan_switch->is_pending || plan_switch->has_answered) return;
   plan_switch->has_answered = 1;
-  if (!is_refused) registered->admit_below = floor;
-  /* plant: held */
+  if (!is_refused) registered->runs.admit_below = floor;
   if (registered->position == 0) {
     handle_answer(context, registered, 0, floor, is_refused);
     return;
@@ -162,8 +161,8 @@ static void answer(dfcclContext_t context, df_coll *registered, int is_refused) 
 }
 
 static int is_open(const dfcclContext_t context, const df_coll *registered) {
-  return registered->ready && registered->failed == dfcclSuccess &&
-         registered->run_limit == UINT64_MAX && context->failure.broken == dfcclSuccess;
+  return registered->exec.ready && registered->failure.failed == dfcclSuccess &&
+         registered->members.run_limit == UINT64_MAX && context->failure.broken == dfcclSuccess;
 }
 
 /* Half of the places in the device are kept for registrations. */
@@ -230,7 +229,8 @@ static void variant_lost(dfcclContext_t context, df_coll *variant) DF_RANK_LOCKE
 
 static const df_configuration *registered_configuration(const df_coll *registered) {
   const df_plan_switch *plan_switch = registered->plan_switch;
-  return plan_switch->current ? &plan_switch->current->configuration : &registered->configuration;
+  return plan_switch->current ? &plan_switch->current->exec.configuration
+                              : &registered->exec.configuration;
 }
 
 int df_plan_switch_is_busy(const df_coll *registered) {
@@ -292,9 +292,9 @@ static void end(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   plan_switch->owner = NULL;
   if (current) {
     if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, registered);
-    const int is_described = registered->is_described; /* its runs are all from before */
+    const int is_described = registered->trace.is_described; /* its runs are all from before */
     exchange(context, registered, current);
-    registered->is_described = is_described;
+    registered->trace.is_described = is_described;
   }
   plan_switch->current = plan_switch->candidate = NULL;
   plan_switch->is_pending = plan_switch->asks =
@@ -348,7 +348,7 @@ static dfcclResult_t refuse(const dfcclContext_t context,
   }
   if (df_plan_switch_is_busy(registered))
     why = "its members are going over to another algorithm; each does so at its next run";
-  else if (!registered->ready && registered->failed == dfcclSuccess)
+  else if (!registered->exec.ready && registered->failure.failed == dfcclSuccess)
     why = "it has not been run yet by all members";
   else if (!is_open(context, registered))
     why = "it or its context has failed, or a member has deregistered it";
@@ -392,7 +392,7 @@ dfcclResult_t df_plan_switch_propose(dfcclContext_t context, df_coll *registered
 static void stay(dfcclContext_t context, df_coll *registered, df_purpose purpose) DF_RANK_LOCKED {
   if (registered->plan_switch->switches == 0 || registered->plan_switch->purpose == purpose) return;
   registered->plan_switch->purpose = purpose;
-  registered->is_described = 0;
+  registered->trace.is_described = 0;
   if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, registered);
 }
 
@@ -424,7 +424,7 @@ static void handle_proposal(dfcclContext_t context, uint32_t from, df_coll *regi
 /* Whoever has answered admits nothing from its floor on. */
 static int may_commit(const df_coll *registered, uint64_t first) {
   return !registered->plan_switch->is_pending ||
-         (registered->plan_switch->has_answered && first >= registered->admit_below);
+         (registered->plan_switch->has_answered && first >= registered->runs.admit_below);
 }
 
 void df_plan_switch_receive(dfcclContext_t context, uint32_t from, const df_message *message) {

@@ -29,10 +29,12 @@ static void heed(dfcclContext_t context, df_coll *registered) {
   df_plan_switch *plan_switch = registered->plan_switch;
   const uint64_t before =
       plan_switch->timed_from - (plan_switch->timed_from > 0 && needs_clock(plan_switch));
-  registered->heeded_from = plan_switch->counts ? 0 : has_range(plan_switch) ? before : UINT64_MAX;
+  registered->runs.watched_from = plan_switch->counts      ? 0
+                                  : has_range(plan_switch) ? before
+                                                           : UINT64_MAX;
   measure(context, plan_switch,
           plan_switch->counts ||
-              (needs_clock(plan_switch) && registered->retired >= plan_switch->timed_from));
+              (needs_clock(plan_switch) && registered->runs.retired >= plan_switch->timed_from));
 }
 
 void df_plan_switch_set_range(dfcclContext_t context, df_coll *registered, uint64_t from,
@@ -106,7 +108,7 @@ static uint32_t time_of(df_plan_switch *plan_switch, const df_run *run) {
 void df_plan_switch_timed(dfcclContext_t context, df_coll *registered, const df_run *run) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
   df_plan_switch *plan_switch = registered->plan_switch;
-  const uint64_t number = registered->retired - 1;
+  const uint64_t number = registered->runs.retired - 1;
   if (plan_switch->counts || needs_clock(plan_switch)) {
     measure(context, plan_switch, 1);
     const uint32_t ns = time_of(plan_switch, run);

@@ -28,7 +28,7 @@ void df_tuning_store_write(dfcclContext_t context) {
 
 static df_memory_kind kind_of(const dfcclContext_t context, const df_coll *registered) {
   return context->settings.backend == dfcclBackendCuda ? DF_MEMORY_CUDA
-                                                       : registered->configuration.memory;
+                                                       : registered->exec.configuration.memory;
 }
 
 static uint64_t bytes_of(const df_coll *registered) {
