@@ -35,5 +35,11 @@ for blocks in 8 16 32; do
       DFCCL_TUNING=set:slot_bytes=$slot allreduce -n 2 "${large[@]}" --check=0
   done
 done
-for threads in 128 256 512; do table 15 "threads $threads" DFCCL_TUNING=set:cuda_threads=$threads allreduce -n 2 "${sizes[@]}" --check=0; done
-for words in 0 4096 65536; do table 15 "words up to $words" DFCCL_TUNING=set:words_max=$words allreduce -n 2 "${words_sizes[@]}" --check=0; done
+for threads in 128 256 512; do
+  table 15 "threads $threads" DFCCL_TUNING=set:cuda_threads=$threads allreduce -n 2 "${sizes[@]}" \
+    --check=0
+done
+for words in 0 4096 65536; do
+  table 15 "words up to $words" DFCCL_TUNING=set:words_max=$words allreduce -n 2 \
+    "${words_sizes[@]}" --check=0
+done
