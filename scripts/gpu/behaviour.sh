@@ -5,18 +5,18 @@
 group "variants"
 for relay in 1 0; do
   for cq in ring packed slots; do
-    disorder 25 "relay $relay, cq $cq" DFCCL_TUNING=set:cuda_relay=$relay,cq=$cq -n "$several" -c \
-      "$collectives" -i $((runs / 20 + 1))
+    disorder 25 "relay $relay, cq $cq" DFCCL_TUNING=set:cuda_relay=$relay,cq=$cq \
+      -n "$several" -c "$collectives" -i $((runs / 20 + 1))
   done
 done
-disorder 30 "preempted at every step" DFCCL_TUNING=set:preempt_every=1 -n "$several" -c \
-  "$collectives" -i $((runs / 40 + 1))
-disorder 40 "more blocks than multiprocessors" DFCCL_MAX_BLOCKS=32 DFCCL_TUNING=set:block_min=512 \
-  -n "$many" -c "$collectives" -i $((runs / 40 + 1))
-disorder 25 "words of 64 KB" DFCCL_TUNING=set:words_max=65536 -n "$several" -c "$collectives" -i \
-  $((runs / 20 + 1))
-disorder 25 "no words" DFCCL_TUNING=set:words_max=0 -n "$several" -c "$collectives" -i \
-  $((runs / 20 + 1))
+disorder 30 "preempted at every step" DFCCL_TUNING=set:preempt_every=1 \
+  -n "$several" -c "$collectives" -i $((runs / 40 + 1))
+disorder 40 "more blocks than multiprocessors" DFCCL_MAX_BLOCKS=32 \
+  DFCCL_TUNING=set:block_min=512 -n "$many" -c "$collectives" -i $((runs / 40 + 1))
+disorder 25 "words of 64 KB" DFCCL_TUNING=set:words_max=65536 \
+  -n "$several" -c "$collectives" -i $((runs / 20 + 1))
+disorder 25 "no words" DFCCL_TUNING=set:words_max=0 \
+  -n "$several" -c "$collectives" -i $((runs / 20 + 1))
 
 group "behaviour"
 for name in "${behaviours[@]}"; do

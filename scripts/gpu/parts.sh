@@ -60,10 +60,12 @@ end_stage() {
 }
 
 note() { # STATUS NAME SECONDS LIMIT COMMAND...
-  local status=$1 name=$2 seconds=$3 limit=$4
+  local status=$1 name=$2 seconds=$3 limit=$4 command
   shift 4
+  command=$*
+  command=${command//$'\n'/ } # a part is one line
   printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$number" "$current" "$status" "$seconds" "$limit" \
-    "${KIND:-text}" "$name" "$*" >>"$work/parts"
+    "${KIND:-text}" "$name" "$command" >>"$work/parts"
 }
 
 skip() { # NAME WHY
@@ -103,9 +105,10 @@ kill_group() { # PID
   kill -KILL -- "-$1" $pids 2>/dev/null
 }
 
+# Also read by a test, with another shell.
 is_wrong() {
   local pattern='"wrong": ?[1-9]|(^|[:;] )[1-9][0-9]* (of [0-9]+ )?result elements were wrong'
-  pattern+='|Out of bounds values : [1-9]|^property: .*differs'
+  pattern=$pattern'|Out of bounds values : [1-9]|^property: .*differs'
   grep -Eqs "$pattern" "$@"
 }
 

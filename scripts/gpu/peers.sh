@@ -6,8 +6,8 @@ group "processes, taking turns"
 disorder 40 "disorder, processes" -n "$several" -c "$collectives" -i $((runs / 40 + 1)) --sync \
   --processes
 for polls in 4000 100 50; do
-  disorder 40 "processes that leave after $polls us" DFCCL_TUNING=set:quit_polls=$polls -n \
-    "$several" -c "$collectives" -i $((runs / 40 + 1)) --processes
+  disorder 40 "processes that leave after $polls us" DFCCL_TUNING=set:quit_polls=$polls \
+    -n "$several" -c "$collectives" -i $((runs / 40 + 1)) --processes
 done
 part 60 "random, processes" "$property" --seed 3 --programs $(((programs + 1) / 2)) --seconds 50 \
   --processes

@@ -30,16 +30,16 @@ fi
 # Thresholds that the stage smoke compares. Each is an environment; the default is the first.
 # On CUDA a poll counts as a microsecond.
 patience=("" "DFCCL_TUNING=set:spin_front=50,spin_boost=6"
-  "DFCCL_TUNING=set:spin_front=50,spin_boost=2"
-  "DFCCL_TUNING=set:spin_front=20,spin_boost=1" "DFCCL_TUNING=set:spin_front=10,spin_boost=1")
-# Under compute-sanitizer all parts take long, and kernels may be serialised.
+  "DFCCL_TUNING=set:spin_front=50,spin_boost=2" "DFCCL_TUNING=set:spin_front=20,spin_boost=1"
+  "DFCCL_TUNING=set:spin_front=10,spin_boost=1")
+# Under compute-sanitizer everything takes long, and kernels may come one after the other.
 tiny=(env "DFCCL_TUNING=set:spin_front=20,spin_boost=1,quit_polls=50,cuda_threads=64"
   DFCCL_MAX_BLOCKS=2)
 connections_tried="32 8 1"
 if [ "$emulated" = 1 ]; then connections_tried=32; fi
 
-# Prints NAME=VALUE. Numbers of the tuning table are appended to those of the environment, and take
-# precedence.
+# Prints NAME=VALUE. Numbers of the tuning table are added to those that the environment has
+# already, and count more.
 joined() {
   case $1 in
     DFCCL_TUNING=set:*)
@@ -48,8 +48,9 @@ joined() {
   esac
 }
 
-# The file `learnt` has lines of these forms. Variables of the environment take precedence.
-learnt_lines='^(CUDA_DEVICE_MAX_CONNECTIONS=[0-9]+|DFCCL_TUNING=set:[a-z_]+=[0-9]+(,[a-z_]+=[0-9]+)*)$'
+# The file `learnt` has lines of these forms; what the environment has already counts more.
+learnt_lines='^(CUDA_DEVICE_MAX_CONNECTIONS=[0-9]+'
+learnt_lines+='|DFCCL_TUNING=set:[a-z_]+=[0-9]+(,[a-z_]+=[0-9]+)*)$'
 take_over() {
   local file line name given
   learnt_from=
@@ -66,11 +67,13 @@ take_over() {
     while read -r line; do
       name=${line%%=*} given=${DFCCL_TUNING-}
       if [ "$name" = DFCCL_TUNING ] && [ -n "$given" ]; then
-        line=$line,${given#set:}; unset DFCCL_TUNING
+        line=$line,${given#set:}
+        unset DFCCL_TUNING
       fi
       if [ -z "${!name+x}" ]; then export "${line?}"; fi
     done < <(grep -E "$learnt_lines" "$learnt_from")
-    say "saved settings, from $learnt_from: $(grep -E "$learnt_lines" "$learnt_from" | tr '\n' ' ')"
+    # lint: allow(learnt) the name of the file
+    say "learnt, from $learnt_from: $(grep -E "$learnt_lines" "$learnt_from" | tr '\n' ' ')"
   fi
   # Each rank has two streams. With eight queues for sixteen streams, one stream would wait behind
   # another.
