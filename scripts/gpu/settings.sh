@@ -73,7 +73,7 @@ take_over() {
       if [ -z "${!name+x}" ]; then export "${line?}"; fi
     done < <(grep -E "$learnt_lines" "$learnt_from")
     # lint: allow(learnt) the name of the file
-    say "learnt, from $learnt_from: $(grep -E "$learnt_lines" "$learnt_from" | tr '\n' ' ')"
+    say "saved settings, from $learnt_from: $(grep -E "$learnt_lines" "$learnt_from" | tr '\n' ' ')"
   fi
   # Each rank has two streams. With eight queues for sixteen streams, one stream would wait behind
   # another.

@@ -72,6 +72,5 @@ dfcclResult_t df_pair_counts_take(df_coll *coll, df_run *run) {
     for (uint32_t i = 0; coll->count == 0 && i < coll->n; i++) given->recv_counts[i] = 0;
   }
   run->pair_counts = counts;
-  run->given = NULL;
   return dfcclSuccess;
 }

@@ -28,10 +28,11 @@ typedef struct df_run {
   void *recv;
   union {
     uint64_t count; /* elements; 0: as registered */
-    /* AllToAllDynamic, once the run is accepted: blocks read it in the place of the count. */
+    /* AllToAllDynamic: the caller's arrays until the run is accepted, then the counts of each pair,
+     * which blocks read in the place of the count. Neither is NULL. */
+    const struct df_given_counts *given;
     df_pair_counts *pair_counts;
   };
-  const struct df_given_counts *given; /* AllToAllDynamic, until the run is accepted; else NULL */
   uint32_t send_mapping, recv_mapping;
   uint32_t stream_event; /* of its stream; 0: none */
   dfcclCallback_t callback;
@@ -95,24 +96,26 @@ typedef struct DF_ALIGNED(64) df_wait_words {
 struct df_plan_switch;
 
 /*
- * The record of a registered collective has five parts. Each part has one file that changes it; other files read it. What the
- * application sees is a registered collective. A plan variant has a record of its own, and executes runs of its registered
- * collective after a plan switch.
+ * The record of a registered collective has five parts, and each part has an owner: the file that
+ * changes it. A member that another file changes names it. What the application sees is a registered
+ * collective. A plan variant has a record of its own, and executes runs of its registered collective
+ * after a plan switch.
  */
 
-/* The other members and their registrations. Changed by registration/match.c. */
+/* The other members and their registrations. Owner: registration/match.c. */
 typedef struct df_coll_members {
   df_remote **remotes; /* [n] by position; NULL: unbound, or this rank */
   uint32_t n_bound;
   uint32_t
-      n_paired; /* n, plus the ranks that only another member's group names: they are notified too */
-  uint64_t run_limit; /* runs that all members can complete; limit_rank ends after so many */
-  uint32_t limit_rank;
-  int limit_rank_leaves; /* limit_rank destroys its context, or its context is broken */
-  char *limit_sentence;  /* limit_rank found that counts differ; else NULL */
+      n_paired; /* n, plus ranks that only another member's group names: they are notified too */
+  uint32_t limit_rank;   /* the rank that ends after run_limit runs */
+  int limit_rank_leaves; /* it destroys its context, or its context is broken */
+  char *limit_sentence;  /* it found that counts differ; else NULL */
+  uint64_t run_limit;    /* runs that all members can complete */
 } df_coll_members;
 
-/* The plan that its runs execute, and the links of the plan. Changed by registration/register.c and link_setup.c. */
+/* The plan that its runs execute, and the plan's links. Owner: registration/link_setup.c; plan and
+ * configuration are set by register.c. */
 typedef struct df_coll_execution {
   df_plan *plan;
   df_configuration configuration;
@@ -124,14 +127,16 @@ typedef struct df_coll_execution {
   df_common common;
 } df_coll_execution;
 
-/* Its runs. Changed by runs/submit.c until a run is admitted, and by runs/completion.c from its CQE on. */
+/* Its runs. Owner: runs/submit.c until a run is admitted, runs/completion.c from its CQE on. */
 typedef struct df_coll_runs {
   uint64_t submitted;
   uint64_t admitted; /* runs given to the daemon */
-  /* Runs from this one on wait: for links (0), or for the members' agreement about a plan variant. */
+  /* Runs from this one on wait: for links (0), or for the members' agreement about a plan variant.
+   * Set by switching/plan_switch.c too, as is skew. */
   uint64_t admit_below;
-  uint64_t
-      watched_from; /* a plan switch is notified of the end of this run and of later ones; UINT64_MAX: none */
+  /* A plan switch is notified of the end of this run and of later ones; UINT64_MAX: of none. Set by
+   * switching/switch_timing.c. */
+  uint64_t watched_from;
   uint64_t skew;    /* run r is the device's run r + skew, modulo 2^64 */
   uint64_t retired; /* runs whose CQE was taken */
   uint64_t taken; /* runs that are retired, or failed on the host; their callbacks may still run */
@@ -150,21 +155,21 @@ typedef struct df_coll_runs {
   uint32_t n_dynamic_counts;
 } df_coll_runs;
 
-/* Why it ends. Changed by runs/collective_failure.c. */
+/* Why it ends. Owner: runs/collective_failure.c. */
 typedef struct df_coll_failure {
-  dfcclResult_t failed;     /* not dfcclSuccess: later runs are refused */
-  uint64_t first_differing; /* run whose counts differ; earlier ones complete. 0: all failed */
   char sentence[DF_SENTENCE_BYTES];
+  uint64_t first_differing; /* run whose counts differ; earlier ones complete. 0: all failed */
+  dfcclResult_t failed;     /* not dfcclSuccess: later runs are refused */
 } df_coll_failure;
 
-/* Its place in this rank's trace. Changed by observe/trace.c. */
+/* Its place in this rank's trace. Owner: observe/trace.c. */
 typedef struct df_coll_trace {
   uint32_t number;  /* 0: none yet */
   int is_described; /* with its present plan */
 } df_coll_trace;
 
-/* The members of this struct itself are the registration: they are set once, by registration/register.c, but for references,
- * deregistered and plan_switch. */
+/* The members of this struct itself are the registration. registration/register.c sets them once,
+ * except references, deregistered and plan_switch. */
 typedef struct df_coll {
   dfcclCollId_t id;           /* id and variant first: key of the hash set */
   uint64_t variant;           /* 0: as registered */
@@ -193,11 +198,16 @@ typedef struct df_coll {
   uint32_t user_operator; /* number of the operator (primitives/user_operator.h) */
   df_pair *pairs;         /* [n] of a vector collective; else NULL */
   df_coll_trace trace;
-  df_coll_members members;
   df_coll_execution exec;
   df_coll_failure failure;
+  df_coll_members members;
   df_coll_runs runs;
 } df_coll;
+/* What each submission and each retirement reads lies side by side. */
+DF_STATIC_ASSERT(offsetof(df_coll, runs.retired) + sizeof(uint64_t) -
+                         offsetof(df_coll, failure.failed) <=
+                     2 * DF_CACHE_LINE,
+                 "the hot members of a collective take two cache lines at most");
 
 /* The place of a rank among the first n of `ranks`; n: it is not there. */
 static inline uint32_t df_coll_place_of(const df_coll *coll, uint32_t rank, uint32_t n) {
