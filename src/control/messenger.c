@@ -65,7 +65,9 @@ void df_messenger_forget(df_peer *peer) {
 void df_messenger_close(df_control *control) {
   if (control->peers) df_resume_close(control);
   for (uint32_t r = 0; control->peers && r < control->n_ranks; r++) {
+    df_rank_lock(control->lock);
     df_messenger_end(control, r);
+    df_rank_unlock(control->lock);
     df_messenger_forget(&control->peers[r]);
     free(control->peers[r].failure_reason);
     df_line_close(control->peers[r].line);
