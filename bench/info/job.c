@@ -84,7 +84,7 @@ static void count_traffic(dfcclContext_t context, info_rank *own) {
     info_pair *pair = &own->pairs[r];
     while (pair->connections < DF_WIRE_PORTS_MOST &&
            wire->network->traffic(wire, r, (uint32_t)pair->connections,
-                                    &pair->traffic[pair->connections]))
+                                  &pair->traffic[pair->connections]))
       pair->connections++;
     if (pair->connections && pair->address[0] == '\0')
       copy_far_end(pair->traffic[0].ends, pair->address);

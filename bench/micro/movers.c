@@ -152,7 +152,8 @@ static void bench_operator(int type, int op) {
       const operation o = operation_of(mover, type, op, stream);
       if (stream && o.reduce == mover->reduce[type][op]) continue;
       check(&o, &reference, operator_names[op]);
-      print_row(df_type_name((dfcclDataType_t)type), stream ? "sum_stream" : operator_names[op], mover->name, &o);
+      print_row(df_type_name((dfcclDataType_t)type), stream ? "sum_stream" : operator_names[op],
+                mover->name, &o);
     }
   }
 }
@@ -190,7 +191,8 @@ static void bench_copies(void) {
       print("bytes", "copy_stream", mover->name, &stream);
       for (int type = 0; small && type < DF_DATA_TYPES; type++) {
         const operation sum = operation_of(mover, type, dfcclSum, 0);
-        if (type >= dfcclInt64) print(df_type_name((dfcclDataType_t)type), "sum", mover->name, &sum);
+        if (type >= dfcclInt64)
+          print(df_type_name((dfcclDataType_t)type), "sum", mover->name, &sum);
       }
     }
   }

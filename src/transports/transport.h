@@ -111,7 +111,7 @@ typedef struct df_endpoint_owner {
 typedef struct df_endpoint {
   const df_transport *transport;
   df_endpoint_owner owner;
-  const df_carrier *carrier; /* who drives blocks calls it; NULL: no pump */
+  const df_carrier *carrier;     /* who drives blocks calls it; NULL: no pump */
   const df_network_ops *network; /* NULL: the transport has no connections */
   df_reconnector reconnector;    /* for control; reconnector.want is NULL: there is none */
 } df_endpoint;

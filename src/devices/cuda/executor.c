@@ -132,7 +132,7 @@ void df_cuda_grow(df_rank_device *device, uint32_t blocks) {
   for (uint32_t b = state->grid; b < blocks; b++)
     df_store_relaxed_u64(&device->blocks[b].read_index,
                          sq->sequence); /* earlier entries are others' */
-  sq->n_readers = blocks;                   /* unless there is a relay */
+  sq->n_readers = blocks;               /* unless there is a relay */
   sq->passes_to = blocks;
   df_publish_u32(&state->grid, blocks);
   df_wake_fence();

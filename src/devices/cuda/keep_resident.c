@@ -152,8 +152,8 @@ static void set_free(df_rank_device *device, df_cuda_state *state) {
            "rank %u: a launch of the daemon has not begun on CUDA device %d for %llu ms while "
            "streams wait for runs. It probably stands behind such a wait, in a hardware queue that "
            "streams share. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process first calls CUDA, "
-           "or run with callbacks in place of streams (DFCCL_TUNING=set:cuda_patience_ms=N: how long this may "
-           "take)",
+           "or run with callbacks in place of streams (DFCCL_TUNING=set:cuda_patience_ms=N: how "
+           "long this may take)",
            device->rank, state->facts.ordinal,
            (unsigned long long)device->options.cuda.patience_ns / 1000000);
   end_runs(state, sentence);

@@ -27,7 +27,7 @@ typedef struct df_connection {
   df_stream *frames;                 /* upon one of them, when the connection stands */
   df_connection_handshake handshake; /* until the connection stands */
   df_connection_state state;
-  int was_called;                    /* the other end has made the stream */
+  int was_called; /* the other end has made the stream */
   int has_heard;
   int calls;        /* this end calls, and calls again */
   uint64_t call_ns; /* not before */
