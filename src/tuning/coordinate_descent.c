@@ -27,13 +27,13 @@ static int has_places(const df_line_search *line_search, const df_line *line) {
   return line_search->sizes[line->up] > 1 && line_search->sizes[line->down] > 1;
 }
 
-static int axis_step(const df_line_search *line_search, uint8_t axis) {
+static int axis_step(const df_line_search *line_search, uint32_t axis) {
   enum { STEPS = 3 };
   const int step = line_search->sizes[axis] / STEPS >> line_search->level;
   return step > 1 ? step : 1;
 }
 static int is_finest(const df_line_search *line_search) {
-  for (uint8_t axis = 0; axis < DF_DESCENT_AXES; axis++)
+  for (uint32_t axis = 0; axis < DF_DESCENT_AXES; axis++)
     if (axis_step(line_search, axis) > 1) return 0;
   return 1;
 }

@@ -82,6 +82,7 @@ static size_t assemble(const uint8_t *data, size_t size, char *text, size_t room
         words[data[i] < 12 ? (data[i] + 5 * i) % DF_COUNT_OF(words) : data[i] % DF_COUNT_OF(words)];
     size_t length = strlen(word);
     if (used + length > room) break;
+    /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): the caller passes the length on */
     memcpy(text + used, word, length);
     used += length;
   }

@@ -249,7 +249,7 @@ DF_TEST(lines, addresses_that_are_silent_hold_up_for_moments, 30) {
   begin();
   const df_address listens = ends[CALLER].far[OTHER].address;
   ends[CALLER].owner.silence_ms = 60000;
-  for (uint8_t i = 0; i < MUTES; i++) {
+  for (int i = 0; i < MUTES; i++) {
     fill(&mutes[i], (uint8_t)(i + 2));
     if (i == 0) ends[CALLER].far[OTHER].address = mutes[i].address;
     if (i > 0) offer(mutes[i].address);

@@ -83,9 +83,9 @@ DF_TEST(space, copies_of_whole_buffers, 30) {
 static uint32_t come_back(const some *all) {
   some s = *all;
   uint32_t n = 0;
-  for (uint8_t i = 0; i < s.descent.n_subspaces; i++) {
+  for (uint32_t i = 0; i < s.descent.n_subspaces; i++) {
     const uint8_t *sizes = s.descent.climbs[i].sizes;
-    df_point p = {.subspace = i}, back;
+    df_point p = {.subspace = (uint8_t)i}, back;
     for (p.at[0] = 0; p.at[0] < sizes[0]; p.at[0]++)
       for (p.at[1] = 0; p.at[1] < sizes[1]; p.at[1]++)
         for (p.at[2] = 0; p.at[2] < sizes[2]; p.at[2]++)

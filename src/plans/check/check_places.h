@@ -9,13 +9,14 @@ typedef struct df_check_moment {
   uint32_t after[DF_PLAN_CHECK_MAX_RANKS];
 } df_check_moment;
 
-/* The symbolic content of a piece. element 0: nothing was written. */
+/* The symbolic content of a piece. element 0: nothing was written. Values are compared with memcmp,
+ * so the struct has no padding. */
 typedef struct df_check_value {
   uint32_t element, divided;
   uint32_t scaled;        /* the contributions were multiplied */
+  uint32_t disordered;    /* an operand came before one of an earlier position */
   uint64_t contributions; /* one bit for each rank */
   uint64_t order;         /* a fingerprint of the order of reductions */
-  uint32_t disordered;    /* an operand came before one of an earlier position */
 } df_check_value;
 
 typedef struct df_check_cell {
