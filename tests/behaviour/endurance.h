@@ -36,7 +36,7 @@ static void next(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
   atomic_fetch_add(&r->calls, 1);
 }
 
-/* Callback after callback, some in flight at one time. */
+/* Submits each next run in a callback; several runs are in flight at one time. */
 static void chain(runner *runners, long runs) {
   enum { IN_FLIGHT = 8 };
   for (int rank = 0; rank < 2; rank++) {
@@ -52,7 +52,7 @@ static void chain(runner *runners, long runs) {
   }
 }
 
-/* Submit and wait, again and again: the waiting threads drive. */
+/* Submits one run and waits for it, many times. The waiting threads drive the device. */
 static void submit_and_wait(int rank, void *arg) {
   runner *r = (runner *)arg + rank;
   long runs = atomic_load(&r->left);

@@ -1,6 +1,6 @@
 /*
- * Promise: dfcclAbort never hangs: every outstanding run of this rank completes with dfcclAborted,
- * its callback included, and exactly once even when the abort races with completion; on peers, runs
+ * Promise: dfcclAbort never hangs. Every outstanding run of this rank completes with dfcclAborted,
+ * its callback included, exactly once even when the abort races with completion. On peers, the runs
  * that need this rank end with dfcclRemoteError. dfcclDestroy works afterwards.
  */
 #include "support/buffers.h"
@@ -78,7 +78,7 @@ static void run_until_refused(int rank, void *arg) {
   race *r = arg;
   enum { OUTSTANDING_MAX = 1 << 17 };
   static int32_t send[4], recv[2][OUTSTANDING_MAX][4];
-  if (rank == 2) { /* the third thread is the one that gives up */
+  if (rank == 2) { /* the third thread calls dfcclAbort */
     double start = df_seconds();
     while (df_seconds() - start < 1e-6 * r->delay_us) {
     }
@@ -86,7 +86,8 @@ static void run_until_refused(int rank, void *arg) {
     return;
   }
   dfcclResult_t result = dfcclSuccess;
-  while (result == dfcclSuccess || result == dfcclInvalidUsage) { /* full: again */
+  while (result == dfcclSuccess ||
+         result == dfcclInvalidUsage) { /* the queue is full: submit again */
     result =
         dfcclRunAllReduce(r->ctxs[rank], 1, send, recv[rank][r->submitted[rank] % OUTSTANDING_MAX],
                           df_tally_callback, &r->tallies[rank]);
@@ -96,7 +97,7 @@ static void run_until_refused(int rank, void *arg) {
         df_test_result_name(result));
 }
 
-/* Each accepted run has one callback: completed or failed, never both, never neither. */
+/* Each accepted run has exactly one callback, with success or with a failure. */
 DF_TEST(abort, races_with_completion, 60) {
   int times = df_slowdown() == 1 ? 40 : 10;
   for (int i = 0; i < times; i++) {

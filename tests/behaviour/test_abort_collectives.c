@@ -1,8 +1,9 @@
 /*
- * Promise: dfcclAbortCollectives ends the outstanding runs of some collectives with dfcclAborted
- * here and dfcclRemoteError on the other members, and refuses later ones. All other collectives go
- * on, and the context lives. It works while the collectives are stuck, from any thread and from a
- * callback, among threads and among processes, and an id that is registered anew works again.
+ * Promise: dfcclAbortCollectives ends the outstanding runs of the named collectives, with
+ * dfcclAborted on this rank and with dfcclRemoteError on the other members, and refuses later runs
+ * of them. All other collectives continue, and the context stays usable. The call works while the
+ * collectives are blocked, from any thread, from a callback, among threads and among processes. An
+ * id that is registered again works again.
  */
 #include "support/buffers.h"
 #include "support/processes.h"
@@ -23,7 +24,7 @@ static void make(job *j) {
   for (dfcclCollId_t id = STUCK; id <= OTHER; id++) df_exchange(j->ctxs, id, &j->coll, 0, 0);
 }
 
-/* Ranks 0 and 1 have runs, more than a daemon holds; rank 2 has none. */
+/* Ranks 0 and 1 have more outstanding runs than a daemon holds; rank 2 has none. */
 static void get_stuck(job *j, int runs) {
   for (int rank = 0; rank < 2; rank++)
     for (int i = 0; i < runs; i++) {
@@ -51,7 +52,7 @@ static void expect_ended(job *j, int runs) {
     RESULT(dfcclRunAllReduce(j->ctxs[rank], STUCK, j->send, j->recv[rank][STUCK], NULL, NULL),
            expected[rank]);
   }
-  /* Also the member that had not begun. */
+  /* The member that had no run yet gets the failure too. */
   EVENTUALLY(dfcclRunAllReduce(j->ctxs[2], STUCK, j->send, j->recv[2][STUCK], NULL, NULL) ==
              dfcclRemoteError);
   for (uint64_t run = 1; run < 4; run++) df_exchange(j->ctxs, OTHER, &j->coll, run, 0);
@@ -120,7 +121,7 @@ DF_TEST(abort_collectives, from_a_callback, 30) {
   live_again(&j);
 }
 
-/* The other members register it later: the i-th registration meets the i-th. */
+/* The other members register the id later: the i-th registrations are matched. */
 DF_TEST(abort_collectives, before_others_have_registered, 30) {
   dfcclContext_t ctxs[2];
   int32_t send[COUNT] = {0}, recv[COUNT];
@@ -132,7 +133,7 @@ DF_TEST(abort_collectives, before_others_have_registered, 30) {
   OK(dfcclAbortCollectives(ctxs[0], &id, 1));
   RESULT(dfcclWait(ctxs[0], 7), dfcclAborted);
   df_register_all(ctxs, 8, &other);
-  df_exchange(ctxs, 8, &other, 0, 0); /* by now rank 1 has heard of it */
+  df_exchange(ctxs, 8, &other, 0, 0); /* rank 1 has received the abort by now */
   OK(df_register(ctxs[1], 7, &coll));
   dfcclResult_t result = dfcclRunAllReduce(ctxs[1], 7, send, recv, NULL, NULL);
   if (result == dfcclSuccess) result = dfcclWait(ctxs[1], 7);
@@ -172,7 +173,7 @@ static void exchange(dfcclContext_t ctx, int rank, dfcclCollId_t id, const df_co
   df_buffers_free(&buffers);
 }
 
-/* Rank 2 may hear of it before it has any run that could fail. */
+/* Rank 2 may receive the abort before it has any run that could fail. */
 static void end_with(dfcclContext_t ctx, int rank, dfcclCollId_t id, dfcclResult_t expected) {
   static int32_t send[COUNT], recv[COUNT];
   if (rank < 2) RESULT(dfcclWait(ctx, id), expected);

@@ -1,7 +1,7 @@
 /*
- * Promise: a callback that blocks delays callbacks of its own collective and other callbacks, never
- * dfcclWait*, dfcclTest or the completion of runs without a callback of other collectives. A thread
- * that waits runs no callback but those that it waits for.
+ * Promise: a callback that blocks delays callbacks of its own collective and other callbacks. It
+ * never delays dfcclWait*, dfcclTest, or the completion of other collectives' runs that have no
+ * callback. A waiting thread runs only the callbacks that it waits for.
  */
 #include "support/buffers.h"
 
@@ -52,7 +52,7 @@ static int is_done(job *j, int rank, dfcclCollId_t id) {
   return done;
 }
 
-/* The callback returns only after the wait for the other collective. */
+/* The callback returns only after the wait for the other collective has returned. */
 DF_TEST(blocked_callbacks, a_wait_for_another_collective_returns, 30) {
   job j;
   make(&j);
@@ -65,7 +65,7 @@ DF_TEST(blocked_callbacks, a_wait_for_another_collective_returns, 30) {
   end(&j);
 }
 
-DF_TEST(blocked_callbacks, a_test_of_another_collective_says_so, 30) {
+DF_TEST(blocked_callbacks, a_test_of_another_collective_returns, 30) {
   job j;
   make(&j);
   block_the_poller(&j);
@@ -77,7 +77,7 @@ DF_TEST(blocked_callbacks, a_test_of_another_collective_says_so, 30) {
   end(&j);
 }
 
-/* The waiter runs the callbacks of its own collective, since nobody else does. */
+/* The waiting thread runs the callbacks of its own collective, since no other thread does. */
 DF_TEST(blocked_callbacks, a_wait_runs_the_callbacks_it_waits_for, 30) {
   job j;
   df_tally tally = {0};
@@ -95,7 +95,7 @@ DF_TEST(blocked_callbacks, a_wait_runs_the_callbacks_it_waits_for, 30) {
   end(&j);
 }
 
-/* Several threads wait while the poller is away, each for a collective of its own. */
+/* Several threads wait, each for its own collective, while the poller is in a callback. */
 enum { WAITERS = 4, FIRST = 10, ROUNDS = 200 };
 
 typedef struct {
@@ -129,7 +129,8 @@ DF_TEST(blocked_callbacks, several_waiters_run_their_own, 60) {
   end(&j);
 }
 
-/* One thread waits; the callback of another collective returns only when that thread has. */
+/* One thread waits. The callback of another collective returns only after that wait has
+ * returned. */
 static atomic_int has_returned;
 
 static void until_returned(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
@@ -147,7 +148,7 @@ static void wait_or_meet(int who, void *arg) {
     atomic_store(&has_returned, 1);
     return;
   }
-  df_sleep_ms(20); /* the waiter is in its call, and drives */
+  df_sleep_ms(20); /* the waiting thread is inside its call, and drives the device */
   run(j, 1, BLOCKED, NULL, NULL);
   EVENTUALLY(atomic_load(&gate_entered));
   run(j, 1, BARE, NULL, NULL);
@@ -162,7 +163,7 @@ DF_TEST(blocked_callbacks, a_waiter_runs_no_callback_of_others, 30) {
   end(&j);
 }
 
-/* dfcclWaitAll covers what was submitted before it, and nothing else. */
+/* dfcclWaitAll waits for exactly the runs that were submitted before the call. */
 static void wait_for_all_or_go_on(int who, void *arg) {
   job *j = arg;
   if (who == 0) {
@@ -189,7 +190,7 @@ DF_TEST(blocked_callbacks, waiting_for_all_is_not_for_later_runs, 30) {
   end(&j);
 }
 
-/* Callbacks of one collective come one at a time and in order, whoever runs them. */
+/* Callbacks of one collective run one at a time and in order, on whichever thread. */
 typedef struct {
   dfcclContext_t ctx;
   atomic_int inside, next, wrong;

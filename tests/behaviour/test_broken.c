@@ -1,7 +1,7 @@
 /*
- * Promise: later calls on a broken context say so at once. Waiting ends when the runs that it waits
- * for have ended, returns their failing status if there is one, and otherwise what broke the
- * context. It never hangs, and never says that all is well.
+ * Promise: later calls on a broken context fail at once. A waiting call returns when the runs that
+ * it waits for have ended. It returns their failing status if there is one, otherwise the failure
+ * that broke the context. It never hangs, and it never returns dfcclSuccess.
  */
 #include "support/buffers.h"
 
@@ -12,7 +12,7 @@ typedef struct {
   int32_t send[COUNT], recv[RANKS][COUNT];
 } job;
 
-/* Rank 2 gives up. Ranks 0 and 1 have a collective without it. */
+/* Rank 2 aborts. Ranks 0 and 1 have a collective of which rank 2 is no member. */
 static void make(job *j) {
   static const int pair[] = {0, 1};
   df_make_contexts(j->ctxs, RANKS, NULL);
@@ -43,7 +43,7 @@ static void says_so(dfcclContext_t ctx, dfcclResult_t result) {
   CHECK(df_mentions(dfcclGetLastError(ctx), "rank 2"), "\"%s\"", dfcclGetLastError(ctx));
 }
 
-DF_TEST(broken, every_later_call_says_so, 30) {
+DF_TEST(broken, every_later_call_fails, 30) {
   static job j;
   int done = -1;
   make(&j);
@@ -69,12 +69,12 @@ DF_TEST(broken, every_later_call_says_so, 30) {
   df_free_contexts(j.ctxs, RANKS);
 }
 
-/* Runs that need nobody who was lost go on, and are waited for. */
+/* Runs that do not need the lost rank continue, and waiting for them works. */
 DF_TEST(broken, runs_that_can_complete_do, 30) {
   static job j;
   int done = -1;
   make(&j);
-  run(&j, 0, PAIR); /* rank 1 comes later, when it may not any more: it ends */
+  run(&j, 0, PAIR); /* rank 1 submits later, when its context is broken: the run ends */
   run(&j, 0, SHARED);
   break_it(&j);
   says_so(j.ctxs[0], dfcclWait(j.ctxs[0], SHARED));

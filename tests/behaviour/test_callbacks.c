@@ -1,7 +1,8 @@
 /*
- * Promise: the callback runs exactly once for each accepted run, with no lock held: it may submit
- * further runs, register, deregister, test and ask; and one that blocks delays other callbacks
- * only, never the daemon and never a peer. The library's thread gives it a stack of 1 MiB.
+ * Promise: the callback runs exactly once for each accepted run, with no lock held. It may submit
+ * further runs, register, deregister, call dfcclTest and query the context. A callback that blocks
+ * delays only other callbacks, never the daemon and never a peer. The library's thread gives it a
+ * stack of 1 MiB.
  */
 #include "support/buffers.h"
 
@@ -51,8 +52,8 @@ DF_TEST(callbacks, resubmit, 30) {
   df_free_contexts(ctxs, 3);
 }
 
-/* The same while every rank sits in dfcclWait: callbacks may then run inside it. dfcclWait covers
- * what was submitted before the call, so it is repeated until the chain has ended. */
+/* The same while every rank is inside dfcclWait, which may run callbacks. dfcclWait covers the runs
+ * that were submitted before the call, so it is repeated until the chain has ended. */
 static void wait_until_done(int rank, void *arg) {
   chain *chains = arg;
   while (atomic_load(&chains[rank].calls) < CHAIN) OK(dfcclWait(chains[rank].ctx, 1));
@@ -121,9 +122,8 @@ static void block(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
   while (!atomic_load(&gate_open)) df_nap();
 }
 
-/* While rank 0's callback blocks, other collectives of rank 0 go on moving data for their peers,
- * and the peers' callbacks run; rank 0's own later callbacks come when the gate opens, each once.
- */
+/* While rank 0's callback blocks, other collectives of rank 0 still move data for their peers, and
+ * the peers' callbacks run. Rank 0's own later callbacks run when the gate opens, each once. */
 DF_TEST(callbacks, a_blocking_one_delays_only_callbacks, 30) {
   enum { LATER = 50 };
   static int32_t send[64], recv[3][LATER + 1][64];
@@ -143,7 +143,7 @@ DF_TEST(callbacks, a_blocking_one_delays_only_callbacks, 30) {
     for (int rank = 0; rank < 3; rank++)
       OK(dfcclRunAllGather(ctxs[rank], 2, send, recv[rank][i], df_tally_callback,
                            rank == 0 ? &own : &peers));
-  EVENTUALLY(atomic_load(&peers.calls) == 2 * (LATER + 1)); /* with rank 0's gate still shut */
+  EVENTUALLY(atomic_load(&peers.calls) == 2 * (LATER + 1)); /* while rank 0's gate is closed */
   CHECK(atomic_load(&own.calls) <= LATER, "more callbacks than runs");
   dfcclStats_t stats = df_stats(ctxs[0]);
   CHECK(stats.sqesSubmitted == LATER + 1, "%llu submitted",
@@ -169,7 +169,7 @@ static void open_the_gate(int rank, void *arg) {
   static int32_t send[16], recv[2][32];
   dfcclContext_t *ctxs = arg;
   df_tally peer = {0};
-  EVENTUALLY(atomic_load(&gate_entered)); /* perhaps inside rank 0's dfcclWait */
+  EVENTUALLY(atomic_load(&gate_entered)); /* possibly inside rank 0's dfcclWait */
   for (int i = 0; i < 50; i++) {
     OK(dfcclRunAllGather(ctxs[0], 2, send, recv[0], NULL, NULL));
     OK(dfcclRunAllGather(ctxs[1], 2, send, recv[1], df_tally_callback, &peer));
@@ -178,7 +178,7 @@ static void open_the_gate(int rank, void *arg) {
   atomic_store(&gate_open, 1);
 }
 
-/* The same when the thread that would drive the device sits in dfcclWait and runs the callback. */
+/* The same when the thread that would drive the device is in dfcclWait and runs the callback. */
 DF_TEST(callbacks, a_blocking_one_inside_wait_delays_no_peer, 30) {
   int32_t send[64] = {0}, recv[2][64];
   dfcclContext_t ctxs[2];
@@ -206,7 +206,7 @@ static void try_to_wait(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
   atomic_fetch_add(&refusals, dfcclDestroy(ctx) == dfcclInvalidUsage);
 }
 
-/* Waiting in a callback would wait for the callback itself: it is refused, by name. */
+/* A wait inside a callback would wait for the callback itself, so it is refused, by name. */
 DF_TEST(callbacks, may_not_wait_or_destroy, 30) {
   dfcclContext_t ctxs[2];
   int32_t send[2] = {0}, recv[2][2];
@@ -221,7 +221,7 @@ DF_TEST(callbacks, may_not_wait_or_destroy, 30) {
   df_free_contexts(ctxs, 2);
 }
 
-/* Abort is allowed in a callback, and so is asking. */
+/* dfcclAbort and queries are allowed inside a callback. */
 static void abort_inside(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
   (void)coll;
   dfcclContext_t ctx = arg;
@@ -240,7 +240,8 @@ DF_TEST(callbacks, may_abort, 30) {
   df_collective coll = df_simple(2, 2);
   df_register_all(ctxs, 1, &coll);
   df_register_all(ctxs, 2, &coll);
-  OK(dfcclRunAllReduce(ctxs[0], 2, send, recv[2], df_tally_callback, &tally)); /* stuck */
+  OK(dfcclRunAllReduce(ctxs[0], 2, send, recv[2], df_tally_callback,
+                       &tally)); /* the run is blocked */
   OK(dfcclRunAllReduce(ctxs[0], 1, send, recv[0], abort_inside, ctxs[0]));
   OK(dfcclRunAllReduce(ctxs[1], 1, send, recv[1], NULL, NULL));
   EVENTUALLY(atomic_load(&tally.calls) == 1);
@@ -250,7 +251,7 @@ DF_TEST(callbacks, may_abort, 30) {
   df_free_contexts(ctxs, 2);
 }
 
-/* What a refused call says is the context's latest failure, whichever call it was. */
+/* The sentence of a refused call is the context's latest failure, whichever call failed. */
 static void expect_latest(dfcclContext_t ctx, dfcclResult_t result, const char *function) {
   RESULT(result, dfcclInvalidUsage);
   CHECK(df_mentions(dfcclGetLastError(ctx), function), "\"%s\" does not name %s",
@@ -279,8 +280,8 @@ DF_TEST(callbacks, a_refused_call_is_the_latest_failure, 30) {
   df_free_contexts(&ctx, 1);
 }
 
-/* Whether runs are complete: dfcclTest and dfcclDeregister say the same, inside the last callback
- * and elsewhere. */
+/* dfcclTest and dfcclDeregister agree on whether runs are complete, inside the last callback and
+ * outside. */
 typedef struct {
   dfcclContext_t ctx;
   atomic_int entered, leave, done_inside;
@@ -344,7 +345,8 @@ DF_TEST(callbacks, have_a_stack_of_a_mebibyte, 30) {
   df_register_all(ctxs, 1, &coll);
   for (int rank = 0; rank < 2; rank++)
     OK(dfcclRunAllReduce(ctxs[rank], 1, send, recv[rank], measure_stack, &sizes[rank]));
-  for (int rank = 0; rank < 2; rank++) { /* nobody waits: the library's thread calls */
+  for (int rank = 0; rank < 2;
+       rank++) { /* no thread waits, so the library's thread runs the callback */
     EVENTUALLY(atomic_load(&sizes[rank]) != 0);
     size_t bytes = atomic_load(&sizes[rank]) - 1;
     CHECK(bytes >= 1024 * 1024, "rank %d: a stack of %zu bytes", rank, bytes);

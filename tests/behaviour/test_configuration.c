@@ -1,6 +1,6 @@
 /*
- * Promise: dfcclGetConfiguration tells how a registered collective travels, and names a reason for
- * each decision; what the tuning table or the caller asks for shows in it.
+ * Promise: dfcclGetConfiguration returns the configuration of a registered collective, with a
+ * reason for each decision. Values of the tuning table and of the caller show in it.
  */
 #include "support/buffers.h"
 #include "support/memory.h"
@@ -14,7 +14,7 @@ static dfcclConfiguration_t of(dfcclContext_t ctx, dfcclCollId_t id) {
   return c;
 }
 
-DF_TEST(configuration, says_what_and_why, 30) {
+DF_TEST(configuration, decisions_and_reasons, 30) {
   dfcclContext_t ctxs[2];
   df_make_contexts(ctxs, 2, NULL);
   OK(dfcclRegisterBroadcast(ctxs[0], 1, 512, dfcclFloat32, 0, NULL));

@@ -1,6 +1,6 @@
 /*
- * Promise: several contexts may live in one process: jobs side by side and one after the other do
- * not disturb each other, calls on one context may come from any number of threads at one time, and
+ * Promise: several contexts may exist in one process. Jobs side by side and one after the other do
+ * not disturb each other. Any number of threads may call functions of one context at one time.
  * dfcclDestroy waits for this rank's outstanding runs and their callbacks.
  */
 #include "support/buffers.h"
@@ -22,7 +22,7 @@ static void take_part_in_all(int rank, void *arg) {
   }
   for (uint64_t round = 0; round < 30; round++) {
     for (int i = 0; i < JOBS; i++) {
-      int j = (i + rank) % JOBS; /* the jobs in another order on each rank */
+      int j = (i + rank) % JOBS; /* each rank creates the jobs in another order */
       df_buffers_make(&buffers[j], jobs[j][rank], &colls[j], rank, round, 0);
       OK(df_run(jobs[j][rank], 1, colls[j].kind, buffers[j].send, buffers[j].recv, NULL, NULL));
     }
@@ -37,7 +37,7 @@ static void take_part_in_all(int rank, void *arg) {
 DF_TEST(contexts, jobs_side_by_side, 60) {
   for (int j = 0; j < JOBS; j++) df_make_contexts(jobs[j], RANKS, NULL);
   df_in_threads(RANKS, take_part_in_all, NULL);
-  df_free_contexts(jobs[1], RANKS); /* one ends, the others go on */
+  df_free_contexts(jobs[1], RANKS); /* one job ends, the others continue */
   df_collective coll = df_simple(77, RANKS);
   df_once(jobs[0], 9, &coll, 0);
   df_once(jobs[2], 9, &coll, 0);
@@ -141,7 +141,7 @@ DF_TEST(contexts, destroy_waits_for_runs_and_callbacks, 60) {
   free(buffers);
 }
 
-/* What peers submit to a rank that has gone ends with dfcclRemoteError. */
+/* Runs that peers submit after this rank has left end with dfcclRemoteError. */
 DF_TEST(contexts, runs_with_a_destroyed_peer_fail, 60) {
   dfcclContext_t ctxs[2];
   int32_t send[10] = {0}, recv[10];

@@ -1,8 +1,8 @@
 /*
- * Promise: a rank that leaves, in order or by a failing dfcclInit, leaves nobody waiting for it:
- * the runs that need it end with dfcclRemoteError, whenever it left and whatever it had registered.
- * Who does not need it goes on. The sentence numbers a collective's runs from 0, as every other
- * sentence does.
+ * Promise: no rank waits for a rank that leaves, whether it leaves in order or by a failing
+ * dfcclInit. The runs that need it end with dfcclRemoteError, at whatever moment it left and
+ * whatever it had registered. All other collectives continue. The sentence numbers a collective's
+ * runs from 0, as every other sentence does.
  */
 #include "support/buffers.h"
 #include "support/processes.h"
@@ -30,8 +30,8 @@ DF_TEST(departures, without_having_registered, 30) {
   df_free_contexts(ctxs, 1);
 }
 
-/* Two ranks run the collective `before` times; then rank 1 leaves, or only stays away until rank
- * 0's next run has waited too long. Returns what rank 0 is told. */
+/* Two ranks run the collective `before` times. Then rank 1 leaves, or only stays away until rank
+ * 0's next run has timed out. Returns rank 0's error sentence. */
 static const char *told_after(int before, int leaves, dfcclContext_t ctxs[2]) {
   static int32_t send[2][10], recv[2][10];
   df_collective coll = df_simple(10, 2);
@@ -83,7 +83,7 @@ static void join_and_leave(int rank, void *arg) {
   df_finish(ctx);
 }
 
-/* Its messages may come before the other rank's dfcclInit has returned. */
+/* The leaving rank's messages may arrive before the other rank's dfcclInit has returned. */
 DF_TEST(departures, at_once, 60) {
   for (int i = 0; i < 100; i++) {
     dfcclUniqueId id;
@@ -113,7 +113,7 @@ static void join_or_fail(int rank, void *arg) {
   df_finish(ctx);
 }
 
-/* Rank 1 cannot write its recording, which it finds out when all have met. */
+/* Rank 1 cannot write its recording, and finds this out when all ranks have joined. */
 DF_TEST(departures, by_a_failing_init, 30) {
   char directory[] = "/tmp/dfccl-departures-XXXXXX", name[64];
   dfcclUniqueId id;
@@ -129,7 +129,8 @@ DF_TEST(departures, by_a_failing_init, 30) {
   rmdir(directory);
 }
 
-/* The last rank leaves while the others still tell it things; they go on without it. */
+/* The last rank leaves while the others still send messages to it; the others continue without
+ * it. */
 static void go_on(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   (void)arg;
   dfcclContext_t ctx = df_init(rank, ranks, id, NULL);

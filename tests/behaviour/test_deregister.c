@@ -1,8 +1,9 @@
 /*
- * Promise: dfcclDeregister forgets a collective and returns its memory; its id may be registered
- * again at once, as something else, and the i-th registration of an id meets the i-th on each other
- * member, however far apart in time. Not while runs of it are outstanding. Runs that peers have
- * submitted beyond this rank's end there with dfcclRemoteError.
+ * Promise: dfcclDeregister removes a collective and returns its memory. Its id may be registered
+ * again at once, as another collective: the i-th registration of an id is matched with the i-th one
+ * of each other member, however far apart in time. The call is refused while runs of the collective
+ * are outstanding. Runs that peers have submitted beyond this rank's last run end there with
+ * dfcclRemoteError.
  */
 #include "support/buffers.h"
 
@@ -25,7 +26,7 @@ static df_collective variant(int i) {
 
 static void one_life_after_another(int rank, void *arg) {
   dfcclContext_t *ctxs = arg;
-  for (int i = 0; i < 150; i++) { /* no barrier: ranks may be several lives apart */
+  for (int i = 0; i < 150; i++) { /* without a barrier, ranks may be several registrations apart */
     df_collective coll = variant(i);
     OK(df_register(ctxs[rank], 6, &coll));
     for (uint64_t run = 0; run < 2; run++)
@@ -41,7 +42,7 @@ DF_TEST(deregister, the_same_id_lives_many_times, 60) {
   df_free_contexts(ctxs, RANKS);
 }
 
-/* Registrations without any run must be counted too. */
+/* Registrations without any run are counted too. */
 DF_TEST(deregister, lives_without_runs_count, 30) {
   dfcclContext_t ctxs[2];
   df_make_contexts(ctxs, 2, NULL);
@@ -99,7 +100,8 @@ static void submit_two(dfcclContext_t ctx, df_tally *first, df_tally *second) {
   OK(dfcclRunAllReduce(ctx, 1, send, recv[1], df_tally_callback, second));
 }
 
-/* Also when this rank hears of it before it has seen that the last run which can complete has. */
+/* This also holds when this rank receives the deregistration before it has seen the completion of
+ * its last run that can complete. */
 DF_TEST(deregister, a_peer_that_is_just_completing_gets_its_error_too, 60) {
   dfcclContext_t ctxs[2];
   int32_t send[4] = {0}, recv[4];
@@ -123,7 +125,7 @@ DF_TEST(deregister, a_peer_that_is_just_completing_gets_its_error_too, 60) {
   df_free_contexts(ctxs, 2);
 }
 
-/* Memory comes back: many lives do not grow the process. */
+/* Memory is returned: many registrations do not make the process grow. */
 DF_TEST(deregister, returns_memory, 60) {
   dfcclContext_t ctxs[2];
   df_make_contexts(ctxs, 2, NULL);

@@ -1,8 +1,8 @@
 /*
- * Promise: a rank whose process has no descriptor left for shared memory, or to join, ends its
- * collectives on every member; each sentence names its want of descriptors, and blames no other.
- * A limit of the size of files (RLIMIT_FSIZE), which shared memory and logs meet too, never ends the
- * process by SIGXFSZ.
+ * Promise: if a rank's process has no descriptor left for shared memory, or to join, its
+ * collectives end on every member. Each sentence names the lack of descriptors, and blames no other
+ * rank. A limit of file sizes (RLIMIT_FSIZE), which shared memory and logs can reach too, never
+ * ends the process by SIGXFSZ.
  */
 #include "support/buffers.h"
 #include "support/processes.h"
@@ -14,7 +14,7 @@
 
 enum { COUNT = 1000, COLL = 5 };
 
-/* `left` of the descriptors that the process may have are free from now on. */
+/* From now on, the process may open `left` more descriptors. */
 static void use_up_descriptors(int left) {
   struct rlimit limit;
   int fd, last = -1;
@@ -27,9 +27,9 @@ static void use_up_descriptors(int left) {
 }
 
 typedef struct scene {
-  int root;       /* the other rank receives, and makes the memory for it */
+  int root;       /* the other rank is the receiver, which creates the memory */
   int left;       /* rank 1's descriptors */
-  bool allocates; /* memory that it cannot tell of */
+  bool allocates; /* the rank can map the memory but cannot send its descriptor */
 } scene;
 
 static void take_part(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
@@ -63,12 +63,12 @@ static void play(int root, int left, bool allocates) {
 
 DF_TEST(descriptors, none_for_a_peers_memory, 60) { play(1, 0, false); }
 DF_TEST(descriptors, none_for_memory_of_its_own, 60) { play(0, 0, false); }
-DF_TEST(descriptors, none_to_tell_of_memory, 60) { play(0, 1, false); }
-DF_TEST(descriptors, none_to_tell_of_allocated_memory, 60) { play(0, 1, true); }
+DF_TEST(descriptors, none_to_send_memory, 60) { play(0, 1, false); }
+DF_TEST(descriptors, none_to_send_allocated_memory, 60) { play(0, 1, true); }
 
 typedef struct crowd {
   int left;
-  atomic_int ended; /* rank 0 is there until the others have its job's news */
+  atomic_int ended; /* rank 0 stays until the others have received the failure */
 } crowd;
 
 static void join(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
@@ -95,7 +95,7 @@ static void join(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   if (rank == 0) EVENTUALLY(atomic_load(&all->ended) == ranks);
 }
 
-/* With one descriptor rank 1 cannot even tell the others. */
+/* With one descriptor rank 1 cannot even send the failure to the others. */
 DF_TEST(descriptors, too_few_to_join, 120) {
   for (int ranks = 2; ranks <= 4; ranks++)
     for (int left = 2; left < 10; left++) {

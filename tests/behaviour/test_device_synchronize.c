@@ -1,15 +1,15 @@
 /*
- * Promise: dfcclDeviceSynchronize blocks until the device is idle: nothing submitted after it
- * starts on this context's device until the daemon has left it. A daemon that cannot progress
- * leaves by itself and is started again, so synchronisations in any order on any rank, between
- * disordered collectives, hang nobody.
+ * Promise: dfcclDeviceSynchronize blocks until the device is idle. Nothing that is submitted after
+ * the call starts on this context's device before the daemon has left it. A daemon that cannot
+ * progress leaves by itself and is started again, so synchronisations in any order on any rank,
+ * between disordered collectives, make no rank hang.
  */
 #include "support/buffers.h"
 
 enum { RANKS = 4 };
 
-/* Every rank synchronises at another place among collectives that it submits in another order, from
- * the thread that submits: what follows the synchronisation is not there while it lasts. */
+/* Every rank synchronises at another place among collectives that it submits in another order. The
+ * submitting thread itself synchronises, so the later collectives are not submitted meanwhile. */
 static void synchronise_among_runs(int rank, void *arg) {
   enum { ROUNDS = 40, COLLECTIVES = 4 };
   dfcclContext_t *ctxs = arg;
@@ -33,7 +33,7 @@ DF_TEST(device_synchronize, between_disordered_runs, 60) {
   df_free_contexts(ctxs, RANKS);
 }
 
-/* The daemon holds a run that cannot complete: it has to leave the device all the same, and the run
+/* The daemon holds a run that cannot complete. It must leave the device nevertheless, and the run
  * completes afterwards, once. */
 DF_TEST(device_synchronize, returns_while_a_run_is_stuck, 30) {
   dfcclContext_t ctxs[2];
@@ -73,13 +73,13 @@ typedef struct {
 static void keep_busy(int role, void *arg) {
   busy *b = arg;
   static int32_t send[500], recv[2][500];
-  if (role == 2) { /* synchronise all the time, while two threads submit */
+  if (role == 2) { /* this thread synchronises all the time, while two threads submit */
     for (int i = 0; i < 200; i++) OK(dfcclDeviceSynchronize(b->ctxs[i % 2]));
     atomic_store(&b->stop, 1);
     return;
   }
   if (role == 1) return;
-  do { /* one thread submits both ranks' halves, so that the halves agree in number */
+  do { /* one thread submits both ranks' runs, so that their numbers agree */
     for (int rank = 0; rank < 2; rank++)
       OK(dfcclRunAllReduce(b->ctxs[rank], 1, send, recv[rank], df_tally_callback, &b->tally));
     b->submitted += 2;
@@ -87,7 +87,7 @@ static void keep_busy(int role, void *arg) {
   } while (!atomic_load(&b->stop));
 }
 
-/* Quit while busy: the daemon is asked to leave again and again while runs arrive. */
+/* Quits under load: the daemon is asked to leave repeatedly while runs arrive. */
 DF_TEST(device_synchronize, while_runs_arrive, 60) {
   dfcclContext_t ctxs[2];
   busy b = {.ctxs = ctxs};
@@ -113,16 +113,16 @@ static void watch_the_barrier(int role, void *arg) {
     atomic_store(&b->returned, 1);
     return;
   }
-  /* While the synchronisation lasts the daemon must not take an entry submitted after it began: if
-   * the number of fetched entries grows, the synchronisation must have returned by then. */
+  /* During the synchronisation the daemon must not fetch an entry that was submitted after the
+   * call. If the number of fetched entries grows, the synchronisation must have returned. */
   static int32_t send[10], recv[10];
   EVENTUALLY(atomic_load(&b->synchronising));
   uint64_t before = df_stats(b->ctxs[0]).daemonStarts;
   OK(dfcclRunAllReduce(b->ctxs[0], 2, send, recv, NULL, NULL));
   while (!atomic_load(&b->returned)) {
     uint64_t starts = df_stats(b->ctxs[0]).daemonStarts;
-    /* A restart seen before the return is right only if the return was under way: look again,
-     * for long, because the thread that returns may be starved of a processor. */
+    /* A restart before the return is legal only if the call was already returning. The check is
+     * therefore repeated for a long time, because the returning thread may get no processor. */
     if (starts > before + 1) {
       for (int i = 0; i < 20000 && !atomic_load(&b->returned); i++) df_sleep_ms(1);
       if (!atomic_load(&b->returned)) atomic_store(&b->started_too_early, 1);
@@ -141,7 +141,7 @@ DF_TEST(device_synchronize, the_daemon_does_not_come_back_before_it_returns, 60)
   df_register_all(ctxs, 2, &coll);
   for (int i = 0; i < 20; i++) {
     barrier_case b = {.ctxs = ctxs};
-    OK(dfcclRunAllReduce(ctxs[0], 1, send, recv[0], NULL, NULL)); /* stuck for the moment */
+    OK(dfcclRunAllReduce(ctxs[0], 1, send, recv[0], NULL, NULL)); /* the run is blocked for now */
     df_in_threads(2, watch_the_barrier, &b);
     CHECK(!atomic_load(&b.started_too_early), "the daemon restarted during a synchronisation");
     OK(dfcclRunAllReduce(ctxs[1], 1, send, recv[1], NULL, NULL));

@@ -1,10 +1,11 @@
 /*
- * Promise: one can see what it is doing: dfcclDump writes a paragraph for each collective that is
- * not complete, with its name and the rank it waits for, and names the calls that threads sleep in
- * and the circles in which ranks of this process wait for each other; with DFCCL_DEBUG_SIGNAL=1 SIGUSR2 does so
- * for every context, and with DFCCL_DEBUG a run that times out for its own; otherwise no call
- * prints anything. A standard error that takes nothing holds up nobody: dumps wait for it in memory,
- * lines are dropped and counted. DFCCL_RECORD leaves a well-formed schedule file.
+ * Promise: the user can see what the library is doing. dfcclDump writes a paragraph for each
+ * incomplete collective, with its name and the rank that it waits for. It also names the calls in
+ * which threads sleep, and the circles in which ranks of this process wait for each other. With
+ * DFCCL_DEBUG_SIGNAL=1, SIGUSR2 makes a dump of every context; with DFCCL_DEBUG, a run that times
+ * out makes one of its own. Otherwise no call prints anything. If standard error accepts nothing,
+ * no thread is delayed: dumps wait in memory, and lines are dropped and counted. DFCCL_RECORD
+ * leaves a well-formed schedule file.
  */
 #include "support/buffers.h"
 #include "support/memory.h"
@@ -33,7 +34,8 @@ static const char *content(int fd) {
   return text;
 }
 
-/* Rank 0 of three has one stuck run named "gradients" (waiting for others) and one complete one. */
+/* Rank 0 of three has one blocked run, named "gradients", that waits for others, and a complete
+ * one. */
 static void make_stuck(dfcclContext_t *ctxs, df_collective *coll) {
   static int32_t send[100], recv[3][100];
   df_make_contexts(ctxs, 3, NULL);
@@ -60,7 +62,7 @@ DF_TEST(diagnostics, dump_names_what_is_stuck, 30) {
   make_stuck(ctxs, &coll);
   bool waits_for_2 = false;
   df_waiting_for("a dump that names rank 2");
-  while (!waits_for_2) { /* until it got that far */
+  while (!waits_for_2) { /* until the run has progressed to that place */
     for (int rank = 0; rank < 2; rank++) {
       int fd = temporary_file();
       OK(dfcclDump(ctxs[rank], fd));
@@ -76,7 +78,7 @@ DF_TEST(diagnostics, dump_names_what_is_stuck, 30) {
   finish(ctxs);
 }
 
-/* A root that is ahead of the others by more than its links hold. */
+/* A root that is ahead of the others by more messages than its links hold. */
 DF_TEST(diagnostics, dump_names_who_does_not_take_messages, 30) {
   static int32_t buffer[2][20000];
   dfcclContext_t ctxs[2];
@@ -88,11 +90,11 @@ DF_TEST(diagnostics, dump_names_who_does_not_take_messages, 30) {
   df_tune("lend", "0");
   df_make_contexts(ctxs, 2, NULL);
   df_register_all(ctxs, 1, &coll);
-  df_exchange(ctxs, 1, &coll, 0, 0); /* the links stand */
+  df_exchange(ctxs, 1, &coll, 0, 0); /* the links are connected */
   OK(dfcclRunBroadcast(ctxs[0], 1, buffer[0], buffer[0], NULL, NULL));
   int fd = temporary_file();
   bool waits = false;
-  /* Of links in a device's memory only the ranks are known. */
+  /* The dump knows only the ranks of links in a device's memory. */
   const char *what = df_on_cuda() ? "sends to rank 1" : "waits until rank 1 takes a message";
   df_waiting_for("a dump that says who does not take messages");
   while (!waits) {
@@ -131,12 +133,12 @@ DF_TEST(diagnostics, dump_does_not_disturb, 60) {
   df_free_contexts(ctxs, 2);
 }
 
-/* Collective i is of these two ranks, and only the first of them runs it, and waits. */
+/* Collective i has these two ranks as members. Only the first of them runs it, and waits. */
 typedef struct pairs {
   dfcclContext_t ctxs[4];
   int n_ranks, n_pairs;
   int of[4][2];
-  void (*look)(struct pairs *pairs); /* until the dumps say what they should */
+  void (*look)(struct pairs *pairs); /* until the dumps contain the expected text */
 } pairs;
 
 static const char *dump_of(dfcclContext_t ctx) {
@@ -193,7 +195,7 @@ static void see_the_circle(pairs *all) {
   await_dump(all->ctxs[0], "sleeps in dfcclWait for ");
   await_dump(all->ctxs[1], "sleeps in dfcclWaitAll for ");
   await_dump(all->ctxs[1], "until all runs are complete");
-  /* Rank 3 is not in the circle that it leads to. */
+  /* Rank 3 waits for a rank of the circle, but is not in the circle. */
   await_dump(all->ctxs[3], "\n  rank 0 waits in collective 0 (\"a\") for rank 1,");
   CHECK(!df_mentions(dump_of(all->ctxs[3]), "(\"d\") for rank 0, which"), "in the circle:\n%s",
         dump_of(all->ctxs[3]));
@@ -211,8 +213,8 @@ static void see_the_chain(pairs *all) {
              "(\"b\") for rank 2\n");
 }
 
-/* Rank 2 sleeps in no call. */
-DF_TEST(diagnostics, dump_names_whom_a_row_of_waits_ends_at, 60) {
+/* Rank 2 sleeps in no call of the library. */
+DF_TEST(diagnostics, dump_names_the_end_of_a_row_of_waits, 60) {
   static pairs all = {.n_ranks = 3, .n_pairs = 2, .of = {{0, 1}, {1, 2}}, .look = see_the_chain};
   wait_in_pairs(&all);
 }
@@ -230,7 +232,7 @@ DF_TEST(diagnostics, signal, 30) {
   finish(ctxs);
 }
 
-/* No call prints unless DFCCL_DEBUG asks for it, failing ones included. */
+/* No call prints unless DFCCL_DEBUG requests it; failing calls are no exception. */
 DF_TEST(diagnostics, silent, 30) {
   dfcclContext_t ctxs[3];
   df_collective coll;
@@ -249,14 +251,15 @@ DF_TEST(diagnostics, silent, 30) {
   CHECK(strlen(content(fd)) == 0, "printed:\n%s", content(fd));
 }
 
-/* Standard error becomes a pipe that is full; returns its reading end. */
+/* Replaces standard error by a pipe that is full; returns the pipe's reading end. */
 static int make_standard_error_full(int *standard_error) {
   static const char filler[4096];
   int ends[2];
   CHECK(pipe(ends) == 0, "no pipe");
   CHECK(fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0, "no flag");
   while (write(ends[1], filler, sizeof filler) > 0) continue;
-  CHECK(fcntl(ends[1], F_SETFL, 0) == 0, "no flag"); /* as an application's is: it waits */
+  CHECK(fcntl(ends[1], F_SETFL, 0) == 0,
+        "no flag"); /* a blocking descriptor, as an application's is */
   CHECK(fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0, "no flag");
   fflush(stderr);
   *standard_error = dup(2);
@@ -265,7 +268,7 @@ static int make_standard_error_full(int *standard_error) {
   return ends[0];
 }
 
-/* Adds what has come to text, zeros left out. */
+/* Appends the bytes that have arrived to text, without zeros. */
 static void read_more(int fd, char *text, size_t bytes) {
   char piece[4096];
   size_t used = strlen(text);
@@ -275,7 +278,7 @@ static void read_more(int fd, char *text, size_t bytes) {
   text[used] = '\0';
 }
 
-DF_TEST(diagnostics, a_dump_that_nobody_reads_holds_up_nobody, 60) {
+DF_TEST(diagnostics, a_dump_that_nobody_reads_delays_no_thread, 60) {
   static char text[TEXT_BYTES];
   dfcclContext_t ctxs[3];
   df_collective coll;
@@ -284,8 +287,8 @@ DF_TEST(diagnostics, a_dump_that_nobody_reads_holds_up_nobody, 60) {
   make_stuck(ctxs, &coll);
   int fd = make_standard_error_full(&standard_error);
   kill(getpid(), SIGUSR2);
-  df_sleep_ms(200); /* the service threads are at their dumps */
-  /* New links need all service threads. */
+  df_sleep_ms(200); /* the service threads are writing their dumps */
+  /* New links need every service thread. */
   coll.name = "while it is full";
   df_register_all(ctxs, 3, &coll);
   df_waiting_for("a collective while standard error is full");
@@ -294,7 +297,8 @@ DF_TEST(diagnostics, a_dump_that_nobody_reads_holds_up_nobody, 60) {
   for (int i = 1; !df_mentions(text, "gradients"); i++) {
     read_more(fd, text, sizeof text);
     df_sleep_ms(2);
-    if (i % 1000 == 0) kill(getpid(), SIGUSR2); /* the first was given up: the machine is slow */
+    if (i % 1000 == 0)
+      kill(getpid(), SIGUSR2); /* the first dump was dropped, because the machine is slow */
   }
   df_waiting_for(NULL);
   finish(ctxs);
@@ -337,15 +341,15 @@ DF_TEST(diagnostics, lines_to_a_reader_that_has_gone_end_nobody, 30) {
   close(ends[1]);
 }
 
-/* Until runs of two collectives have timed out on rank 0; what that prints goes to the file. */
+/* Runs until collectives have timed out twice on rank 0. The output goes to the file. */
 static void time_out(const char *debug, int fd) {
   static int32_t send[10], recv[2][10];
   dfcclContext_t ctxs[2];
   dfcclConfig_t config = df_config();
   df_collective coll = df_simple(10, 2);
   int standard_error = dup(2);
-  coll.name = "";         /* it is called by its number */
-  config.timeoutMs = 500; /* both are submitted before the first is late */
+  coll.name = "";         /* the collective has no name, so its number is printed */
+  config.timeoutMs = 500; /* both runs are submitted before the first one is late */
   setenv("DFCCL_DEBUG", debug, 1);
   df_make_contexts(ctxs, 2, &config);
   df_register_all(ctxs, 4711, &coll);
@@ -366,7 +370,7 @@ DF_TEST(diagnostics, a_run_that_times_out_prints_a_dump_if_one_asks_for_it, 30) 
   time_out("error", fd);
   const char *text = strstr(content(fd), "dfccl rank 0 of 2");
   CHECK(text != NULL, "no dump:\n%s", content(fd));
-  /* One dump tells of both, and for whom each of them waits. */
+  /* One dump names both runs, and the rank that each of them waits for. */
   const char *first = strstr(text, "  collective 4711, AllReduce");
   const char *second = strstr(text, "  collective 4712, AllReduce");
   const char *waits = first ? strstr(first, "run by rank 1") : NULL;
@@ -387,7 +391,7 @@ DF_TEST(diagnostics, debug_output, 30) {
   CHECK(strlen(content(fd)) > 0, "DFCCL_DEBUG=trace printed nothing");
 }
 
-/* A name can forge no line of a log or of a dump. */
+/* A collective's name cannot forge a line of a log or of a dump. */
 DF_TEST(diagnostics, names_stay_on_one_line, 30) {
   dfcclContext_t ctxs[2];
   static int32_t send[4], recv[2][4];

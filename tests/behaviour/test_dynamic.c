@@ -1,7 +1,8 @@
 /*
- * Promises of AllToAllDynamic: counts are known only when it is run, 0 among them; each receiver
- * learns what came, and gets it at its place; nothing else of recvBuf is written. Runs overlap, with
- * other counts each; between processes and over TCP too. What does not fit is refused.
+ * Promises of AllToAllDynamic: counts are given only when it is run, and may be 0. Each receiver
+ * gets the sizes of what has arrived, and the data at its place; nothing else of recvBuf is
+ * written. Runs overlap, each with other counts, also between processes and over TCP. Data that
+ * does not fit is refused.
  */
 #include "support/processes.h"
 #include "support/ranks.h"
@@ -11,7 +12,7 @@
 
 enum { MOST_RANKS = 5, ID = 3, GAP = 3 };
 
-/* What position `from` sends to `to` in a run. */
+/* The element that position `from` sends to `to` in a run. */
 static size_t count_of(uint64_t seed, uint64_t run, int from, int to, size_t most) {
   df_random random = {seed + run * 7919 + (uint64_t)from * 131 + (uint64_t)to};
   df_random_next(&random);
@@ -86,7 +87,7 @@ static void check(part *p) {
 
 static const size_t mosts[] = {0, 1, 30, 5000, 200000};
 
-/* Six runs are submitted before the first is waited for: more than the daemon holds. */
+/* Six runs are submitted before the first wait: more than the daemon holds. */
 static void take_part(dfcclContext_t ctx, int rank, int ranks) {
   enum { RUNS = 6 };
   for (size_t m = 0; m < sizeof mosts / sizeof mosts[0]; m++) {
@@ -156,7 +157,7 @@ DF_TEST(dynamic, among_processes, 120) {
           dfcclGetLastError(NULL), word);                                                          \
   } while (0)
 
-DF_TEST(dynamic, what_makes_no_sense_is_refused, 30) {
+DF_TEST(dynamic, invalid_arguments_are_refused, 30) {
   const size_t counts[2] = {4, 5}, many[2] = {6, 0};
   int32_t buffer[32] = {0};
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
@@ -194,7 +195,7 @@ DF_TEST(dynamic, what_makes_no_sense_is_refused, 30) {
   df_free_contexts(ctxs, 2);
 }
 
-DF_TEST(dynamic, members_that_differ_are_told, 30) {
+DF_TEST(dynamic, members_that_differ_get_a_mismatch, 30) {
   const size_t none[2] = {0, 0};
   int32_t buffer[32] = {0};
   df_make_contexts(ctxs, 2, NULL);

@@ -1,8 +1,8 @@
 /*
- * Promise: neither memory nor descriptors nor threads grow with the number of runs. The test of the
- * long suite does it a million times. Nor do allocations grow with the number of registrations. (Of
- * the CQ, a megabyte for each rank, each run uses another word for the first time: what is resident
- * grows by 8 bytes a run until all of it is.)
+ * Promise: neither memory nor descriptors nor threads grow with the number of runs, and allocations
+ * do not grow with the number of registrations. The long suite runs the same test a million times.
+ * One growth is expected: each run uses another word of the CQ (a megabyte for each rank) for the
+ * first time, so the resident memory grows by 8 bytes for each run until all of it is resident.
  */
 #include "endurance.h"
 
@@ -27,7 +27,10 @@ static void register_run_deregister(dfcclContext_t *ctxs, int cycles) {
 }
 
 DF_TEST(endurance, registrations_keep_no_memory, 150) {
-  enum { CYCLES = 4000, NOISE = 2 * CYCLES }; /* less than any allocation, kept each time */
+  enum {
+    CYCLES = 4000,
+    NOISE = 2 * CYCLES
+  }; /* less than any allocation that would be kept at each registration */
   dfcclContext_t ctxs[2];
   df_make_contexts(ctxs, 2, NULL);
   register_run_deregister(ctxs, CYCLES / 4);

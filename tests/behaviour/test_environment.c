@@ -1,14 +1,14 @@
 /*
- * Promise: a value of an environment variable that makes no sense is an error that names the
- * variable and the value, never silently ignored; sensible values, the extremes included, work.
+ * Promise: an invalid value of an environment variable is an error that names the variable and the
+ * value, and is never ignored silently. Valid values, the extremes included, work.
  */
 #include "support/buffers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Values that must be refused, beside those of no_numbers for a number; values that must work; and
- * one at the edge, which may be refused but, once accepted, must work. */
+/* Values that must be refused, in addition to no_numbers for a number; values that must work; and
+ * one at the limit, which may be refused but must work if it is accepted. */
 static const struct {
   const char *variable;
   bool number;
@@ -91,7 +91,7 @@ DF_TEST(environment, values_at_the_edge_work_or_are_refused, 60) {
     if (table[i].edge != NULL) expect_works(table[i].variable, table[i].edge, true);
 }
 
-/* Variables are read when a context is made: later changes do not reach it. */
+/* Variables are read when a context is created; later changes have no effect on it. */
 DF_TEST(environment, is_read_at_initialisation, 30) {
   dfcclContext_t ctxs[2];
   df_make_contexts(ctxs, 2, NULL);
@@ -102,7 +102,7 @@ DF_TEST(environment, is_read_at_initialisation, 30) {
   df_free_contexts(ctxs, 2);
 }
 
-/* dfcclGetUniqueId reads only what it needs of the environment. */
+/* dfcclGetUniqueId reads only the variables that it needs. */
 DF_TEST(environment, a_unique_id_needs_good_values_too, 30) {
   static const char *const bad[][2] = {
       {"DFCCL_NET", "nnoe"}, {"DFCCL_NET_PORTS", "70000"}, {"DFCCL_NET_PORT", "50000"}};
@@ -115,8 +115,8 @@ DF_TEST(environment, a_unique_id_needs_good_values_too, 30) {
   }
 }
 
-/* A name that the library does not know would be ignored without a word. Its value may be a secret,
- * so the sentence leaves it out. */
+/* An unknown name of a variable would otherwise be ignored silently. Its value may be a secret, so
+ * the sentence omits it. */
 DF_TEST(environment, misspelt_names_are_refused, 30) {
   static const char *const misspelt[][3] = {
       {"DFCCL_QUEUE_DEPHT", "6464", "DFCCL_QUEUE_DEPTH"},
@@ -135,7 +135,7 @@ DF_TEST(environment, misspelt_names_are_refused, 30) {
   expect_works("DFCCL_TEST_ANYTHING", "x", false);
 }
 
-/* Numbers of the tuning table without a file. */
+/* Numbers of the tuning table are set without a file. */
 static const struct {
   const char *name, *bad[3], *good[3];
 } numbers[] = {
@@ -194,7 +194,7 @@ DF_TEST(environment, numbers_of_the_tuning_table, 120) {
   }
 }
 
-/* Variables of earlier versions that are numbers of the tuning table now. */
+/* Variables of earlier versions that have become numbers of the tuning table. */
 DF_TEST(environment, moved_variables_are_refused_with_the_new_spelling, 30) {
   static const char *const moved[][2] = {{"DFCCL_SPIN_FRONT", "set:spin_front="},
                                          {"DFCCL_SPIN_MIN", "set:spin_min="},

@@ -1,11 +1,11 @@
 /*
- * Promises of the collectives beyond the six of NCCL's first versions:
- *   - a barrier's runs complete after all members have submitted theirs, and not before;
- *   - a SendRecv is a channel of two among any number of ranks, in both directions, in any order;
- *     its sender waits for nobody;
- *   - a Scan combines what the positions of the group up to its own bring; position 0 of an
- *     exclusive one keeps what it has; no Scan has dfcclAvg;
- *   - members that registered another root, direction or kind are told.
+ * Promises of the collectives that NCCL's first versions do not have:
+ *   - The runs of a barrier complete after all members have submitted theirs, and not before.
+ *   - A SendRecv is a channel of two members among any number of ranks, in both directions, in any
+ *     order. Its sender waits for no rank.
+ *   - A Scan combines the contributions of the group's positions up to its own one. Position 0 of
+ *     an exclusive Scan keeps its output as it is. No Scan has dfcclAvg.
+ *   - Members that registered another root, direction or kind get dfcclMismatch.
  */
 #include "support/buffers.h"
 #include "support/processes.h"
@@ -58,7 +58,7 @@ DF_TEST(every_kind, barriers_among_processes, 120) {
   }
 }
 
-/* All pairs in both directions, each rank in an order of its own. */
+/* All pairs exchange in both directions, each rank in another order. */
 DF_TEST(every_kind, channels_between_all, 60) {
   enum { COUNT = 700 };
   static int32_t from[RANKS][RANKS][COUNT], to[RANKS][RANKS][COUNT];
@@ -96,7 +96,8 @@ DF_TEST(every_kind, a_sender_waits_for_nobody, 30) {
   df_make_contexts(ctxs, 2, NULL);
   for (int rank = 0; rank < 2; rank++)
     OK(dfcclRegisterSendRecv(ctxs[rank], 1, 1, dfcclInt32, 1, 0, NULL));
-  OK(dfcclRunSendRecv(ctxs[0], 1, NULL, &received[0], NULL, NULL)); /* links stand from here on */
+  OK(dfcclRunSendRecv(ctxs[0], 1, NULL, &received[0], NULL,
+                      NULL)); /* the links are connected from here on */
   OK(dfcclRunSendRecv(ctxs[1], 1, &sent, NULL, NULL, NULL));
   for (int rank = 0; rank < 2; rank++) OK(dfcclWait(ctxs[rank], 1));
   for (int i = 1; i < 3; i++) {
@@ -129,8 +130,8 @@ DF_TEST(every_kind, counts_of_sends, 60) {
   df_free_contexts(ctxs, 3);
 }
 
-/* Each contribution is another power of two. That operands keep their order is proven for each
- * plan (unit/test_plan_check.c). */
+/* Each contribution is another power of two. That operands keep their order is proven for each plan
+ * by unit/test_plan_check.c. */
 DF_TEST(every_kind, scans_follow_the_group, 60) {
   static const char *const algorithms[] = {"ring", "doubling"};
   static const int group[] = {3, 1, 4, 0, 2};
@@ -177,7 +178,7 @@ static void expect_mismatch(dfcclContext_t *ctxs, dfcclCollId_t id, const char *
   }
 }
 
-DF_TEST(every_kind, differences_are_told, 30) {
+DF_TEST(every_kind, differences_are_a_mismatch, 30) {
   dfcclContext_t ctxs[2];
   df_make_contexts(ctxs, 2, NULL);
   for (int rank = 0; rank < 2; rank++) {
@@ -205,7 +206,7 @@ DF_TEST(every_kind, differences_are_told, 30) {
           dfcclGetLastError(NULL), word);                                                          \
   } while (0)
 
-DF_TEST(every_kind, what_makes_no_sense_is_refused, 30) {
+DF_TEST(every_kind, invalid_arguments_are_refused, 30) {
   dfcclContext_t ctxs[3];
   dfcclCollOptions_t varying = DFCCL_COLL_OPTIONS_INITIALIZER;
   varying.varying = 1;

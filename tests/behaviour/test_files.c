@@ -1,7 +1,8 @@
 /*
- * Promise: an algorithm from a file in MSCCL's XML computes what its operation promises, for any
+ * Promise: an algorithm from a file in MSCCL's XML computes the result of its operation, for any
  * count, type and root, in place or not, in any order, preempted at every step, among threads and
- * processes. Files that differ are a mismatch. What cannot be used is refused, and says why.
+ * processes. Members with different files have a mismatch. A file that cannot be used is refused
+ * with the reason.
  */
 #include "support/algorithm_files.h"
 #include "support/buffers.h"

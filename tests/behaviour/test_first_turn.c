@@ -1,8 +1,8 @@
 /*
- * Promise: a short run is begun by the thread that submits it, whatever else is under way, and is
- * done when dfcclRun* returns if it needs nothing more (borrowed_turn_max). What it lacks is
- * waited for by the daemon, whether or not anybody waits for the run. Results, order and counters
- * are those of any other run.
+ * Promise: the thread that submits a short run begins it, whatever else is under way, and the run
+ * is complete when dfcclRun* returns if it needs no message that is missing (borrowed_turn_max).
+ * Otherwise the daemon finishes the run, whether or not any thread waits for it. Results, order and
+ * counters are those of any other run.
  */
 #include "support/buffers.h"
 #include "support/memory.h"
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Most runs of a rank that is alone are done on return: all but those that find a background thread
- * at the block, or that start it. */
+/* A rank that is alone completes most runs before the call returns: all except those that find a
+ * background thread at the block, or that start it. */
 DF_TEST(first_turn, done_on_return, 60) {
   if (df_on_cuda()) DF_SKIP("the CPU device only");
   enum { RUNS = 10000, LEAST = 100 };
@@ -51,7 +51,7 @@ static int is_done(dfcclContext_t ctx) {
   return done;
 }
 
-/* The receiver's run is stuck in its first turn, and nobody waits for it. */
+/* The receiver's run is blocked in its first turn, and no thread waits for it. */
 static void nobody_waits(const char *most_bytes) {
   enum { ROUNDS = 100 };
   dfcclContext_t ctxs[2];
@@ -66,7 +66,7 @@ static void nobody_waits(const char *most_bytes) {
         OK(dfcclRunBroadcast(ctxs[rank], 1, sent[run], rank == 0 ? sent[run] : received[run], NULL,
                              NULL));
       for (int rank = 0; rank < 2; rank++) {
-        if (run == 0) /* the second run finds the block on the device */
+        if (run == 0) /* the second run finds the block in the device */
           OK(dfcclWait(ctxs[rank], 1));
         else
           EVENTUALLY(is_done(ctxs[rank]));
@@ -82,9 +82,9 @@ static void nobody_waits(const char *most_bytes) {
 DF_TEST(first_turn, nobody_waits, 60) { nobody_waits("4096"); }
 DF_TEST(first_turn, nobody_waits_without_first_turns, 60) { nobody_waits("0"); }
 
-/* Rank 0's first collective lacks a message of rank 1, and stays in the task queue: its second one,
- * of which it is the root, is begun nevertheless, and done on return more often than by chance.
- * Rank 1 gets both in the other order. */
+/* Rank 0's first collective lacks a message of rank 1, and stays in the task queue. Rank 0 is the
+ * root of its second collective, which is begun nevertheless, and is complete on return more often
+ * than by chance. Rank 1 runs both in the other order. */
 DF_TEST(first_turn, beside_others, 60) {
   if (df_on_cuda()) DF_SKIP("the CPU device only");
   enum { ROUNDS = 2000, LEAST = 100 };
@@ -117,8 +117,9 @@ DF_TEST(first_turn, beside_others, 60) {
   df_free_contexts(ctxs, 2);
 }
 
-/* A run without a callback is not finished before an earlier run's callback has returned: counts of
- * finished runs go in order, or who waits for the earlier run only would return too soon. */
+/* A run without a callback is not counted as finished before an earlier run's callback has
+ * returned. Counts of finished runs grow in order; otherwise a wait for the earlier run would
+ * return too soon. */
 static atomic_int callback_runs, waits_for_first, callback_may_end, callback_ended;
 
 static void blocking_callback(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
@@ -139,9 +140,9 @@ static void play_in_order(int thread, void *arg) {
     atomic_store(&waits_for_first, 1);
   } else {
     EVENTUALLY(atomic_load(&waits_for_first));
-    df_sleep_ms(2); /* the other thread is likely to wait by then; if not, it waits for both */
+    df_sleep_ms(2); /* the other thread is likely to wait by then; if not, it waits for both runs */
     OK(dfcclRunAllReduce(ctx, 1, send, recv[1], NULL, NULL));
-    df_sleep_ms(2); /* to return, if it would return too soon */
+    df_sleep_ms(2); /* time in which a wrong wait would return */
     atomic_store(&callback_may_end, 1);
   }
   OK(dfcclWait(ctx, 1));
@@ -165,7 +166,7 @@ DF_TEST(first_turn, not_before_an_earlier_callback, 60) {
   df_free_contexts(&ctx, 1);
 }
 
-/* More runs than a submitter begins beside others: all are stuck until the root sends. */
+/* Submits more runs than a submitter begins beside others. All are blocked until the root sends. */
 DF_TEST(first_turn, many_are_stuck, 60) {
   enum { ROUNDS = 20, COLLECTIVES = 40 };
   static int32_t sent[COLLECTIVES], received[COLLECTIVES];
@@ -186,8 +187,8 @@ DF_TEST(first_turn, many_are_stuck, 60) {
   df_free_contexts(ctxs, 2);
 }
 
-/* Not even after primitives that have succeeded, which let the daemon poll for longer: the receiver
- * takes what the root has sent, and makes room for more, only when this thread goes on. */
+/* The same after primitives that have succeeded, which let the daemon poll for longer: the receiver
+ * takes the root's message, and frees a slot for the next one, only when this thread continues. */
 DF_TEST(first_turn, does_not_poll, 30) {
   if (df_on_cuda()) DF_SKIP("the CPU device only");
   enum { ROUNDS = 20, COUNT = 256 };
@@ -195,8 +196,8 @@ DF_TEST(first_turn, does_not_poll, 30) {
   dfcclContext_t ctxs[2];
   df_tune("spin_front", "1000000000");
   df_tune("spin_boost", "1000");
-  df_tune("slot_bytes", "64"); /* so that it takes 16 messages, */
-  df_tune("slots", "4");       /* of which 4 have room */
+  df_tune("slot_bytes", "64"); /* so that the chunk takes 16 messages, */
+  df_tune("slots", "4");       /* for 4 of which there are slots */
   df_tune("ring_bytes", "0");
   df_make_contexts(ctxs, 2, NULL);
   for (int rank = 0; rank < 2; rank++)

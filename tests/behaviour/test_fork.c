@@ -1,8 +1,8 @@
 /*
- * Promises about fork(): a forked child cannot disturb the job of its parent, every call on a
- * context of the parent is refused in the child with a sentence; a rank that dies is noticed
- * although a child of it lives on; a child can make jobs of its own, whatever other threads did
- * when it was forked, and in a callback too; a child of the child keeps the child's files.
+ * Promises about fork(). A forked child cannot disturb the job of its parent, and every call on a
+ * context of the parent is refused in the child with a sentence. The death of a rank is detected
+ * although a child of it lives on. A child can create jobs of its own, whatever other threads did
+ * at the fork, and in a callback too. A child of the child keeps the child's files.
  */
 #include "support/buffers.h"
 #include "support/processes.h"
@@ -85,7 +85,7 @@ DF_TEST(fork, a_child_cannot_touch_the_job_of_its_parent, 60) {
   df_join(&family);
 }
 
-/* ---- what a child holds */
+/* ---- descriptors and mappings of a child */
 
 static int count_holds(const char *kind) {
   char name[64], target[64];
@@ -203,7 +203,7 @@ static void run_a_job(void) {
 
 enum { FILES = 64 };
 
-/* The numbers that the parent's context had are the child's own since. */
+/* The child has reused the descriptors' numbers of the parent's context. */
 static void be_child_with_files(void) {
   int files[FILES];
   for (int i = 0; i < FILES; i++) files[i] = dup(STDERR_FILENO);
@@ -264,8 +264,8 @@ DF_TEST(fork, a_child_of_a_callback_makes_jobs_of_its_own, 60) {
   OK(dfcclDestroy(ctx));
 }
 
-/* A sanitizer's allocator has locks of its own, which a child may find locked for ever. What the
- * library's locks promise is tested under sanitizers too: unit/test_process_inbox.c. */
+/* A sanitizer's allocator has locks of its own, which may be held for ever in a child. The
+ * library's own locks are tested under sanitizers too: unit/test_process_inbox.c. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #elif defined(__has_feature)

@@ -1,7 +1,7 @@
 /*
- * Promise: a group is any list of distinct ranks, in any order, of 1 to all ranks; root and block
- * order follow the list. Collectives of overlapping groups run side by side. Ranks that are not
- * members need not do anything.
+ * Promise: a group is any list of distinct ranks, in any order, of 1 to all ranks. Root and order
+ * of blocks follow the list. Collectives of overlapping groups run side by side. Other ranks need
+ * not call anything.
  */
 #include "support/buffers.h"
 
@@ -26,7 +26,7 @@ DF_TEST(groups, subsets_and_permutations, 60) {
                             .members = sizes[g],
                             .group = lists[g],
                             .seed = g};
-      /* An id for each group: members count the registrations of an id. */
+      /* Each group has an id of its own: members count the registrations of an id. */
       df_once(ctxs, g, &coll, 0);
       df_once(ctxs, g, &coll, DF_IN_PLACE);
     }
@@ -54,7 +54,7 @@ DF_TEST(groups, every_root, 60) {
   df_free_contexts(ctxs, RANKS);
 }
 
-/* A grid: each rank is in a row and a column, and runs both in an order of its own. */
+/* A grid: each rank belongs to a row and to a column, and runs both in another order. */
 static void row_and_column(int rank, void *arg) {
   dfcclContext_t *ctxs = arg;
   int row[3], column[2];

@@ -1,6 +1,6 @@
 /*
- * Promise: counts are size_t: buffers beyond 2^31 and 2^32 bytes are moved and reduced right to the
- * last element. Needs about 14 GB of memory, so it is skipped where that is not there.
+ * Promise: counts are size_t. Buffers beyond 2^31 and 2^32 bytes are moved and reduced correctly up
+ * to the last element. The test needs about 14 GB of memory, and is skipped on smaller machines.
  */
 #include "support/leftovers.h"
 #include "support/ranks.h"

@@ -1,7 +1,6 @@
 /*
- * Promise: a daemon without work parks: an idle job uses next to no processor time, also when a run
- * is outstanding that waits for its peer. What it uses is printed; the bound asserted is very
- * loose.
+ * Promise: a daemon without work parks. An idle job uses almost no processor time, also while an
+ * outstanding run waits for its peer. The test prints the time; the asserted limit is very loose.
  */
 #include "support/buffers.h"
 
@@ -14,9 +13,9 @@ static double processor_seconds(void) {
   return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }
 
-/* Of one second; 0.5 would be a quarter of two cores. */
+/* Processor time within one second; 0.5 would be a quarter of two cores. */
 static void expect_quiet(const char *what) {
-  df_sleep_ms(300); /* to come to rest */
+  df_sleep_ms(300); /* time until the threads sleep */
   double before = processor_seconds();
   df_sleep_ms(1000);
   double used = processor_seconds() - before;

@@ -1,8 +1,8 @@
 /*
- * Promise: ranks join by an id that travels by any means, as threads or processes, in any order of
- * arrival; or by a launcher's environment. A rank that does not come is named when the time is up;
- * ranks that disagree, a rank that comes twice, and variables that make no sense are errors on
- * everybody concerned, and a failed call leaves nothing allocated.
+ * Promise: ranks join by an id that the application passes on by any means, as threads or
+ * processes, in any order of arrival; or by a launcher's environment. The call names a rank that
+ * has not arrived when the time is up. Disagreement between ranks, a rank that joins twice, and
+ * invalid variables are errors on all ranks concerned, and a failed call leaves nothing allocated.
  */
 #include "support/buffers.h"
 #include "support/processes.h"
@@ -16,7 +16,7 @@ typedef struct {
   dfcclUniqueId id;
   int ranks;
   dfcclResult_t results[8];
-  int as_rank[8]; /* the rank that each thread claims to be */
+  int as_rank[8]; /* the rank that each thread passes */
   int of_ranks[8];
 } arrival;
 
@@ -58,7 +58,7 @@ DF_TEST(init, processes_by_unique_id, 60) {
   df_join(&family);
 }
 
-/* Every id is another one. */
+/* No two ids are equal. */
 DF_TEST(init, ids_differ, 30) {
   dfcclUniqueId ids[50];
   for (int i = 0; i < 50; i++) {
@@ -130,7 +130,7 @@ static void torchrun_rank(int rank, int ranks, const dfcclUniqueId *id, void *ar
   setenv("MASTER_ADDR", "127.0.0.1", 1);
   set_number("MASTER_PORT", *port);
   dfcclConfig_t config = df_config();
-  for (int job = 0; job < 3; job++) { /* the i-th call makes the i-th job */
+  for (int job = 0; job < 3; job++) { /* the i-th call creates the i-th job */
     dfcclContext_t ctx = NULL;
     int mine = -1, all = -1;
     OK(dfcclInitFromEnv(&ctx, &config));
@@ -170,9 +170,10 @@ static void expect_refused(const char *words) {
         dfcclGetLastError(NULL), words);
 }
 
-DF_TEST(init, from_an_environment_that_makes_no_sense, 30) {
+DF_TEST(init, from_an_invalid_environment, 30) {
   forget_launchers();
-  expect_refused("RANK"); /* none at all: the sentence says what would be needed */
+  expect_refused(
+      "RANK"); /* no environment at all: the sentence names the variables that would be needed */
   setenv("WORLD_SIZE", "2", 1);
   setenv("MASTER_ADDR", "127.0.0.1", 1);
   setenv("MASTER_PORT", "29500", 1);

@@ -1,7 +1,7 @@
 /*
- * Promise: each parameter of each function is checked; a value that makes no sense gives
- * dfcclInvalidArgument (or dfcclInvalidUsage where the moment is wrong) and one sentence that names
- * the value. Nothing is changed by a refused call.
+ * Promise: each parameter of each function is checked. An invalid value gives dfcclInvalidArgument
+ * (or dfcclInvalidUsage if the call comes at a wrong moment) and one sentence that names the value.
+ * A refused call changes nothing.
  */
 #include "support/buffers.h"
 
@@ -68,7 +68,7 @@ DF_TEST(invalid_arguments, config, 30) {
   BAD_CONFIG(timeoutMs, -7, "-7");
 #undef BAD_CONFIG
   CHECK(ctx == NULL, "a refused call set *ctx");
-  OK(dfcclInitAll(&ctx, 1, NULL)); /* no configuration is every default */
+  OK(dfcclInitAll(&ctx, 1, NULL)); /* no configuration: every member has its default */
   OK(dfcclDestroy(ctx));
 }
 
@@ -231,18 +231,18 @@ DF_TEST(invalid_arguments, the_others, 30) {
   df_free_contexts(ctxs, 1);
 }
 
-/* A program that was compiled against a header with fewer members: they keep their defaults, and
- * nothing is written behind what it knows. */
+/* A program that was compiled with a header with fewer members: the others keep their defaults, and
+ * nothing is written behind the members that the program has. */
 DF_TEST(invalid_arguments, structs_of_an_older_header, 30) {
   dfcclContext_t ctx;
   dfcclConfig_t config = df_config();
   config.size = offsetof(dfcclConfig_t, timeoutMs);
-  config.timeoutMs = -7; /* not the library's to read */
+  config.timeoutMs = -7; /* the library must not read this */
   OK(dfcclInitAll(&ctx, 1, &config));
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   options.size = offsetof(dfcclCollOptions_t, algorithm);
   options.name = "older";
-  options.algorithm = "quantum"; /* nor this */
+  options.algorithm = "quantum"; /* the library must not write this */
   OK(dfcclRegisterAllReduce(ctx, 1, 1, dfcclInt8, dfcclSum, &options));
   dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
   stats.size = offsetof(dfcclStats_t, taskQueueLength);
@@ -256,7 +256,7 @@ DF_TEST(invalid_arguments, structs_of_an_older_header, 30) {
   OK(dfcclDestroy(ctx));
 }
 
-/* Every code has its sentence; a code that does not exist has one too. */
+/* Every result code has a sentence, and so has a code that does not exist. */
 DF_TEST(invalid_arguments, error_strings, 30) {
   for (int code = 0; code <= dfcclOutOfMemory; code++)
     for (int other = 0; other < code; other++) {
@@ -269,7 +269,7 @@ DF_TEST(invalid_arguments, error_strings, 30) {
   CHECK(dfcclGetErrorString((dfcclResult_t)-1) != NULL, "a negative code");
 }
 
-/* The latest sentence of a thread is its own; "no error" before anything failed. */
+/* Each thread has its own latest sentence; it is "no error" before any failure. */
 static void no_error_here(int rank, void *arg) {
   (void)rank;
   (void)arg;
@@ -293,7 +293,7 @@ DF_TEST(invalid_arguments, too_many_loops, 30) {
   df_make_contexts(pair, 2, NULL);
   df_tune("slot_bytes", NULL);
   RESULT(dfcclRegisterReduce(pair[0], 1, (size_t)1 << 46, dfcclInt8, dfcclSum, 0, NULL),
-         dfcclInvalidArgument); /* no rule says another slot */
+         dfcclInvalidArgument); /* no rule sets another slot size */
   CHECK(df_mentions(dfcclGetLastError(pair[0]), "70368744177664"), "\"%s\"",
         dfcclGetLastError(pair[0]));
   df_free_contexts(pair, 2);

@@ -1,7 +1,7 @@
 /*
- * Promise: nothing stays behind: after dfcclDestroy no descriptors, threads or children of this
- * process and no names in /dev/shm or among the Unix sockets; and after all ranks were killed with
- * SIGKILL none of the latter either once the next job runs.
+ * Promise: nothing remains. After dfcclDestroy there are no descriptors, threads or children of the
+ * library in this process, and no names in /dev/shm or among the Unix sockets. After all ranks were
+ * killed with SIGKILL no such names remain either once the next job runs.
  */
 #include "support/buffers.h"
 #include "support/leftovers.h"
@@ -11,7 +11,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* Names in the whole machine, before ours came and while they are there. */
+/* Names on the whole machine, before this job's names exist and while they exist. */
 enum { NAMES_BYTES = 1 << 17 };
 static char sockets_before[NAMES_BYTES], sockets_during[NAMES_BYTES];
 static char shm_before[NAMES_BYTES], shm_during[NAMES_BYTES];
@@ -42,13 +42,13 @@ static void use_everything(dfcclContext_t *ctxs, int ranks) {
     df_register_all(ctxs, (dfcclCollId_t)kind, &coll);
     df_exchange(ctxs, (dfcclCollId_t)kind, &coll, 0, kind % 2 ? DF_ZERO_COPY : 0);
   }
-  void *forgotten = NULL; /* dfcclDestroy frees what was not freed */
+  void *forgotten = NULL; /* dfcclDestroy frees the remaining memory */
   OK(dfcclMemAlloc(ctxs[0], &forgotten, 1 << 20));
 }
 
 DF_TEST(leftovers, after_destroy, 60) {
   dfcclContext_t ctxs[3];
-  use_everything(ctxs, 3); /* what the C library keeps from the first time is not ours */
+  use_everything(ctxs, 3); /* memory that the C library keeps from its first use does not count */
   df_free_contexts(ctxs, 3);
   int threads = df_thread_count(), descriptors = df_descriptor_count(), children = df_child_count();
   look_before();
@@ -83,7 +83,8 @@ static void work_a_little(int rank, int ranks, const dfcclUniqueId *id, void *ar
   OK(df_register(ctx, 1, &coll));
   df_take_part(ctx, 1, &coll, rank, 0, DF_ZERO_COPY);
   df_finish(ctx);
-  /* The CUDA runtime keeps threads of its own; after_destroy counts from where they are there. */
+  /* The CUDA runtime keeps threads of its own; after_destroy counts from the moment when they
+   * exist. */
   if (!df_on_cuda()) EVENTUALLY(df_thread_count() <= threads);
   CHECK(df_child_count() == 0, "%d children", df_child_count());
 }

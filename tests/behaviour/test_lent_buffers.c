@@ -1,7 +1,7 @@
 /*
  * Promise: buffers belong to the library until the run's callback, and no longer, whatever the
- * status: once a run has failed here, no peer touches its buffers any more, and they may be
- * unmapped.
+ * status. Once a run has failed on this rank, no peer accesses its buffers any more, and they may
+ * be unmapped.
  */
 #include "support/buffers.h"
 #include "support/memory.h"
@@ -78,7 +78,7 @@ static void run_and_free(int rank, int ranks, const dfcclUniqueId *id, void *arg
   OK(dfcclMemAlloc(ctx, &send, elements * 4));
   OK(dfcclMemAlloc(ctx, &recv, elements * 4));
   OK(df_register(ctx, 1, &coll));
-  double start = 0; /* the first run is complete, so all have registered */
+  double start = 0; /* the first run is complete, so all ranks have registered */
   int given_up = 0;
   dfcclResult_t result = dfcclSuccess;
   while (result == dfcclSuccess) {

@@ -1,6 +1,6 @@
 /*
- * Promise: thousands of collectives may be registered and outstanding at one time; each rank runs
- * them in a random order of its own; memory is budgeted, and printed here.
+ * Promise: thousands of collectives may be registered and outstanding at one time, each rank in a
+ * random order of its own. Memory has a budget, and the test prints its use.
  */
 #include <string.h>
 
@@ -58,8 +58,7 @@ static void run_in_own_order(int rank, void *arg) {
   free(colls);
 }
 
-/* What the library says that its contexts take; the limits are the design's for 1,000 collectives.
- */
+/* The memory that contexts report. The limits are the design's for 1,000 collectives. */
 static void check_memory_per_block(dfcclContext_t ctx) {
   char text[16384] = {0};
   FILE *file = tmpfile();
@@ -118,8 +117,8 @@ static uint64_t run_some(dfcclContext_t *ctxs, const df_collective *coll, uint64
   return run;
 }
 
-/* A variant that is in use keeps its place. With no place left, changes are called off, and runs go
- * on as they were; going back needs no place, and gives one. */
+/* A plan variant in use keeps its place. If no place is left, switches are cancelled, and runs
+ * continue as before. A return to the baseline needs no place, and frees one. */
 DF_TEST(many_collectives, a_full_registry_and_a_change, 150) {
   setenv("DFCCL_CUDA_COLLECTIVES", "65536", 1);
   enum { PROMISED = 65536, RANKS_HERE = 2, FIRST = 100 };
@@ -153,7 +152,7 @@ DF_TEST(many_collectives, a_full_registry_and_a_change, 150) {
   df_free_contexts(ctxs, RANKS_HERE);
 }
 
-/* The promised number of registrations; the one beyond it is refused with a sentence. */
+/* The promised number of registrations works; one more is refused with a sentence. */
 DF_TEST(many_collectives, sixty_five_thousand_registered, 150) {
   setenv("DFCCL_CUDA_COLLECTIVES", "65536", 1); /* a GPU has room for fewer without */
   enum { PROMISED = 65536 };

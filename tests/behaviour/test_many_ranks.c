@@ -1,6 +1,6 @@
 /*
- * Promise: a job of 1,024 ranks, threads of one process, comes about, runs collectives of groups of
- * them and of all, and ends; what joining takes is printed here.
+ * Promise: a job of 1,024 ranks, threads of one process, can start, run collectives of some and of
+ * all ranks, and end. The test prints the time of joining.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ typedef struct {
   double start;
 } crowd;
 
-/* Each rank has some of its own. */
+/* Each rank has some collectives of its own. */
 static void allow_descriptors(void) {
   struct rlimit limit;
   CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0, "no limit of descriptors");
@@ -27,7 +27,8 @@ static void allow_descriptors(void) {
   CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0, "the limit of descriptors stays");
 }
 
-/* Each rank is in two groups of neighbours; the second ones lie across the first ones. */
+/* Each rank is in two groups of neighbours; each group of the second kind overlaps two of the
+ * first. */
 static int first_of(int rank, int which) {
   int shift = which * GROUP / 2;
   return ((rank + RANKS - shift) / GROUP * GROUP + shift) % RANKS;

@@ -1,9 +1,9 @@
 /*
- * Promise: dfcclMemAlloc memory is zeroed, page-aligned, belongs to the caller until dfcclMemFree,
- * and collectives on it give the same results as on any other, within a process and across
- * processes, in any mixture with other memory; it may be freed while a collective that used it is
- * registered, and what is not freed dfcclDestroy frees. To free NULL does nothing, and a broken
- * context gives no memory, but takes back what it gave.
+ * Promise: dfcclMemAlloc memory is zeroed and page-aligned, and belongs to the caller until
+ * dfcclMemFree. Collectives on it give the same results as on any other memory, within a process
+ * and across processes, in any mixture with other memory. It may be freed while a collective that
+ * used it is registered, and dfcclDestroy frees the rest. To free NULL has no effect. A broken
+ * context allocates no memory, but frees memory that it allocated earlier.
  */
 #include "support/buffers.h"
 #include "support/memory.h"
@@ -19,7 +19,8 @@ DF_TEST(memory, is_zeroed_and_aligned, 30) {
   enum { N = sizeof sizes / sizeof sizes[0] };
   dfcclContext_t ctxs[2];
   void *pointers[2][N];
-  unsigned char *bytes = df_memory_take(sizes[N - 1]); /* of a GPU's memory, which no host reads */
+  unsigned char *bytes =
+      df_memory_take(sizes[N - 1]); /* a GPU's memory, which the host cannot read */
   df_make_contexts(ctxs, 2, NULL);
   for (int round = 0; round < 3; round++) {
     for (int i = 0; i < 2 * N; i++) {
@@ -29,7 +30,7 @@ DF_TEST(memory, is_zeroed_and_aligned, 30) {
       CHECK((uintptr_t)memory % 4096 == 0, "%p is not aligned to a page", memory);
       df_memory_copy(bytes, memory, sizes[i / 2]);
       for (size_t b = 0; b < sizes[i / 2]; b++) CHECK(bytes[b] == 0, "byte %zu is not zero", b);
-      memset(bytes, 0xFF, sizes[i / 2]); /* the next round must get zeros all the same */
+      memset(bytes, 0xFF, sizes[i / 2]); /* the next round must get zeros nevertheless */
       df_memory_copy(memory, bytes, sizes[i / 2]);
     }
     for (int i = 0; i < 2 * N; i++) OK(dfcclMemFree(ctxs[i % 2], pointers[i % 2][i / 2]));
@@ -102,7 +103,7 @@ DF_TEST(memory, across_processes, 60) {
   df_join(&family);
 }
 
-/* From one byte on everything reachable is lent, or nothing at all. */
+/* With a limit of one byte every reachable buffer is lent; otherwise none is. */
 DF_TEST(memory, always_direct_across_processes, 60) {
   df_family family;
   df_tune("lend_min", "1");
@@ -128,7 +129,7 @@ DF_TEST(memory, always_direct, 60) {
   df_free_contexts(ctxs, 3);
 }
 
-/* How many allocations of dfcclMemAlloc, its own and of peers, are mapped here. */
+/* The number of dfcclMemAlloc allocations, own ones and peers', that are mapped in this process. */
 static int count_mapped(size_t bytes) {
   char line[512];
   unsigned long begin, end;
@@ -142,10 +143,10 @@ static int count_mapped(size_t bytes) {
   return n;
 }
 
-enum { MAPPED_BYTES = 5 << 12 }; /* like nothing else's */
+enum { MAPPED_BYTES = 5 << 12 }; /* a size that nothing else has */
 
-/* Rank 1 has deregistered, and rank 0's run has failed: what that has lent stays mapped, since it
- * may be read; what is allocated and freed later does not. */
+/* Rank 1 has deregistered, and rank 0's run has failed. The lent memory stays mapped, since a peer
+ * may still read it; memory that is allocated and freed later does not. */
 static void free_after_a_failure(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   atomic_int *step = arg;
   dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
@@ -199,8 +200,8 @@ static unsigned long long ring_bytes(dfcclContext_t ctx) {
   return bytes;
 }
 
-/* Rings grow to their size while the budget lasts, and to the least afterwards; whatever their
- * depth, and however often they wrap, every element is right. */
+/* Rings grow to their full size while the budget lasts, and have the least size afterwards.
+ * Whatever their depth, and however often they wrap, every element is right. */
 DF_TEST(memory, rings_grow_within_their_budget, 60) {
   enum { COUNT = 16384, RING = 131072, COLLECTIVES = 6, RUNS = 20 };
   dfcclContext_t ctxs[2];
@@ -236,8 +237,8 @@ DF_TEST(memory, rings_grow_within_their_budget, 60) {
   df_free_contexts(ctxs, 2);
 }
 
-/* Broadcasts a buffer along a chain of ranks that share one core; returns what the second one's
- * ring takes. */
+/* Broadcasts a buffer along a chain of ranks that share one core; returns the memory of the second
+ * rank's ring. */
 static unsigned long long ring_on_one_core(int ranks) {
   enum { COUNT = 16384, RUNS = 10, MOST_RANKS = 4 };
   static int32_t send[COUNT], recv[MOST_RANKS][COUNT];
@@ -280,8 +281,8 @@ DF_TEST(memory, rings_share_what_a_core_has, 60) {
   CHECK(sched_setaffinity(0, sizeof before, &before) == 0, "the affinity cannot be set back");
 }
 
-/* A root, or a leaf, that waits for nobody runs ahead of its peer by more runs than the least slots
- * would let it, and every result is right whenever the peer comes. */
+/* A root, or a leaf, that waits for no rank gets ahead of its peer by more runs than the least
+ * number of slots allows, and every result is right whenever the peer arrives. */
 DF_TEST(memory, ranks_that_wait_for_nobody_run_ahead, 60) {
   enum { AHEAD = 32, RUNS = 500 };
   static int32_t send[2][RUNS], recv[2][RUNS];
@@ -318,7 +319,7 @@ DF_TEST(memory, ranks_that_wait_for_nobody_run_ahead, 60) {
   df_free_contexts(ctxs, 2);
 }
 
-/* Two buffers of one allocation, used by two collectives at one time, and reused at once. */
+/* Two collectives use two buffers of one allocation at one time, and reuse them at once. */
 DF_TEST(memory, parts_of_one_allocation, 60) {
   enum { COUNT = 20000 };
   dfcclContext_t ctxs[2];

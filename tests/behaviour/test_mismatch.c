@@ -1,8 +1,8 @@
 /*
  * Promise: members' registrations are compared: operation, count, type, operator, root, group. A
  * difference gives dfcclMismatch on every member, with a sentence that names the rank and both
- * values. Data is never mixed. The collective can be deregistered and registered rightly
- * afterwards, and the other collectives of the context are not disturbed.
+ * values. Data is never mixed. The collective can be deregistered and then registered correctly,
+ * and the other collectives of the context are not disturbed.
  */
 #include "support/buffers.h"
 
@@ -11,7 +11,7 @@
 
 enum { RANKS = 3, ID = 40, NEIGHBOUR = 41, ODD_ONE = 1 };
 
-/* What each sentence must mention: the odd rank's value and the others'. */
+/* The text that each sentence must contain: the odd rank's value and the others'. */
 typedef struct {
   df_collective others, odd;
   const char *odd_value, *other_value;
@@ -30,7 +30,7 @@ static void expect_mismatch(dfcclContext_t *ctxs, const difference *d) {
     df_buffers_make(&buffers[rank], ctxs[rank], mine, df_position(mine, rank), 0, 0);
     dfcclResult_t result = df_run(ctxs[rank], ID, mine->kind, buffers[rank].send,
                                   buffers[rank].recv, df_tally_callback, &tallies[rank]);
-    /* The comparison may be over before the run is submitted: then the run itself is refused. */
+    /* The comparison may have ended before the run is submitted; the run itself is then refused. */
     if (result == dfcclMismatch) df_tally_callback(ID, result, &tallies[rank]);
     CHECK(result == dfcclSuccess || result == dfcclMismatch, "%s", df_test_result_name(result));
   }
@@ -55,7 +55,7 @@ static void expect_mismatch(dfcclContext_t *ctxs, const difference *d) {
     OK(dfcclDeregister(ctxs[rank], ID));
     df_buffers_free(&buffers[rank]);
   }
-  df_once(ctxs, ID, &d->others, 0); /* registered rightly now */
+  df_once(ctxs, ID, &d->others, 0); /* registered correctly now */
 }
 
 static void play(df_collective others, df_collective odd, const char *odd_value,
@@ -122,7 +122,7 @@ DF_TEST(mismatch, order_of_the_group, 30) {
   play(others, odd, "group", "group");
 }
 
-/* The odd rank believes in a smaller group, which does not hold rank 2. */
+/* The odd rank registers a smaller group, without rank 2. */
 DF_TEST(mismatch, members_of_the_group, 30) {
   dfcclContext_t ctxs[RANKS];
   df_make_contexts(ctxs, RANKS, NULL);
@@ -154,7 +154,7 @@ DF_TEST(mismatch, members_of_the_group, 30) {
   df_free_contexts(ctxs, RANKS);
 }
 
-/* What members may choose for themselves is no difference: priority and name. */
+/* Fields that members may choose for themselves are not compared: priority and name. */
 DF_TEST(mismatch, priority_and_name_are_local, 30) {
   dfcclContext_t ctxs[RANKS];
   df_make_contexts(ctxs, RANKS, NULL);

@@ -1,9 +1,10 @@
 /*
  * Promises of DFCCL_NET=tcp:
  *   - Ranks of different processes exchange their messages over TCP on the loopback address, and
- *     ranks of one process do not; without it no rank has a TCP connection. Only one rank need ask.
- *   - A connection that is lost is made anew: collectives see a pause, and nothing is lost.
- *   - If it is not made anew within DFCCL_NET_RESUME_MS, it fails the collectives with a sentence that
+ *     ranks of one process do not. Without it no rank has a TCP connection. One rank that sets it
+ *     is enough.
+ *   - A lost connection is made again: collectives have a pause, and nothing is lost.
+ *   - If it is not made again within DFCCL_NET_RESUME_MS, the collectives fail with a sentence that
  *     names both ends.
  */
 #include "support/buffers.h"
@@ -107,7 +108,7 @@ enum { BULK = 400000 };
 
 static atomic_int stops;
 
-/* As if a switch forgot them: both ends are reset. */
+/* Resets both ends, as a switch that has lost its state does. */
 static void *cut(void *arg) {
   unsigned *seed = arg;
   int sockets[FDS];
@@ -134,7 +135,7 @@ static void resume(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   CHECK(pthread_create(&cutter, NULL, cut, &seed) == 0, "no thread");
   for (int round = 0; round < 150; round++) {
     for (int i = 0; i < BULK; i++) send[i] = (rank + 1) * (i + round);
-    for (uint64_t coll = 0; coll < 3; coll++) { /* in another order on each rank */
+    for (uint64_t coll = 0; coll < 3; coll++) { /* each rank runs them in another order */
       const uint64_t now = rank ? coll : 2 - coll;
       OK(dfcclRunAllReduce(ctx, now, send, recv[now], NULL, NULL));
     }
@@ -157,9 +158,9 @@ DF_TEST(wire, lost_connections_resume, 90) {
   df_join(&family);
 }
 
-/* ---- several pieces in one message, beside a connection's least for lending */
+/* ---- several pieces in one message, and a connection's least size for lending */
 
-/* A piece is shorter than the least, and a message is longer. */
+/* A piece is shorter than the least size for lending, and a message is longer. */
 static void overwrite_what_was_sent(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   enum { PIECE = 4096, MEMBERS = 4 };
   static int32_t send[MEMBERS * PIECE], recv[PIECE];

@@ -1,7 +1,7 @@
 /*
- * Promise: a peer that dies ends the affected runs with dfcclRemoteError through their callbacks on
- * every surviving member, who name it; later calls say so at once; the survivors can still be
- * destroyed and end cleanly. (How soon: tests/kills/campaign measures it.)
+ * Promise: if a peer dies, the affected runs end with dfcclRemoteError through their callbacks on
+ * every surviving member, and the sentence names the peer. Later calls fail at once. The survivors
+ * can be destroyed and end cleanly. tests/kills/campaign measures the time of detection.
  */
 #include "support/buffers.h"
 #include "support/processes.h"
@@ -14,11 +14,11 @@
 
 enum { RANKS = 4, COLLECTIVES = 3, VICTIM = 2 };
 
-/* Shared between the processes. */
+/* Memory that the processes share. */
 typedef struct {
   atomic_int ready, in_the_middle;
   atomic_int killed;
-  int delay_us; /* how long after everybody is at work the victim dies */
+  int delay_us; /* the time between the first run and the victim's death */
   bool kill_before_run;
 } stage;
 
@@ -105,7 +105,7 @@ DF_TEST(peer_killed, at_random_moments, 120) {
 
 DF_TEST(peer_killed, registered_but_never_ran, 30) { kill_one(1000, true); }
 
-/* Killed while the others are still waiting for it in dfcclInit. */
+/* The peer is killed while the others wait for it in dfcclInit. */
 static void lose_one_in_init(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   stage *scene = arg;
   if (rank == VICTIM)

@@ -1,7 +1,8 @@
 /*
- * Promise: a collective goes over to another algorithm while it runs: at one run on all members,
- * without a stop, in any disorder, any number of times, with right results. What cannot change says
- * why, and whoever leaves meanwhile keeps nobody waiting.
+ * Promise: a collective switches to another algorithm between two runs, at the same run on all
+ * members, without a stop, in any disorder, any number of times, with right results. A collective
+ * that cannot change gives the reason, and a rank that leaves meanwhile keeps no other rank
+ * waiting.
  */
 #include "support/buffers.h"
 #include "support/memory.h"
@@ -26,7 +27,7 @@ typedef struct {
 
 static scenario *playing;
 
-/* Of the rank that calls: every collective that it leads may be asked to change. */
+/* Requests a switch of every collective that the calling rank leads and that may change. */
 static dfcclResult_t ask_at_random(dfcclContext_t ctx) {
   static _Thread_local df_random random;
   if (random.state == 0) random.state = (uint64_t)(uintptr_t)ctx;
@@ -55,7 +56,7 @@ static uint64_t switches_of(dfcclContext_t ctx, dfcclCollId_t id) {
   return c.switches;
 }
 
-/* Counts of elements from a few to several loops of large slots. */
+/* Counts from a few elements to several loops of large slots. */
 static void change_in_disorder(int ranks, uint64_t rounds) {
   static const size_t counts[COLLECTIVES] = {3, 700, 20000, 5000};
   static const df_kind kinds[COLLECTIVES] = {DF_ALL_REDUCE, DF_ALL_REDUCE, DF_ALL_GATHER,
@@ -78,11 +79,11 @@ static void change_in_disorder(int ranks, uint64_t rounds) {
   df_free_contexts(s.ctxs, ranks);
 }
 
-DF_TEST(epochs, change_in_disorder_of_two, 60) { change_in_disorder(2, 1000); }
-DF_TEST(epochs, change_in_disorder_of_three, 60) { change_in_disorder(3, 500); }
-DF_TEST(epochs, change_in_disorder_of_eight, 120) { change_in_disorder(8, 100); }
+DF_TEST(plan_switch, switches_in_disorder_of_two, 60) { change_in_disorder(2, 1000); }
+DF_TEST(plan_switch, switches_in_disorder_of_three, 60) { change_in_disorder(3, 500); }
+DF_TEST(plan_switch, switches_in_disorder_of_eight, 120) { change_in_disorder(8, 100); }
 
-/* Runs until both ranks have gone over. */
+/* Runs until both ranks have switched. */
 static uint64_t run_until(dfcclContext_t *ctxs, const df_collective *coll, uint64_t run,
                           uint64_t switches) {
   do df_exchange(ctxs, 1, coll, run++, 0);
@@ -98,7 +99,7 @@ static void expect_algorithm(dfcclContext_t *ctxs, const char *name) {
   }
 }
 
-DF_TEST(epochs, there_and_back, 60) {
+DF_TEST(plan_switch, there_and_back, 60) {
   dfcclContext_t ctxs[2];
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   df_collective coll = df_simple(1000, 2);
@@ -118,7 +119,7 @@ DF_TEST(epochs, there_and_back, 60) {
   df_free_contexts(ctxs, 2);
 }
 
-DF_TEST(epochs, what_cannot_change_says_why, 60) {
+DF_TEST(plan_switch, refusals_have_a_reason, 60) {
   dfcclContext_t ctxs[2];
   df_collective coll = df_simple(1000, 2);
   const size_t counts[2] = {1, 2};
@@ -143,8 +144,9 @@ DF_TEST(epochs, what_cannot_change_says_why, 60) {
   df_free_contexts(ctxs, 2);
 }
 
-/* Ends at any moment of a switch: runs that were submitted complete, and nothing is left. */
-DF_TEST(epochs, ends_at_any_moment, 120) {
+/* The job ends at any moment of a switch: runs that were submitted complete, and nothing
+ * remains. */
+DF_TEST(plan_switch, ends_at_any_moment, 120) {
   df_random random = {77};
   for (int round = 0; round < 200; round++) {
     dfcclContext_t ctxs[3];

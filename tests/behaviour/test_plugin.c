@@ -1,14 +1,15 @@
 /*
  * Promises of DFCCL_NET=plugin:NAME, on a network plugin for tests (tests/plugin):
  *   - Ranks of different processes exchange messages over a plugin with a table of any version from
- *     4 to 12. What plugins may do besides (return no request, tell wrong sizes, take few bytes at a
- *     time, wait in accept) changes no result.
- *   - A connection over a plugin that fails is made anew; if that is in vain, the collectives fail
+ *     4 to 12. Everything else that plugins may do (return no request, report wrong sizes, accept
+ *     few bytes at a time, wait in accept) changes no result.
+ *   - A connection over a plugin that fails is made again. If that fails too, the collectives fail
  *     with the plugin's name, its call and its error, on both ends.
- *   - While nothing is sent the plugin is left alone; the next message comes all the same.
- *   - What a rank has sent before it leaves arrives.
- *   - A plugin that is missing, or fails, or has no device, is named, with what was tried.
- *   - A process that was forked from one that uses the plugin is refused it.
+ *   - While no message is sent the plugin is not called; the next message arrives nevertheless.
+ *   - Messages that a rank has sent before it leaves arrive.
+ *   - The sentence names a plugin that is missing, fails, or has no device, and the attempted
+ *     steps.
+ *   - A process that was forked from a process that uses the plugin cannot use it.
  */
 #include "support/buffers.h"
 #include "support/processes.h"
@@ -66,7 +67,7 @@ DF_TEST(plugin, carries_messages_whatever_its_version, 120) {
   }
 }
 
-DF_TEST(plugin, may_do_what_plugins_do, 120) {
+DF_TEST(plugin, may_behave_as_plugins_do, 120) {
   static const char *const habits[] = {"later:60", "short", "slow:3", "small:600",
                                        "hang:30",  "log",   "waits"};
   for (size_t i = 0; i < sizeof habits / sizeof *habits; i++)
@@ -87,7 +88,7 @@ DF_TEST(plugin, connections_that_fail_are_made_anew, 120) {
     }
 }
 
-/* ---- in vain */
+/* ---- connections that cannot be made again */
 
 typedef struct failing {
   const char *fault, *text;
@@ -97,7 +98,7 @@ static void meet_failure(int rank, int ranks, const dfcclUniqueId *id, void *arg
   const failing *expected = arg;
   static int32_t send[COUNT], recv[COUNT];
   if (rank == 1) setenv("DFCCL_TEST_PLUGIN_FAULT", expected->fault, 1);
-  /* The rank whose plugin fails gives up first, so that its sentence is not the other's. */
+  /* The rank whose plugin fails gives up first, so that its sentence is not the other rank's. */
   setenv("DFCCL_NET_RESUME_MS", rank == 1 ? "200" : "5000", 1);
   dfcclContext_t ctx = begin(rank, ranks, id);
   dfcclResult_t result = dfcclRunAllReduce(ctx, COLL, send, recv, NULL, NULL);
@@ -126,7 +127,7 @@ DF_TEST(plugin, failures_have_the_plugins_name_and_call, 120) {
     }
 }
 
-/* ---- rest, and the end */
+/* ---- idle connections, and the end */
 
 typedef struct stage {
   atomic_int arrived;
@@ -139,7 +140,8 @@ static void rest_between(int rank, int ranks, const dfcclUniqueId *id, void *arg
     run_rounds(ctx, rank, ranks, 1);
     atomic_fetch_add(&all->arrived, 1);
     EVENTUALLY(atomic_load(&all->arrived) >= ranks * (round + 1));
-    df_sleep_ms(round % 4 * 20 + rank); /* the plugin's threads fall asleep in some */
+    df_sleep_ms(round % 4 * 20 +
+                rank); /* the plugin's threads fall asleep within some milliseconds */
   }
   df_finish(ctx);
 }
@@ -151,7 +153,7 @@ DF_TEST(plugin, messages_come_after_a_rest, 60) {
   }
 }
 
-/* Rank 0's last messages are on their way when it leaves. */
+/* Rank 0's last messages are still in flight when it leaves. */
 static void leave_at_once(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   (void)arg;
   static int32_t data[COUNT];
@@ -165,7 +167,7 @@ static void leave_at_once(int rank, int ranks, const dfcclUniqueId *id, void *ar
   df_finish(ctx);
 }
 
-DF_TEST(plugin, what_a_rank_has_sent_before_it_leaves_arrives, 60) {
+DF_TEST(plugin, messages_of_a_leaving_rank_arrive, 60) {
   setenv("DFCCL_TEST_PLUGIN_FAULT", "slow:20", 1);
   for (int i = 0; i < 6; i++) {
     choose_version(i % 2 ? LEAST : MOST);
@@ -206,7 +208,7 @@ static void be_refused(int rank, int ranks, const dfcclUniqueId *id, void *arg) 
   CHECK(strstr(sentence, expected->text), "\"%s\"", sentence);
 }
 
-DF_TEST(plugin, what_cannot_be_used_is_named, 60) {
+DF_TEST(plugin, unusable_plugins_are_named, 60) {
   static const refused all[] = {
       {"plugin:nowhere", NULL, "libnccl-net-nowhere.so: cannot open shared object file"},
       {"plugin:/nowhere/x.so", NULL, "/nowhere/x.so: cannot open shared object file"},

@@ -1,7 +1,7 @@
 /*
- * Promise: priority orders the work of one device (larger first) and never its results: collectives
- * of any priorities, submitted in any order, all complete; a stream of high-priority runs does not
- * starve a low-priority one that could complete.
+ * Promise: priority orders the work of one device (larger values first) and never changes results.
+ * Collectives of any priorities, submitted in any order, all complete. A stream of high-priority
+ * runs does not starve a low-priority run that could complete.
  */
 #include "support/buffers.h"
 
@@ -13,7 +13,7 @@ static void mixed(int rank, void *arg) {
   df_random random = {(uint64_t)rank * 31};
   for (int c = 0; c < COLLECTIVES; c++) {
     colls[c] = df_simple(800, RANKS);
-    colls[c].priority = (c * 7 + rank) % 5 - 2; /* differs between ranks, some negative */
+    colls[c].priority = (c * 7 + rank) % 5 - 2; /* different on each rank, some negative */
     OK(df_register(ctxs[rank], (dfcclCollId_t)c, &colls[c]));
   }
   df_take_part_in_disorder(ctxs[rank], colls, COLLECTIVES, rank, 30, &random, NULL);
@@ -39,8 +39,8 @@ static void again(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
     atomic_store(&self->running, 0);
 }
 
-/* An endless chain of urgent runs of one rank with itself, and a low-priority one that both ranks
- * have submitted: it must complete while the chain goes on. */
+/* An endless chain of urgent runs of one rank with itself, and a low-priority run that both ranks
+ * have submitted. The latter must complete while the chain continues. */
 DF_TEST(priorities, the_low_one_is_not_starved, 60) {
   static const int alone[1] = {0};
   dfcclContext_t ctxs[2];

@@ -1,11 +1,12 @@
 /*
  * Promises of DFCCL_PROFILER_PLUGIN, on a profiler plugin for tests (tests/plugin):
- *   - A plugin with a table of any version from 1 to 6 hears of each run, once and with its parents;
- *     of several tables the newest counts. Each event is stopped before the run's callback.
- *   - It gets only the events that it asks for, may drop them, and hears of runs that are refused.
- *   - Links that a network carries are told, with their peers, and the messages of each run, which end
- *     before it.
- *   - One that is none, or whose init fails, is named.
+ *   - A plugin with a table of any version from 1 to 6 receives each run, once and with its
+ *     parents. The newest of several tables is used. Each event is stopped before the run's
+ *     callback.
+ *   - It receives only the events that it requested, may drop them, and receives refused runs too.
+ *   - Links that a network carries are reported, with their peers, and so are the messages of each
+ *     run, which end before the run.
+ *   - A library that is no profiler plugin, or whose init fails, is named.
  */
 #include "../plugin/profiler_plugin.h"
 #include "support/buffers.h"
@@ -70,7 +71,7 @@ static void run_some(int version, heard *h) {
   CHECK(look(version).contexts == 0, "%d contexts", look(version).contexts);
 }
 
-DF_TEST(profiler_plugin, each_version_hears_of_each_run, 60) {
+DF_TEST(profiler_plugin, each_version_receives_each_run, 60) {
   for (int version = LEAST; version <= MOST; version++) {
     heard h = {.version = version};
     choose(version, "");
@@ -90,7 +91,7 @@ DF_TEST(profiler_plugin, each_version_hears_of_each_run, 60) {
   }
 }
 
-DF_TEST(profiler_plugin, hears_what_it_asks_for, 60) {
+DF_TEST(profiler_plugin, receives_what_it_requests, 60) {
   for (int version = LEAST; version <= MOST; version++) {
     heard h = {.version = version};
     const profiler_plugin_seen before = look(version);
@@ -136,14 +137,15 @@ static void run_over_network(int rank, int ranks, const dfcclUniqueId *id, void 
   const profiler_plugin_seen s = look(version);
   CHECK(s.version == version, "version %d, not %d", s.version, version);
   CHECK(s.links >= 2 * RUNS, "%d links in %d runs", s.links, s.colls);
-  /* The first runs are submitted before the links stand. What comes early is not told. */
+  /* The first runs are submitted before the links are connected. Earlier events are not
+   * reported. */
   CHECK(s.steps >= RUNS && s.states > s.steps, "%d messages, %d states", s.steps, s.states);
   df_finish(ctx);
   free(send);
   free(recv);
 }
 
-DF_TEST(profiler_plugin, hears_of_network_links_and_messages, 60) {
+DF_TEST(profiler_plugin, receives_network_links_and_messages, 60) {
   df_family family;
   setenv("DFCCL_NET", "tcp", 1);
   for (int version = LEAST; version <= MOST; version++) {
@@ -160,7 +162,7 @@ static void expect_refusal(const char *choice, dfcclResult_t result, const char 
   CHECK(strstr(dfcclGetLastError(NULL), what) != NULL, "\"%s\"", dfcclGetLastError(NULL));
 }
 
-DF_TEST(profiler_plugin, what_is_none_is_named, 30) {
+DF_TEST(profiler_plugin, other_libraries_are_named, 30) {
   char net[512];
   snprintf(net, sizeof net, "%s/libnccl-net-dfccltest4.so", DF_NET_PLUGIN_DIRECTORY);
   expect_refusal("/nowhere.so", dfcclInvalidUsage, "/nowhere.so");

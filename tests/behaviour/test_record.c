@@ -1,5 +1,5 @@
 /*
- * Promise: DFCCL_RECORD=DIR leaves one file for each rank: a well-formed schedule in the form that
+ * Promise: DFCCL_RECORD=DIR leaves one file for each rank: a well-formed schedule, in the form that
  * `dfccl-sim check` reads, with every submission and device synchronisation of that rank in order.
  */
 #include "support/buffers.h"

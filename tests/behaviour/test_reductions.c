@@ -1,8 +1,8 @@
 /*
- * Promise: results do not depend on scheduling: for the same plan they are bit-identical with and
- * without preemption. On arbitrary numbers floats are within the error that rounding once per step
- * allows; Max and Min of a NaN and a number give the number; 8-bit results saturate; integer
- * averages are truncated toward zero.
+ * Promise: results do not depend on scheduling. For the same plan they are bit-identical with and
+ * without preemption. On arbitrary numbers the error of floats is within the limit of one rounding
+ * for each step. Max and Min of a NaN and a number give the number, 8-bit results saturate, and
+ * integer averages are truncated toward zero.
  */
 #include "support/buffers.h"
 
@@ -95,7 +95,7 @@ static void results_under(int blocks, unsigned char *results) {
   df_free_contexts(ctxs, RANKS);
 }
 
-/* A variable, or a number of the tuning table; value NULL: the library's. */
+/* A variable, or a number of the tuning table. value NULL: the library's default. */
 static void set(const char *name, const char *value) {
   if (strncmp(name, "DFCCL_", 6) != 0)
     df_tune(name, value);

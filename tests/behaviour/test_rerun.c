@@ -1,6 +1,7 @@
 /*
- * Promise: a collective may be run again before earlier runs of it complete; the i-th run on one
- * rank meets the i-th run on each other rank, whatever is submitted from where and however late.
+ * Promise: a collective may be run again before its earlier runs complete. The i-th run on one rank
+ * is matched with the i-th run on each other rank, from whichever thread and however late they are
+ * submitted.
  */
 #include "support/buffers.h"
 
@@ -60,7 +61,7 @@ DF_TEST(rerun, reduce_scatter, 60) { play(DF_REDUCE_SCATTER, 100); }
 DF_TEST(rerun, all_to_all, 60) { play(DF_ALL_TO_ALL, 100); }
 DF_TEST(rerun, many_chunks, 60) { play(DF_ALL_REDUCE, 20000); }
 
-/* Without a root's data flowing back, a root could run far ahead of slow members. */
+/* Without data that flows back to the root, it could get far ahead of slow members. */
 DF_TEST(rerun, the_root_is_far_ahead, 60) {
   enum { AHEAD = 2000 };
   dfcclContext_t ctxs[2];

@@ -1,7 +1,7 @@
 /*
  * Promise: every collective delivers the right bits: for every data type and operator, out of place
- * and in place, from user memory and from dfcclMemAlloc memory, aligned to the element and to
- * nothing more, for counts of 0, 1, odd, and not divisible by the number of ranks. Nothing but the
+ * and in place, from user memory and from dfcclMemAlloc memory, aligned to the element and no
+ * further, for counts of 0, 1, odd, and not divisible by the number of ranks. Nothing but the
  * receive buffer is written.
  */
 #include <stdlib.h>
@@ -49,7 +49,7 @@ DF_TEST(results, two_ranks, 120) { play(2, 129, 0); }
 DF_TEST(results, one_rank, 60) { play(1, 100, 0); }
 DF_TEST(results, one_rank_in_place, 60) { play(1, 100, DF_IN_PLACE); }
 
-/* Counts around the sizes at which something may change: words, lines, slots, chunks. */
+/* Counts around the sizes at which the code may branch: words, lines, slots, chunks. */
 static void all_counts(int flags) {
   static const size_t counts[] = {0,    1,    2,    3,    5,     7,     8,     15,    16,    17,
                                   31,   63,   64,   65,   127,   255,   257,   511,   1023,  1025,
@@ -91,7 +91,7 @@ DF_TEST(results, large, 120) {
   df_free_contexts(ctxs, 2);
 }
 
-/* A count of zero: completes, with a callback, without a message, and with NULL buffers. */
+/* A run of count zero completes, with a callback, without a message, and with NULL buffers. */
 DF_TEST(results, zero_elements, 30) {
   dfcclContext_t ctxs[2];
   df_tally tally = {0};
@@ -108,10 +108,11 @@ DF_TEST(results, zero_elements, 30) {
 }
 
 /* The algorithms that a user may name give the same results as the library's choice: every type and
- * operator, a power of two and another number of ranks, small and with many loops. */
+ * operator, a power of two and another number of ranks, with one loop and with many. */
 static void one_algorithm(dfcclContext_t *ctxs, int ranks, const char *name, df_kind kind,
                           int *accepted) {
-  int slow = df_slowdown() > 1; /* a third of the types for each operation, all in turn */
+  int slow =
+      df_slowdown() > 1; /* a third of the types for each operation; all types have their turn */
   for (int type = slow ? (int)kind % 3 : 0; type < DF_DATA_TYPES; type += slow ? 3 : 1)
     for (int round = 0; round < 3; round++) {
       df_collective coll = {

@@ -1,7 +1,7 @@
 /*
- * Promise: dfcclRun submits one run of any kind and numbers it; dfcclWaitRun waits for that run and
- * its callback, for so long, and returns its status. What a dfcclRun_t asks for that this library
- * does not have is refused, and the sentence names the field.
+ * Promise: dfcclRun submits one run of any kind and numbers it. dfcclWaitRun waits for that run and
+ * its callback, up to the given time, and returns its status. If a dfcclRun_t requests something
+ * that this library does not have, it is refused, and the sentence names the field.
  */
 #include "support/buffers.h"
 
@@ -52,7 +52,7 @@ static void expect_refused(dfcclContext_t ctx, dfcclRun_t run, const char *field
         dfcclGetLastError(ctx), field);
 }
 
-DF_TEST(run, what_makes_no_sense_is_refused_by_its_name, 30) {
+DF_TEST(run, invalid_fields_are_refused_by_name, 30) {
   dfcclContext_t ctx;
   int32_t send[COUNT] = {0}, recv[COUNT];
   size_t counts[RANKS] = {1, 1};
@@ -83,12 +83,12 @@ DF_TEST(run, what_makes_no_sense_is_refused_by_its_name, 30) {
   run = run_of(send, recv);
   RESULT(dfcclRun(ctx, 2, &run), dfcclInvalidArgument);
   RESULT(dfcclRun(NULL, 1, &run), dfcclInvalidArgument);
-  OK(dfcclRun(ctx, 1, &run)); /* nothing of the above has a number */
+  OK(dfcclRun(ctx, 1, &run)); /* none of the runs above has a number */
   CHECK(run.run == 0, "run %llu", (unsigned long long)run.run);
   df_free_contexts(&ctx, 1);
 }
 
-DF_TEST(run, a_wait_for_a_run_ends_when_its_time_is_over, 30) {
+DF_TEST(run, a_wait_for_a_run_ends_with_its_time, 30) {
   dfcclContext_t ctxs[RANKS];
   int32_t send[COUNT] = {0}, recv[RANKS][2][COUNT];
   df_make_contexts(ctxs, RANKS, NULL);
@@ -110,7 +110,7 @@ DF_TEST(run, a_wait_for_a_run_ends_when_its_time_is_over, 30) {
   df_free_contexts(ctxs, RANKS);
 }
 
-/* A look drives nothing, but it sees what others have done. */
+/* A wait with timeout 0 drives nothing, but it sees completions by other threads. */
 DF_TEST(run, looking_sees_what_library_threads_complete, 30) {
   dfcclContext_t ctxs[RANKS];
   int32_t send[COUNT] = {0}, recv[RANKS][COUNT];
@@ -134,7 +134,7 @@ static void block(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
   while (!atomic_load(&gate_open)) df_nap();
 }
 
-/* The run before it is complete, its own callback has not returned. */
+/* The earlier run is complete, but its own callback has not returned. */
 DF_TEST(run, a_wait_for_a_run_covers_its_callback, 30) {
   dfcclContext_t ctxs[RANKS];
   int32_t send[COUNT] = {0}, recv[RANKS][COUNT];

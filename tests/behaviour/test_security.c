@@ -1,13 +1,13 @@
 /*
  * Promises of DFCCL_NET_SECURITY, for ranks that exchange messages over TCP:
- *   - With auth, integrity and none data can be read on its way; with encrypt and tls it cannot.
- *   - Somebody who changes bits on the way cannot change a result, from integrity on: the connection
- *     is made anew, and collectives see a pause. Nor does a connection that is cut lose anything.
- *   - Ranks with different levels are told so, with both values.
- *   - With tls, a certificate of another authority ends collectives with the reason, and a file that
- *     is missing is named.
- *   - Strangers who call, many at once, and say nothing or nonsense, hear nothing, take a bounded number
- *     of descriptors, and hold up nobody.
+ *   - With auth, integrity and none an observer can read the data; with encrypt and tls it cannot.
+ *   - From integrity on, an attacker who changes bits cannot change a result: the connection is
+ *     made again, and collectives have a pause. A connection that is cut loses nothing either.
+ *   - Ranks with different levels fail with a sentence that has both values.
+ *   - With tls, a certificate of another authority ends collectives with the reason, and the
+ *     sentence names a file that is missing.
+ *   - Unauthenticated callers, many at once, silent ones and malformed ones, receive nothing, take
+ *     a bounded number of descriptors, and delay no rank.
  */
 #include "support/buffers.h"
 #if defined(DF_WITH_TLS)
@@ -26,7 +26,7 @@
 enum { RANKS = 2, COUNT = 20000, SMALL = 3, FDS = 1024 };
 static const int32_t mark[4] = {0x5eca1e, 0x7a57ed, 0x0dd5, 0xfeed};
 
-/* ---- the network: the library's calls come here */
+/* ---- the network: the linker leads the library's calls to these functions */
 
 #define OPEN __attribute__((visibility("default")))
 
@@ -53,7 +53,7 @@ static int is_tcp(int fd) {
   return getpeername(fd, (struct sockaddr *)&address, &bytes) == 0 && address.sin_family == AF_INET;
 }
 
-/* One bit, now and then, of what is no greeting. */
+/* Flips one bit at intervals in bytes that belong to no connection handshake. */
 static void flip(int fd, uint8_t *bytes, ssize_t length) {
   static _Thread_local unsigned seed = 5;
   if (length < 1000 || !atomic_load(&flips) || !is_tcp(fd) || rand_r(&seed) % 60) return;
@@ -112,12 +112,13 @@ static dfcclContext_t begin(int rank, int ranks, const dfcclUniqueId *id) {
   return ctx;
 }
 
-/* Another order on each rank. */
+/* Each rank runs them in another order. */
 static void run(dfcclContext_t ctx, int rank, int rounds) {
   static int32_t send[COUNT], recv[COUNT], some[SMALL], all[RANKS * SMALL];
   for (int round = 0; round < rounds; round++) {
     for (int i = 0; i < COUNT; i++)
-      send[i] = i < 400 ? mark[i % 4] : (rank + 1) * (i + round); /* on its way as it is */
+      send[i] = i < 400 ? mark[i % 4]
+                        : (rank + 1) * (i + round); /* the data appears unchanged on the network */
     for (int i = 0; i < SMALL; i++) some[i] = rank + round + i;
     for (int i = 0; i < 2; i++)
       if (i == rank)
@@ -229,7 +230,7 @@ DF_TEST(security, levels_that_differ_are_named, 60) {
 /* ---- certificates */
 
 #if defined(DF_WITH_TLS)
-/* Rank 1's is of another authority. Which rank notices first is open; both tell the reason. */
+/* Rank 1's certificate is of another authority. Either rank may notice it first; both report it. */
 static void show_another(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   (void)arg;
   static int32_t send[COUNT], recv[COUNT];
@@ -276,7 +277,7 @@ DF_TEST(security, files_that_are_missing_are_named, 60) {
 }
 #endif
 
-/* ---- strangers */
+/* ---- unauthenticated callers */
 
 enum { STRANGERS = 150, GUESTS = RANKS + 64 };
 
@@ -313,7 +314,7 @@ static void meet_strangers(int rank, int ranks, const dfcclUniqueId *id, void *a
   df_finish(ctx);
 }
 
-/* Half of them are silent, the others talk nonsense or break off within a greeting. */
+/* Half of the callers are silent; the others send malformed bytes or close within a handshake. */
 static void call_all(scene *s, int *fds) {
   static const uint32_t header[4] = {0xdfcc1b57u, 100, 10, 64};
   uint8_t nonsense[600];
@@ -330,7 +331,7 @@ static void call_all(scene *s, int *fds) {
   }
 }
 
-DF_TEST(security, strangers_hold_up_nobody, 60) {
+DF_TEST(security, unauthenticated_callers_delay_no_rank, 60) {
   static int fds[STRANGERS];
   scene *s = df_shared(sizeof *s);
   df_family family;

@@ -1,7 +1,7 @@
 /*
- * Promise: dfcclRun* never blocks. While the submission queue is full requests wait in order in a
- * bounded host-side list (65,536 at least); beyond it dfcclInvalidUsage says so. Nothing that was
- * accepted is lost or reordered, nothing that was refused has a callback.
+ * Promise: dfcclRun* never blocks. While the submission queue is full, requests wait in order in a
+ * bounded list on the host (of at least 65,536); a further one is refused with dfcclInvalidUsage.
+ * Accepted runs are neither lost nor reordered, and refused ones have no callback.
  */
 #include "support/buffers.h"
 
@@ -63,7 +63,7 @@ static void until_refused(int queue_depth) {
     for (int rank = 0; rank < 2; rank++)
       CHECK(recv[rank][i][0] == 2 && recv[rank][i][1] == 4, "run %ld: %d %d", i, recv[rank][i][0],
             recv[rank][i][1]);
-  df_exchange(ctxs, 5, &coll, 1, 0); /* and it goes on as if nothing had been */
+  df_exchange(ctxs, 5, &coll, 1, 0); /* and the job continues as if no run had been refused */
   df_free_contexts(ctxs, 2);
 }
 
@@ -71,7 +71,8 @@ DF_TEST(sq_full, the_list_has_a_limit_and_loses_nothing, 120) { until_refused(0)
 
 DF_TEST(sq_full, with_the_smallest_queue, 120) { until_refused(1); }
 
-/* Each run has buffers of its own: the i-th on one rank must have met the i-th on the other. */
+/* Each run has buffers of its own: the i-th run on one rank must be matched with the i-th on the
+ * other. */
 DF_TEST(sq_full, order_is_kept, 60) {
   dfcclContext_t ctxs[2];
   dfcclConfig_t config = df_config();
@@ -96,8 +97,8 @@ DF_TEST(sq_full, order_is_kept, 60) {
   df_free_contexts(ctxs, 2);
 }
 
-/* Two collectives in opposite orders, more runs of each than the list takes. What was refused is
- * tried again, after the other one. */
+/* Two collectives in opposite orders, with more runs of each than the list holds. A refused run is
+ * submitted again after the other collective's. */
 enum { EACH = 70000, IDS = 2 };
 
 typedef struct {

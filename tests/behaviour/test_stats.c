@@ -1,7 +1,7 @@
 /*
- * Promise: exactly once: each accepted run yields one CQE and one callback. At rest the counters
- * say so (sqesSubmitted == cqesWritten == callbacksRun), also with a single context slot, forced
- * preemption, and quits in between; and dfcclTest answers in accordance.
+ * Promise: exactly once. Each accepted run yields one CQE and one callback. At rest the counters
+ * are equal (sqesSubmitted == cqesWritten == callbacksRun), also with a single context slot, forced
+ * preemption, and quits in between. dfcclTest agrees with them.
  */
 #include "support/buffers.h"
 
@@ -110,7 +110,7 @@ DF_TEST(stats, exactly_once_each_completion_queue, 120) {
 }
 
 /* A collective that waits for its peer is set aside: preemptions are counted, and while a run is
- * outstanding dfcclTest says so. */
+ * outstanding dfcclTest returns dfcclInProgress. */
 DF_TEST(stats, preemptions_are_counted, 30) {
   dfcclContext_t ctxs[2];
   static float send[4000], recv[2][2][4000];
@@ -120,7 +120,7 @@ DF_TEST(stats, preemptions_are_counted, 30) {
   for (dfcclCollId_t c = 0; c < 2; c++) {
     int done = 1;
     df_register_all(ctxs, c, &coll);
-    df_exchange(ctxs, c, &coll, 0, 0); /* so that the links stand: before, runs wait on the host */
+    df_exchange(ctxs, c, &coll, 0, 0); /* connects the links; before that, runs wait on the host */
     OK(dfcclRunAllReduce(ctxs[0], c, send, recv[0][c], NULL, NULL));
     OK(dfcclTest(ctxs[0], c, &done));
     CHECK(done == 0, "dfcclTest says that a run without its peer is complete");

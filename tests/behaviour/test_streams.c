@@ -1,11 +1,11 @@
 /*
- * Promises, of a GPU (elsewhere dfcclRun*OnStream says that there are no streams):
- *   - dfcclRun*OnStream takes its input when the stream has come to it, and what is behind it on
- *     the stream finds the output; in any order of collectives on streams of their own. So does
- *     dfcclRun with a stream, and its run has a number to wait for.
+ * Promises of streams, for a GPU (on other devices dfcclRun*OnStream fails: there are no streams):
+ *   - dfcclRun*OnStream reads its input when the stream has reached it, and later work on the
+ *     stream finds the output, in any order of collectives on streams of their own. The same holds
+ *     for dfcclRun with a stream, and its run has a number to wait for.
  *   - Allocating and freeing device memory and page-locked memory, work on the default stream, and
  *     waiting for the device return between disordered collectives, whose results are right.
- * By the CUDA driver that is installed.
+ * The test calls the installed CUDA driver.
  */
 #include <stdint.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 enum { RANKS = 2, COLLECTIVES = 3, COUNT = 700, ROUNDS = 3 };
 #define BYTES (COUNT * sizeof(uint32_t))
 
-/* Of the driver, with its types spelt out; by the names that it has them under. */
+/* Functions of the driver, with their types written out, by their exported names. */
 static struct {
   int (*synchronize)(void);
   int (*alloc)(uintptr_t *memory, size_t bytes);
@@ -54,7 +54,7 @@ static void load_driver(void) {
   df_driver_enter();
 }
 
-/* One collective of one rank: input and output in device memory, and what the host sees of them. */
+/* One collective of one rank: input and output in device memory, and the host's copies of them. */
 typedef struct {
   void *stream;
   uintptr_t input, output;
@@ -107,7 +107,7 @@ static void check_output(const lane *l, int collective, int round) {
   df_round_check(l->seen, COUNT, RANKS, collective, round);
 }
 
-/* Each second round by the function that numbers its runs. */
+/* Each second round calls dfcclRun, which numbers its runs. */
 static void run_on_stream(dfcclContext_t ctx, int collective, const lane *l, int round) {
   dfcclRun_t run = DFCCL_RUN_INITIALIZER;
   if (round % 2 == 0) {
@@ -146,7 +146,7 @@ DF_TEST(streams, runs_in_the_order_of_streams, 120) {
   close_job(&j);
 }
 
-/* What waits for the device, and so for the daemon to leave it. */
+/* Calls that wait for the device, and therefore for the daemon to leave it. */
 static void call_what_waits(void) {
   uintptr_t memory = 0;
   void *locked = NULL;

@@ -1,6 +1,7 @@
 /*
- * Promise of dfcclInit and dfcclInitAll: they start their threads in a program with megabytes of thread-local storage,
- * which the C library takes out of each thread's stack. So do ranks that communicate over TCP.
+ * Promise of dfcclInit and dfcclInitAll: they start their threads in a program with megabytes of
+ * thread-local storage, which the C library takes out of each thread's stack. The same holds for
+ * ranks that communicate over TCP.
  */
 #include "support/buffers.h"
 #include "support/ranks.h"

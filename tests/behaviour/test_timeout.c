@@ -1,11 +1,12 @@
 /*
- * Promise: with timeoutMs, a run that is not complete that long after its submission completes with
- * dfcclTimeout, whether the peer never ran it or never even registered it, on every member that
- * submitted; later calls on that context say so at once. Without timeoutMs a run may take any time.
+ * Promise: with timeoutMs, a run that is not complete that long after its submission ends with
+ * dfcclTimeout on every member that submitted it, even if the peer never ran it or never registered
+ * the collective. Later calls on that context fail at once. Without timeoutMs a run may take any
+ * time.
  */
 #include "support/buffers.h"
 
-/* Long enough for what a thread does between two submissions, on a loaded machine too. */
+/* Longer than a thread needs between two submissions, on a loaded machine too. */
 enum { TIMEOUT_MS = 2000, RANKS = 3 };
 
 static void expect_timeouts(dfcclContext_t *ctxs, bool everybody_registers) {
@@ -49,7 +50,7 @@ static void wait_one(int rank, void *arg) {
   if (rank == 0) RESULT(dfcclWait(ctxs[0], 1), dfcclTimeout);
 }
 
-/* A thread that drives the device itself, inside dfcclWait, is not exempt. */
+/* A thread that drives the device inside dfcclWait observes the timeout too. */
 DF_TEST(timeout, ends_a_wait, 30) {
   dfcclContext_t ctxs[2];
   int32_t send[1] = {0}, recv[1];
@@ -63,7 +64,7 @@ DF_TEST(timeout, ends_a_wait, 30) {
   df_free_contexts(ctxs, 2);
 }
 
-/* Also one that is shorter than the time between two looks at the clock. */
+/* The same with a timeout that is shorter than the time between two reads of the clock. */
 DF_TEST(timeout, may_be_a_moment, 30) {
   dfcclContext_t ctxs[2];
   int32_t send[1] = {0}, recv[1];

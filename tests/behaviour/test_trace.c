@@ -1,9 +1,9 @@
 /*
- * Promise: DFCCL_TRACE=DIR leaves one file for each rank: a JSON object in each line, with a line for
- * every run, callback and synchronisation, and a description of each collective before its first
- * run and after each change of its algorithm: of each run on what it was executed, and why, on every
- * member, as dfcclGetConfiguration tells it. A full disk ends the trace, and never
- * the job. A directory that cannot be written is refused by name.
+ * Promise: DFCCL_TRACE=DIR leaves one file for each rank, with a JSON object in each line. There is
+ * a line for every run, callback and synchronisation, and a description of each collective before
+ * its first run and after each change of its algorithm. So the file gives the configuration of each
+ * run and its reason, on every member, equal to dfcclGetConfiguration's. A full disk ends the
+ * trace, and never the job. A directory that cannot be written is refused by name.
  */
 #include "support/buffers.h"
 
@@ -24,7 +24,7 @@ static void begin(void) {
   setenv("DFCCL_TRACE", directory, 1);
 }
 
-/* Reads the rank's trace into text, and removes it. */
+/* Reads the rank's trace into text, and removes the file. */
 static void read_trace(int rank) {
   char path[128];
   snprintf(path, sizeof path, "%s/rank-%d.trace", directory, rank);
@@ -47,7 +47,7 @@ static int count(const char *what) {
   return n;
 }
 
-/* Each line begins and ends as an object. */
+/* Each line is one complete object. */
 static void check_lines(void) {
   for (const char *at = text; *at;) {
     const char *line_end = strchr(at, '\n');
@@ -145,7 +145,7 @@ static int read_descriptions(described *all) {
   return n;
 }
 
-/* Until the tuner has come to an end, and some more. */
+/* Until the tuner's search has ended, and for some further runs. */
 static unsigned long long tune(dfcclContext_t ctxs[RANKS]) {
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   static float data[RANKS][4096];
@@ -180,7 +180,7 @@ static void check_against(const described *last, const dfcclConfiguration_t *c) 
   CHECK(strstr(c->why, line) != NULL, "\"%s\" is not in \"%s\"", line, c->why);
 }
 
-DF_TEST(trace, every_member_tells_why_it_went_over, 120) {
+DF_TEST(trace, every_member_traces_the_reason_of_a_switch, 120) {
   dfcclContext_t ctxs[RANKS];
   static described all[RANKS][DESCRIBED_MAX];
   int n[RANKS], candidates = 0;
@@ -206,7 +206,7 @@ DF_TEST(trace, every_member_tells_why_it_went_over, 120) {
   CHECK(n[0] == n[1] && n[0] > 4, "%d and %d descriptions", n[0], n[1]);
   for (int i = 0; i < n[0]; i++) {
     const described *a = &all[0][i], *b = &all[1][i];
-    /* What a winner stays for, the other member hears some runs later. */
+    /* The other member receives the winner's purpose some runs later. */
     const int is_switch = i == 0 || a->switches != all[0][i - 1].switches;
     CHECK(a->switches == b->switches && (!is_switch || a->from_run == b->from_run) &&
               strcmp(a->algorithm, b->algorithm) == 0 && strcmp(a->purpose, b->purpose) == 0 &&
@@ -227,8 +227,9 @@ static void leave_with_the_last(dfcclCollId_t id, dfcclResult_t status, void *ar
   OK(dfcclDeregister(arg, id));
 }
 
-/* The last run of a collective that went over is told before it is deregistered in its callback. */
-DF_TEST(trace, what_is_deregistered_in_its_callback, 60) {
+/* The last run after a plan switch is traced before the run's callback deregisters the
+ * collective. */
+DF_TEST(trace, a_collective_deregistered_in_its_callback, 60) {
   dfcclContext_t ctxs[RANKS];
   float data[RANKS][4] = {{1}};
   begin();
@@ -254,13 +255,13 @@ DF_TEST(trace, what_is_deregistered_in_its_callback, 60) {
   end();
 }
 
-DF_TEST(trace, runs_that_fail_say_so, 60) {
+DF_TEST(trace, failed_runs_are_traced, 60) {
   dfcclContext_t ctxs[RANKS];
   float data[4] = {1};
   begin();
   df_make_contexts(ctxs, RANKS, NULL);
   OK(dfcclRegisterAllReduce(ctxs[0], 2, 4, dfcclFloat32, dfcclSum, NULL));
-  OK(dfcclRunAllReduce(ctxs[0], 2, data, data, NULL, NULL)); /* its peer never comes */
+  OK(dfcclRunAllReduce(ctxs[0], 2, data, data, NULL, NULL)); /* its peer never submits it */
   OK(dfcclAbort(ctxs[0]));
   df_free_contexts(ctxs, RANKS);
   read_trace(0);
@@ -280,7 +281,8 @@ DF_TEST(trace, a_full_disk_never_ends_the_job, 60) {
     df_make_contexts(ctxs, RANKS, NULL);
     df_collective coll = df_simple(40, RANKS);
     df_register_all(ctxs, 1, &coll);
-    df_exchange(ctxs, 1, &coll, 0, 0); /* its memory stands: files may grow for it */
+    df_exchange(ctxs, 1, &coll, 0,
+                0); /* the mapping is made before the limit: files may grow for it */
     little = (struct rlimit){room, before.rlim_max};
     CHECK(setrlimit(RLIMIT_FSIZE, &little) == 0, "setrlimit");
     for (uint64_t run = 1; run < 50; run++) df_exchange(ctxs, 1, &coll, run, 0);

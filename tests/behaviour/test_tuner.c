@@ -1,8 +1,8 @@
 /*
- * Promise: a collective that is tuned tries other algorithms and slots while its runs go on, in any
- * disorder and with right results, measures a bounded number of them, and comes to an end; what it
- * has found, dfcclGetConfiguration tells. Algorithms from files are tried, if all members have the
- * same ones.
+ * Promise: the tuner tries other algorithms and slots for a collective while its runs continue, in
+ * any disorder and with right results. It measures a bounded number of runs, and its search ends.
+ * dfcclGetConfiguration returns what it has found. Algorithms from files are tried if all members
+ * have the same files.
  */
 #include "support/algorithm_files.h"
 #include "support/buffers.h"
@@ -20,7 +20,9 @@ typedef struct {
   int ranks;
   dfcclContext_t ctxs[RANKS_MAX];
   df_collective colls[COLLECTIVES];
-  atomic_int rounds; /* of rank 0, when all tuners have tried some; 0: not yet */
+  atomic_int
+      /* a round of rank 0 after which all tuners have tried some variants; 0: there is none yet */
+      rounds;
   bool has_tried[COLLECTIVES];
 } scenario;
 
@@ -30,7 +32,7 @@ static dfcclConfiguration_t of(dfcclContext_t ctx, dfcclCollId_t id) {
   return c;
 }
 
-/* Since the beginning, or in an earlier search. */
+/* Whether a search has ended, in this job or in an earlier one. */
 static bool all_have_tried(scenario *s) {
   enum { SOME = 4 };
   bool all = true;
@@ -56,7 +58,7 @@ static void register_tuned(const scenario *s, int rank, int c) {
     OK(dfcclRegisterAllReduce(ctx, (dfcclCollId_t)c, coll->count, coll->type, coll->op, &options));
 }
 
-/* Rank 0 looks; the others go on until the round that it names. */
+/* Rank 0 checks; the others continue until the round that rank 0 announces. */
 static void be_rank(int rank, void *arg) {
   scenario *s = arg;
   df_random random = {(uint64_t)rank + 1};
@@ -65,12 +67,12 @@ static void be_rank(int rank, void *arg) {
     df_take_part_in_disorder(s->ctxs[rank], s->colls, COLLECTIVES, rank, 16, &random, NULL);
     if (rank == 0 && atomic_load(&s->rounds) == 0 && all_have_tried(s))
       atomic_store(&s->rounds, round + 1);
-    df_take_part(s->ctxs[rank], 0, &s->colls[0], rank, 7, 0); /* an end in common */
+    df_take_part(s->ctxs[rank], 0, &s->colls[0], rank, 7, 0); /* all ranks end at one round */
     if (atomic_load(&s->rounds) != 0 && atomic_load(&s->rounds) <= round) break;
   }
 }
 
-/* Else a test would take minutes. */
+/* The tests shorten the tuner's periods, which would take minutes. */
 static void hurry(void) { setenv("DFCCL_TUNE_BUDGET", "0", 1); }
 
 static void tune(int ranks) {
@@ -99,7 +101,7 @@ static void tune(int ranks) {
 DF_TEST(tuner, two_ranks_in_disorder, 120) { tune(2); }
 DF_TEST(tuner, four_ranks_in_disorder, 240) { tune(4); }
 
-/* A search that ends, with the comparison behind it. */
+/* One search up to its end, including the final comparison. */
 static void run_until_it_watches(int rank, void *arg) {
   enum { LOOKS_EVERY = 256 };
   scenario *s = arg;
@@ -162,8 +164,8 @@ static dfcclConfiguration_t a_job(void) {
   return found;
 }
 
-/* The second job measures nothing but the comparison, unless what was kept has not won it. */
-DF_TEST(tuner, keeps_what_it_has_learnt, 200) {
+/* The second job measures only the comparison, unless the saved result has not won it. */
+DF_TEST(tuner, keeps_its_results, 200) {
   char file[] = "/tmp/dfccl-test-XXXXXX", text[4096] = "";
   close(mkstemp(file));
   unlink(file);
@@ -193,8 +195,8 @@ DF_TEST(tuner, keeps_what_it_has_learnt, 200) {
 
 enum { FILE_RANKS = 4, FILE_COUNT = 3001 };
 
-/* Rank 0 says by the result when all end: its part of the sum is 1 more then. Returns whether an
- * algorithm from a file was in force. */
+/* Rank 0 announces the end by adding 1 to its part of the sum. Returns whether an algorithm from a
+ * file was in force. */
 static bool try_files(dfcclContext_t ctx, int rank, int runs_most) {
   static int32_t send[FILE_COUNT], recv[FILE_COUNT];
   const int32_t sum = FILE_RANKS * (FILE_RANKS - 1) / 2;
@@ -226,7 +228,8 @@ static void be_member(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   df_finish(ctx);
 }
 
-/* Of the all-reduce by a ring, by other names: a tuner whose proposals are refused so often stops. */
+/* Copies of the ring all-reduce, with other names: a tuner whose proposals are refused so often
+ * stops. */
 static void add_files(const char *directory) {
   static char text[65536];
   char name[64];

@@ -1,11 +1,13 @@
 /*
  * Promises of DFCCL_TUNER_PLUGIN, on a tuner plugin for tests (tests/plugin):
- *   - A plugin with a table of any version from 2 to 6 is obeyed, and of several tables the newest
- *     counts: algorithm, protocol, channels, chunk size. dfcclGetConfiguration says who said so.
- *   - It is asked once for each registration, after options.algorithm and DFCCL_TUNING.
- *   - Calls that fail, and answers that make no sense, change nothing, and are told.
+ *   - The library follows a plugin with a table of any version from 2 to 6, and of several tables
+ *     the newest: algorithm, protocol, channels, chunk size. dfcclGetConfiguration names the plugin
+ *     as the source.
+ *   - It is called once for each registration, after options.algorithm and DFCCL_TUNING.
+ *   - Calls that fail, and invalid answers, change nothing, and are logged.
  *   - Members that get different answers have a mismatch that names both.
- *   - A file in the form of NCCL's example plugin is read as it says, and refused with its line.
+ *   - A file in the format of NCCL's example plugin is applied; an invalid line is refused by its
+ *     number.
  */
 #include "support/buffers.h"
 
@@ -51,7 +53,7 @@ static dfcclConfiguration_t of(dfcclContext_t ctx) {
   return c;
 }
 
-/* Registers, runs, and returns how rank 0 does it. */
+/* Registers a collective, runs it, and returns rank 0's configuration. */
 static dfcclConfiguration_t tried(df_kind kind, size_t count) {
   dfcclContext_t ctxs[RANKS];
   df_collective coll = df_simple(count, RANKS);
@@ -71,7 +73,7 @@ static void expect(const dfcclConfiguration_t *c, const char *algorithm, const c
   CHECK(strstr(c->why, why) != NULL, "\"%s\" is not in \"%s\"", why, c->why);
 }
 
-DF_TEST(tuner_plugin, each_version_is_obeyed, 120) {
+DF_TEST(tuner_plugin, each_version_decides, 120) {
   for (int version = LEAST; version <= MOST; version++) {
     char source[64];
     snprintf(source, sizeof source, "tuner plugin DfcclTest (version %d) says", version);
@@ -116,7 +118,7 @@ static void need_no_chunk(void) {
   CHECK(strstr(c.why, "4096 bytes;") == NULL && c.chunkBytes != 4096, "\"%s\"", c.why);
 }
 
-/* In a process of its own: the library stays loaded. */
+/* Runs in a process of its own, because the library stays loaded. */
 DF_TEST(tuner_plugin, may_have_no_chunk_size, 60) {
   setenv("DFCCL_TEST_TUNER_NO_CHUNK", "1", 1);
   need_no_chunk();
@@ -124,7 +126,7 @@ DF_TEST(tuner_plugin, may_have_no_chunk_size, 60) {
 
 DF_TEST(tuner_plugin, nonsense_changes_nothing, 120) {
   static const struct {
-    int from, to; /* versions */
+    int from, to; /* versions of the plugin's table */
     const char *answer, *why;
   } all[] = {{LEAST, MOST, "info", "is not obeyed: its call fails with 2"},
              {LEAST, MOST, "init", "is not obeyed: its call fails with 2"},
@@ -209,7 +211,7 @@ static void expect_refusal(const char *choice, const char *what) {
   CHECK(strstr(dfcclGetLastError(NULL), what) != NULL, "\"%s\"", dfcclGetLastError(NULL));
 }
 
-DF_TEST(tuner_plugin, what_is_none_is_named, 30) {
+DF_TEST(tuner_plugin, other_libraries_are_named, 30) {
   char net[512];
   snprintf(net, sizeof net, "%s/libnccl-net-dfccltest4.so", DF_NET_PLUGIN_DIRECTORY);
   expect_refusal("/nowhere.so", "/nowhere.so");

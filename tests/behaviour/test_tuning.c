@@ -1,7 +1,8 @@
 /*
- * Promise: DFCCL_TUNING names a table of rules that decide which algorithm a collective uses and
- * how it is cut; results are the same with each. A table that is wrong ends the initialisation with
- * file, line and value; the line of a rule that was taken is told. Members that choose differently are told so.
+ * Promise: DFCCL_TUNING names a table of rules that select a collective's algorithm and its shape;
+ * results are the same with each. A wrong table ends the initialisation with file, line and value.
+ * The line of the applied rule is reported. Members that choose differently fail, with both
+ * choices.
  */
 #include "support/buffers.h"
 #include "support/memory.h"
@@ -52,7 +53,8 @@ DF_TEST(tuning, a_wrong_table_is_refused, 30) {
   unsetenv("DFCCL_TUNING");
 }
 
-/* Which algorithm the dump names for a run that is stuck, because rank 0 alone has submitted it. */
+/* The algorithm that the dump names for a run that is blocked, because only rank 0 has submitted
+ * it. */
 static void expect_algorithm(dfcclContext_t *ctxs, size_t count, const char *algorithm) {
   static char text[1 << 16];
   df_collective coll = df_simple(count, RANKS);
@@ -85,7 +87,7 @@ DF_TEST(tuning, the_table_decides, 60) {
               "allreduce 3 401-4K  host    ring\n"
               "allreduce 3 8K-     any     twolevel split=2 blocks=1 slot=1K\n");
   df_make_contexts(ctxs, RANKS, NULL);
-  drop_table(); /* it is read once */
+  drop_table(); /* the file is read once */
   expect_algorithm(ctxs, 100, "flat");
   expect_algorithm(ctxs, 101, "doubletree");
   expect_algorithm(ctxs, 1024, "doubletree");

@@ -1,9 +1,9 @@
 /*
- * Promises of operators that applications make: a function combines what the members bring, on every
- * plan, in place or not, short or in many chunks; if it does not commute, in the order of the
- * group. dfcclRedOpCreatePreMulSum multiplies each member's input once by the member's own scalar.
- * Operators outlive dfcclRedOpDestroy in the collectives that have them. What does not fit is
- * refused, and members that have other kinds of operators are told.
+ * Promises of operators that applications define. A function combines the members' contributions,
+ * on every plan, in place or not, short or in many chunks; if it does not commute, in the order of
+ * the group. dfcclRedOpCreatePreMulSum multiplies each member's input once by the member's own
+ * scalar. Operators outlive dfcclRedOpDestroy in the collectives that use them. Wrong uses are
+ * refused, and members with different kinds of operators have a mismatch.
  */
 #include "support/buffers.h"
 #include "support/processes.h"
@@ -37,7 +37,7 @@ static void multiply(void *inout, const void *in, size_t count, dfcclDataType_t 
   for (size_t i = 0; i < count; i++) left[i] = product(left[i], right[i]);
 }
 
-/* Commutes, and is none of the library's: the sum, mirrored. */
+/* A commutative operator that the library does not have: a sum of complements. */
 static void add_not(void *inout, const void *in, size_t count, dfcclDataType_t type, void *arg) {
   (void)arg;
   CHECK(type == dfcclUint64, "type %d", (int)type);
@@ -66,11 +66,11 @@ static uint64_t expected(const df_collective *coll, combine_fn combine, int posi
 
 static uint64_t send[RANKS][RANKS * MOST], recv[RANKS][RANKS * MOST];
 
-/* All members in this thread. */
+/* All members run in this thread. */
 static bool play(dfcclContext_t *ctxs, const df_collective *coll, combine_fn combine,
                  int in_place) {
   dfcclResult_t result = df_register(ctxs[0], ID, coll);
-  if (result == dfcclInvalidArgument) return false; /* an algorithm that does not apply */
+  if (result == dfcclInvalidArgument) return false; /* the algorithm does not apply */
   OK(result);
   for (int rank = 1; rank < coll->members; rank++) OK(df_register(ctxs[rank], ID, coll));
   for (int rank = 0; rank < coll->members; rank++) {
@@ -99,7 +99,7 @@ static bool play(dfcclContext_t *ctxs, const df_collective *coll, combine_fn com
 static const df_kind kinds[] = {DF_ALL_REDUCE, DF_REDUCE, DF_REDUCE_SCATTER, DF_SCAN,
                                 DF_EXCLUSIVE_SCAN};
 
-/* Returns how many plans there were. */
+/* Returns the number of plans that were tried. */
 static int play_all(dfcclRedOp_t op, combine_fn combine, dfcclContext_t *ctxs, int ranks) {
   static const size_t counts[] = {1, 40, 3000, MOST};
   int played = 0;
@@ -157,7 +157,7 @@ static void multiplied(dfcclContext_t ctx, int rank, int ranks) {
                             .members = ranks};
       const size_t sent = df_send_elements(&coll), at = (size_t)rank * coll.count;
       int32_t *in = NULL, *out = malloc(coll.count * sizeof *out);
-      OK(dfcclMemAlloc(ctx, (void **)&in, sent * sizeof *in)); /* lent, if it could be */
+      OK(dfcclMemAlloc(ctx, (void **)&in, sent * sizeof *in)); /* large enough to be lent */
       for (size_t i = 0; i < sent; i++) in[i] = (int32_t)(i * 7 + (size_t)rank);
       OK(df_register(ctx, ID + c, &coll));
       for (int run = 0; run < 2; run++) {
@@ -222,7 +222,7 @@ DF_TEST(user_operators, floats_are_rounded_once_before_the_sum, 30) {
     dfcclRedOp_t op;
     OK(dfcclRedOpCreatePreMulSum(ctxs[rank], &op, &scalars[rank], dfcclFloat32, 0));
     OK(dfcclRegisterAllReduce(ctxs[rank], 1, 1, dfcclFloat32, op, NULL));
-    OK(dfcclRedOpDestroy(ctxs[rank], op)); /* the collective keeps it */
+    OK(dfcclRedOpDestroy(ctxs[rank], op)); /* the collective keeps the operator */
     OK(dfcclRunAllReduce(ctxs[rank], 1, &in[rank], &out[rank], NULL, NULL));
   }
   for (int rank = 0; rank < 2; rank++) OK(dfcclWait(ctxs[rank], 1));
@@ -231,7 +231,7 @@ DF_TEST(user_operators, floats_are_rounded_once_before_the_sum, 30) {
   df_free_contexts(ctxs, 2);
 }
 
-/* Each algorithm, in place and not: a contribution that a plan forwards was scaled once. */
+/* Each algorithm, in place and not: a contribution that a plan forwards was scaled exactly once. */
 static void multiplied_scan(int rank, void *argument) {
   enum { COUNT = 3000 };
   static const char *const algorithms[] = {"ring", "doubling"};
@@ -269,7 +269,7 @@ DF_TEST(user_operators, scans_scale_each_input_once, 60) {
   df_free_contexts(ctxs, 4);
 }
 
-/* ---- what does not fit */
+/* ---- refusals */
 
 static void expect_refused(dfcclResult_t result, const char *word) {
   CHECK(result == dfcclInvalidArgument, "%s instead of refusing \"%s\"",
@@ -278,7 +278,7 @@ static void expect_refused(dfcclResult_t result, const char *word) {
         word);
 }
 
-DF_TEST(user_operators, what_does_not_fit_is_refused, 30) {
+DF_TEST(user_operators, wrong_uses_are_refused, 30) {
   static const size_t counts[2] = {1, 1};
   dfcclContext_t ctxs[2];
   dfcclRedOp_t ordered, scaled;

@@ -1,9 +1,9 @@
 /*
  * Promises of options.varying: each run may have any count up to the registered one, on every plan,
- * in any order, with runs of several counts in flight; the results are those of a collective of that
- * count. Members' counts of one run are compared. If they differ, that run and later ones end with
- * dfcclMismatch on every member, with a sentence that names both counts and ranks; earlier runs
- * complete, and so do other collectives.
+ * in any order, with runs of several counts in flight. The results are those of a collective of
+ * that count. Members' counts of one run are compared. If they differ, that run and later ones end
+ * with dfcclMismatch on every member, with a sentence that names both counts and ranks. Earlier
+ * runs complete, and so do other collectives.
  */
 #include "support/buffers.h"
 #include "support/processes.h"
@@ -21,7 +21,7 @@ static df_collective varying(df_kind kind, size_t count, int members) {
   return coll;
 }
 
-/* The collective as it would be with this run's count; 0: as registered. */
+/* The collective as it would be registered with this run's count; 0: the registered count. */
 static df_collective cut(const df_collective *coll, size_t count) {
   df_collective one = *coll;
   if (count != 0) one.count = count;
@@ -39,7 +39,7 @@ static dfcclResult_t submit(dfcclContext_t ctx, dfcclCollId_t id, const df_buffe
   return dfcclRun(ctx, id, &run);
 }
 
-/* 1, odd ones, those around the registered one, and random ones. */
+/* Counts: 1, odd ones, some near the registered one, and random ones. */
 static size_t pick(size_t most, uint64_t run, df_random *random) {
   const size_t fixed[] = {1, 0, most, most > 1 ? most - 1 : 1, most > 3 ? 3 : 1, most / 2 | 1};
   if (run < sizeof fixed / sizeof *fixed) return fixed[run] > most ? most : fixed[run];
@@ -100,7 +100,7 @@ DF_TEST(varying, runs_have_any_count_on_every_plan, 60) {
   play_all_plans(1, 5, 0);
 }
 
-/* Several loops, lent buffers, and the fewest slots. */
+/* Several loops, lent buffers, and the least number of slots. */
 DF_TEST(varying, runs_have_fewer_loops_on_every_plan, 120) {
   df_tune("slot_bytes", "1024");
   df_tune("lend_min", "512");
@@ -164,7 +164,7 @@ static disorder make_disorder(int ranks) {
     d.colls[c].seed = (uint64_t)c + 1;
     d.colls[c].varying = c != 1;
   }
-  d.colls[1].count = 64; /* among them one whose runs are alike */
+  d.colls[1].count = 64; /* one of them has runs of equal counts */
   return d;
 }
 
@@ -214,7 +214,7 @@ static void expect_difference(dfcclContext_t ctx, int rank, const df_tally *tall
         "rank %d: \"%s\"", rank, sentence);
 }
 
-/* One rank's part: good runs, one whose count differs, and a later one. */
+/* One rank's part: good runs, a run whose count differs, and a later one. */
 static void differ(dfcclContext_t ctx, const df_collective *coll, int rank, int odd) {
   df_collective good[GOOD_RUNS];
   df_buffers buffers[GOOD_RUNS + 1];
@@ -226,7 +226,7 @@ static void differ(dfcclContext_t ctx, const df_collective *coll, int rank, int 
   }
   df_collective mine = cut(coll, rank == odd ? THERE : HERE);
   df_buffers_make(&buffers[GOOD_RUNS], ctx, &mine, rank, GOOD_RUNS, 0);
-  /* Others may have told already: then the run itself is refused. */
+  /* Other members may have reported it already; the run itself is then refused. */
   dfcclResult_t result = submit(ctx, ID, &buffers[GOOD_RUNS], mine.count, &bad);
   const bool was_accepted = result == dfcclSuccess;
   if (!was_accepted) df_tally_callback(ID, result, &bad);
@@ -303,8 +303,9 @@ DF_TEST(varying, a_difference_among_processes, 120) {
   }
 }
 
-/* A member cannot be through before the last one has come: it might have another count. */
-DF_TEST(varying, no_member_is_through_before_all_have_come, 60) {
+/* No member can complete before the last one has submitted, because that one might have another
+ * count. */
+DF_TEST(varying, no_member_completes_before_all_have_submitted, 60) {
   enum { RANKS = 3, LAST = 1 };
   dfcclContext_t ctxs[RANKS];
   df_make_contexts(ctxs, RANKS, NULL);
@@ -329,7 +330,7 @@ DF_TEST(varying, no_member_is_through_before_all_have_come, 60) {
   df_free_contexts(ctxs, RANKS);
 }
 
-/* ---- what makes no sense ---- */
+/* ---- invalid uses ---- */
 
 DF_TEST(varying, more_elements_than_registered_are_refused, 30) {
   dfcclContext_t ctx;

@@ -1,8 +1,9 @@
 /*
- * Promises of the collectives of uneven pieces: whatever the counts, zeros among them, each member
- * gets what each other sends to it, at its displacement; what lies between pieces stays as it is,
- * and so does what is sent. In place where that is defined; runs overlap; between processes and over
- * TCP too. Members that disagree about a pair's count are told, with both.
+ * Promises of the vector collectives (V). Whatever the counts, zeros among them, each member gets
+ * the data that each other member sends to it, at its displacement. The gaps between pieces and the
+ * buffers that are sent keep their contents. The same holds in place where that is defined, for
+ * runs that overlap, between processes and over TCP. Members that disagree about a pair's count
+ * fail with both counts.
  */
 #include "support/processes.h"
 #include "support/ranks.h"
@@ -12,7 +13,7 @@
 
 enum { RANKS_MOST = 6, ID = 1 };
 
-/* All ranks in this thread, two runs. */
+/* All ranks run in this thread, with two runs. */
 static void play(dfcclContext_t *ctxs, const df_vector_coll *coll, bool in_place) {
   df_vector_part parts[RANKS_MOST];
   for (uint64_t run = 0; run < 2; run++) {
@@ -84,7 +85,7 @@ DF_TEST(vector, among_processes, 120) {
   }
 }
 
-/* ---- what is refused, and what differs */
+/* ---- refusals and mismatches */
 
 static const size_t one_two[2] = {1, 2}, two_one[2] = {2, 1}, two_two[2] = {2, 2};
 
@@ -102,7 +103,7 @@ static void expect_mismatch(dfcclContext_t *ctxs, df_vector_kind kind, const cha
   }
 }
 
-DF_TEST(vector, a_pair_that_differs_is_told, 30) {
+DF_TEST(vector, a_pair_that_differs_is_a_mismatch, 30) {
   dfcclContext_t ctxs[2];
   df_make_contexts(ctxs, 2, NULL);
   OK(dfcclRegisterAllToAllV(ctxs[0], ID, two_two, NULL, two_one, NULL, dfcclInt32, NULL));
@@ -124,7 +125,7 @@ DF_TEST(vector, a_pair_that_differs_is_told, 30) {
           dfcclGetLastError(NULL), word);                                                          \
   } while (0)
 
-DF_TEST(vector, what_makes_no_sense_is_refused, 30) {
+DF_TEST(vector, invalid_arguments_are_refused, 30) {
   dfcclContext_t ctxs[2];
   df_make_contexts(ctxs, 2, NULL);
   dfcclContext_t c = ctxs[0];

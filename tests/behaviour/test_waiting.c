@@ -1,7 +1,8 @@
 /*
- * Promise: waiting waits for exactly what it says. dfcclWaitAll: every run submitted before it,
- * whatever else completes meanwhile. dfcclWait: not for other collectives' callbacks. dfcclDestroy:
- * for what the callbacks that it waits for submit, too. dfcclAbort: never for user code.
+ * Promise: each call waits for exactly the runs that it names. dfcclWaitAll: every run that was
+ * submitted before it, whatever else completes meanwhile. dfcclWait: not for other collectives'
+ * callbacks. dfcclDestroy: also for the runs that callbacks submit while it waits. dfcclAbort:
+ * never for user code.
  */
 #include "support/buffers.h"
 
@@ -16,7 +17,7 @@ typedef struct {
   int32_t send, recv;
 } chain;
 
-/* Submits the collective again until told otherwise. */
+/* Submits the collective again until the chain's count is used up. */
 static void again(dfcclCollId_t id, dfcclResult_t status, void *arg) {
   chain *c = arg;
   atomic_fetch_add(&c->calls, 1);
@@ -154,11 +155,13 @@ static void wait_for_callback(int thread, void *arg) {
   if (result == dfcclSuccess)
     CHECK(atomic_load(&c->returned), "dfcclWait returned before the callback");
   else
-    CHECK(result == dfcclInvalidArgument, "%s", df_test_result_name(result)); /* gone already */
+    CHECK(result == dfcclInvalidArgument, "%s",
+          df_test_result_name(result)); /* deregistered already */
 }
 
-/* dfcclWait waits for a callback also when that has deregistered its collective, whoever runs it;
- * what is registered next, perhaps in the same place of the tables, is not taken for it. */
+/* dfcclWait waits for a callback also when the callback has deregistered its collective, on
+ * whichever thread. The next collective, perhaps at the same place of the tables, is not confused
+ * with it. */
 DF_TEST(waiting, for_a_callback_that_deregisters, 60) {
   static comer c;
   int32_t send = 1, recv;
@@ -171,7 +174,7 @@ DF_TEST(waiting, for_a_callback_that_deregisters, 60) {
     df_in_threads(2, wait_for_callback, &c);
     EVENTUALLY(atomic_load(&c.returned));
     OK(dfcclWaitAll(c.ctxs[0]));
-    /* The next one: nothing of the last is left in its counts. */
+    /* The next collective starts without any count of the previous one. */
     int done = 0;
     register_alone(c.ctxs[0], 6, 0);
     for (int run = 0; run < 3; run++) {
@@ -201,7 +204,7 @@ static void wait_or_end(int thread, void *arg) {
         df_test_result_name(result));
 }
 
-/* ... and tells its failure. */
+/* and the call returns its failure */
 DF_TEST(waiting, for_a_failure_whose_callback_deregisters, 60) {
   static comer c;
   int32_t send = 1, recv;

@@ -75,7 +75,7 @@ static int refuses(const df_stage *s) {
   return 0;
 }
 
-DF_TEST(epochs, a_leader_that_gives_up_is_answered, 30) {
+DF_TEST(plan_switch, a_leader_that_gives_up_is_answered, 30) {
   df_stage s;
   run_empty(&s, 1);
   propose(&s, DF_DOUBLING);
@@ -84,7 +84,7 @@ DF_TEST(epochs, a_leader_that_gives_up_is_answered, 30) {
   stage_close(&s);
 }
 
-DF_TEST(epochs, uneven_pieces_have_no_variants, 30) {
+DF_TEST(plan_switch, uneven_pieces_have_no_variants, 30) {
   df_stage s;
   const int ranks[] = {1, 0};
   const size_t counts[] = {0, 0};
@@ -118,7 +118,7 @@ static void lead_over(const df_stage *s, uint64_t first, uint64_t to_time) {
       "", 0);
 }
 
-DF_TEST(epochs, times_carry_the_number_of_their_switch, 30) {
+DF_TEST(plan_switch, times_carry_the_number_of_their_switch, 30) {
   enum { FIRST = 20, TIMED = 2 };
   static df_datagram heard;
   df_stage s;
@@ -138,7 +138,7 @@ DF_TEST(epochs, times_carry_the_number_of_their_switch, 30) {
 }
 
 /* Rank 0 leads, and its own variant does not stand yet. */
-DF_TEST(epochs, a_member_that_answers_twice, 30) {
+DF_TEST(plan_switch, a_member_that_answers_twice, 30) {
   const df_variant_spec spec = {.algorithm = DF_DOUBLING};
   df_stage s;
   run_empty(&s, 0);
@@ -156,7 +156,7 @@ DF_TEST(epochs, a_member_that_answers_twice, 30) {
   stage_close(&s);
 }
 
-DF_TEST(epochs, the_variant_in_force_fails, 30) {
+DF_TEST(plan_switch, the_variant_in_force_fails, 30) {
   static const char why[] = "it is broken";
   df_stage s;
   run_empty(&s, 1);
@@ -190,7 +190,7 @@ static void say_purpose(const df_stage *s, uint64_t variant, df_purpose purpose)
       0);
 }
 
-DF_TEST(epochs, a_member_knows_what_a_switch_is_for, 30) {
+DF_TEST(plan_switch, a_member_knows_what_a_switch_is_for, 30) {
   const df_variant_spec back = {.algorithm = DF_AS_REGISTERED}, spec = {.algorithm = DF_DOUBLING};
   df_stage s;
   run_empty(&s, 1);
@@ -218,7 +218,7 @@ DF_TEST(epochs, a_member_knows_what_a_switch_is_for, 30) {
   stage_close(&s);
 }
 
-DF_TEST(epochs, a_leader_tells_why_what_is_in_force_stays, 30) {
+DF_TEST(plan_switch, a_leader_tells_why_what_is_in_force_stays, 30) {
   const df_variant_spec same = {.algorithm = DF_AS_REGISTERED};
   df_stage s;
   run_empty(&s, 0);
