@@ -20,9 +20,8 @@ typedef struct {
   int ranks;
   dfcclContext_t ctxs[RANKS_MAX];
   df_collective colls[COLLECTIVES];
-  atomic_int
-      /* a round of rank 0 after which all tuners have tried some variants; 0: there is none yet */
-      rounds;
+  /* A round of rank 0 after which all tuners have tried some variants; 0: there is none yet. */
+  atomic_int rounds;
   bool has_tried[COLLECTIVES];
 } scenario;
 

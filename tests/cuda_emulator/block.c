@@ -1,7 +1,7 @@
 /*
- * One block: its threads (lanes) as fibers of the calling thread, which change places where CUDA
- * lets them wait for each other, when they rest, and at some atomics, in an order that the seed
- * decides. So a barrier that is missing lets a lane run ahead of what it needs.
+ * Executes one block. Its threads (lanes) are fibers of the calling thread. They switch where CUDA
+ * lets lanes wait for each other, when they pause, and at some atomics, in an order that the seed
+ * decides. So a missing barrier lets a lane run ahead of data that it needs.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ enum {
 typedef enum { LANE_READY, LANE_AT_BARRIER, LANE_IN_WARP, LANE_ENDED } lane_state;
 
 typedef struct lane {
-  emulator_lane_view view; /* first: what device code is given */
+  emulator_lane_view view; /* first: the arguments of device code */
   emulator_fiber fiber;
   uint32_t number, mask;
   lane_state state;
@@ -97,7 +97,7 @@ static _Noreturn void leave_block(block *self) {
   lane *from = self->current;
   self->current = NULL;
   emulator_fiber_switch(&from->fiber, &self->outside);
-  abort(); /* nobody comes back */
+  abort(); /* no fiber switches back */
 }
 
 static void report_waiting(const block *self) {
@@ -111,7 +111,7 @@ static void report_waiting(const block *self) {
   }
 }
 
-/* The next lane that can go on; the current one last. */
+/* The next lane that can continue; the current one is the last choice. */
 static lane *next_ready(block *self) {
   for (uint32_t i = 0; i < self->n_lanes; i++) {
     if (++self->position >= self->n_lanes) self->position = 0;
@@ -125,7 +125,7 @@ static bool lost(const block *self) {
   return __atomic_load_n(&emulator.devices[self->place.device].lost, __ATOMIC_RELAXED);
 }
 
-/* The current lane cannot go on, or need not. */
+/* The current lane cannot or need not continue. */
 static void let_others_run(block *self) {
   if (lost(self)) leave_block(self);
   lane *l = next_ready(self);
@@ -191,7 +191,7 @@ void emulator_run_block(const emulator_grid *grid, uint32_t index, struct emulat
   shuffle(self);
   emulator_fiber_adopt(&self->outside);
   self->current = &self->lanes[self->order[self->position]];
-  /* What the host did before the launch precedes every lane, and they precede the end. */
+  /* The host's accesses before the launch precede every lane's, which precede the end. */
   emulator_fiber_release(&self->meeting);
   emulator_fiber_switch(&self->outside, &self->current->fiber);
   emulator_fiber_acquire(&self->meeting);
@@ -239,7 +239,7 @@ void cuda_emulator_meet_block(const char *file, int line) {
   emulator_fiber_acquire(&self->meeting);
 }
 
-/* Does every lane of the mask wait with that very mask, at that place? */
+/* Whether every lane of the mask waits with the same mask at the same place. */
 static bool warp_is_complete(const block *self, uint32_t first, uint32_t mask, const lane *me) {
   for (uint32_t i = 0; i < EMULATOR_WARP; i++) {
     if (!(mask >> i & 1)) continue;
@@ -250,7 +250,7 @@ static bool warp_is_complete(const block *self, uint32_t first, uint32_t mask, c
     if (l->state == LANE_ENDED)
       cuda_emulator_mistake("%s:%d: the mask %08x names a lane that has ended", me->file, me->line,
                             mask);
-    /* One that waits with another mask comes here later. */
+    /* A lane that waits with another mask gets here later. */
     if (l != me && (l->state != LANE_IN_WARP || l->mask != mask)) return false;
     if (l->line != me->line || strcmp(l->file, me->file) != 0)
       cuda_emulator_mistake("%s: lanes of a warp meet at different places: %s:%d, %s:%d (%08x)",
@@ -286,7 +286,7 @@ void cuda_emulator_exchange(uint32_t mask, uint64_t value, uint64_t values[32], 
   if (values) {
     for (uint32_t i = 0; i < EMULATOR_WARP; i++)
       if (mask >> i & 1) values[i] = w->values[i];
-    /* Once more, so that nobody gives its next value before all have read these. */
+    /* A second meeting, so that no lane writes its next value before all lanes have read these. */
     cuda_emulator_exchange(mask, 0, NULL, file, -line);
   }
   emulator_fiber_acquire(&w->meeting);
@@ -296,7 +296,7 @@ void cuda_emulator_meet_warp(uint32_t mask, const char *file, int line) {
   cuda_emulator_exchange(mask, 0, NULL, file, line);
 }
 
-/* Other lanes go on until none can. */
+/* Other lanes continue until none of them can. */
 static void sleep_alone(block *self, uint32_t ns) {
   const uint64_t end = cuda_emulator_clock() + ns;
   for (uint64_t now = end - ns; now < end && !lost(self); now = cuda_emulator_clock()) {

@@ -1,12 +1,12 @@
 /*
- * Primary contexts: one for each device, which the runtime makes when a thread first needs it, and
- * the driver's functions retain. A thread's current context is the driver's word for it; without
- * one the runtime takes the device that the thread has chosen.
+ * Primary contexts: one for each device. The runtime creates it when a thread first needs it, and
+ * the driver's functions retain it. A thread's current context is the one that it has set through
+ * the driver; without one the runtime takes the device that the thread has chosen.
  */
 #include "emulator.h"
 
 static __thread int chosen_device;
-static __thread int bound_device = -1; /* whose primary context is current */
+static __thread int bound_device = -1; /* the device whose primary context is current */
 
 static CUcontext context_of(int device) { return (CUcontext)((uintptr_t)device + 1); }
 
@@ -70,7 +70,7 @@ CUresult emulator_primary_release(CUdevice device) {
   pthread_mutex_lock(&emulator.lock);
   if (emulator.devices[device].retained == 0)
     cuda_emulator_mistake("the primary context of device %d is released too often", device);
-  emulator.devices[device].retained--; /* also where the call is made to fail */
+  emulator.devices[device].retained--; /* also if the call is made to fail */
   pthread_mutex_unlock(&emulator.lock);
   return result;
 }

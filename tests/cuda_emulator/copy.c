@@ -1,11 +1,11 @@
 /*
- * Copies and fills. A pointer of neither kind of allocation is the host's own memory: such a copy
- * is executed when the stream comes to it, and waited for, as the runtime does with pageable
- * memory.
+ * Copies and fills. A pointer to neither kind of allocation is the host's own memory. Such a copy
+ * is executed when the stream reaches it, and the call waits for it, as the runtime does with
+ * pageable memory.
  */
 #include "emulator.h"
 
-/* With the lock: does an address range lie in one allocation, or in none at all? */
+/* The caller holds the lock. Whether an address range is in one allocation, or in none at all. */
 static bool range_is_whole(const void *pointer, size_t bytes) {
   const emulator_allocation *a = emulator_find(pointer);
   const char *end = (const char *)pointer + bytes;
@@ -60,7 +60,7 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
   return emulator_set_error(result);
 }
 
-/* As on a GPU, no fill of device memory is waited for. */
+/* As on a GPU, the call waits for no fill of device memory. */
 static cudaError_t fill(void *to, int value, size_t bytes, cudaStream_t handle) {
   if (bytes == 0) return cudaSuccess;
   pthread_mutex_lock(&emulator.lock);

@@ -1,39 +1,28 @@
 /*
- * An emulated CUDA runtime, for tests on machines without a GPU: what tests may ask of it beyond
- * the functions of cuda_runtime_api.h, which it defines with the toolkit's own declarations.
+ * An emulated CUDA runtime, for tests on machines without a GPU: the functions that tests may call
+ * in addition to those of cuda_runtime_api.h, which it defines with the toolkit's own declarations.
  *
  * Environment, read at the first call:
  *
- *   CUDA_EMULATOR_DEVICES          devices (2)
- *
- *   CUDA_EMULATOR_MULTIPROCESSORS  blocks that one device holds at a time, one each (8)
- *
+ *   CUDA_EMULATOR_DEVICES          number of devices (2)
+ *   CUDA_EMULATOR_MULTIPROCESSORS  blocks that one device executes at a time, one each (8)
  *   CUDA_DEVICE_MAX_CONNECTIONS    hardware queues of a device, which streams share (8)
- *
- *   CUDA_EMULATOR_PRIORITY_QUEUES=1  streams of raised priority share others among themselves (0)
- *
+ *   CUDA_EMULATOR_PRIORITY_QUEUES=1  streams of raised priority share other queues (0)
  *   CUDA_MODULE_LOADING=EAGER      no call and no launch loads a kernel (LAZY)
- *
  *   CUDA_EMULATOR_QUERIES_BLOCK=0  queries never wait (1)
- *
- *   CUDA_EMULATOR_SEED             order of lanes, and where they are interrupted (1)
- *
+ *   CUDA_EMULATOR_SEED             order of lanes, and places of their interruptions (1)
  *   CUDA_EMULATOR_FAIL=N[:CODE]    the N-th call fails, with cudaErrorUnknown or that code
- *
  *   CUDA_EMULATOR_LOSE=N           the caller's device is lost at the N-th call
- *
  *   CUDA_EMULATOR_MEMORY_OPS=0     no stream memory operations
+ *   CUDA_EMULATOR_TRACE=1          prints each call on standard error
  *
- *   CUDA_EMULATOR_TRACE=1          each call on standard error
- *
- * What it is stricter in than a GPU may be:
- *   - every allocation and every release of memory waits for all work of the device, and launches
- *     wait meanwhile;
- *   - so does the first use of a kernel that is not loaded;
+ * It is stricter than a GPU may be:
+ *   - Every allocation and every release of memory waits for all work of the device, and launches
+ *     wait meanwhile.
+ *   - The first use of a kernel that is not loaded does the same.
  *   - cudaStreamQuery and cudaEventQuery wait while another thread does one of these, or is in
- *     cudaDeviceSynchronize;
- *   - a command that cannot begin holds up all that stand behind it in its hardware queue
- *     (queue.c).
+ *     cudaDeviceSynchronize.
+ *   - A command that cannot begin delays all later ones in its hardware queue (queue.c).
  */
 #ifndef CUDA_EMULATOR_H
 #define CUDA_EMULATOR_H
@@ -60,18 +49,19 @@ typedef struct cuda_emulator_kernel {
 } cuda_emulator_kernel;
 CUDA_EMULATOR_API void cuda_emulator_register(cuda_emulator_kernel *kernel);
 
-/* What exists at the moment, of all devices; calls and launches since the process began. */
+/* The numbers of existing objects on all devices, and of calls and launches since the process
+ * began. */
 typedef struct cuda_emulator_counts {
   uint64_t device_allocations, device_bytes, host_allocations, ipc_mappings, streams, events;
   uint64_t calls, launches, resident_blocks, most_resident_blocks;
   uint64_t loading_launches; /* of a kernel that was not loaded before */
-  uint64_t waiting_grids;    /* no block of which has started */
+  uint64_t waiting_grids;    /* launches without a started block */
   uint32_t primary_contexts; /* a bit for each device whose context exists */
 } cuda_emulator_counts;
 CUDA_EMULATOR_API void cuda_emulator_count(cuda_emulator_counts *counts);
 
-/* Loads that device code makes of page-locked memory, other than plain ones: since the first call,
- * which begins to count. */
+/* Loads of page-locked memory by device code, except plain ones, since the first call, which starts
+ * the count. */
 CUDA_EMULATOR_API uint64_t cuda_emulator_bus_loads(void);
 
 /* The latest launch. */
@@ -82,22 +72,22 @@ typedef struct cuda_emulator_launch {
 } cuda_emulator_launch;
 CUDA_EMULATOR_API void cuda_emulator_latest_launch(cuda_emulator_launch *launch);
 
-/* The device is lost from now on: what runs on it stops, every call on it fails. */
+/* The device is lost from now on: its work stops, and every call on it fails. */
 CUDA_EMULATOR_API void cuda_emulator_lose_device(int device);
-/* As the environment variables of that name; calls are counted from now on. 0: none. */
+/* The same as the environment variables of that name; calls are counted from now on. 0: none. */
 CUDA_EMULATOR_API void cuda_emulator_fail_at(uint64_t call, int code);
 CUDA_EMULATOR_API void cuda_emulator_set_memory_operations(int enabled);
-/* For streams that are made from now on: hardware queues, and whether those of raised priority have
- * others. */
+/* For streams that are created from now on: the number of hardware queues, and whether streams of
+ * raised priority have their own. */
 CUDA_EMULATOR_API void cuda_emulator_set_queues(uint32_t queues, int priority_apart);
-/* Every stream says that it is being captured; nothing is. */
+/* Every stream reports that it is being captured, although none is. */
 CUDA_EMULATOR_API void cuda_emulator_set_capturing(int capturing);
-/* Do links between devices know atomic accesses? They do. */
+/* Whether links between devices support atomic accesses. The default is that they do. */
 CUDA_EMULATOR_API void cuda_emulator_set_native_atomics(int native);
 /* Memory that the host must not touch is poisoned for AddressSanitizer; 1 where that is checked. */
 CUDA_EMULATOR_API int cuda_emulator_guards_device_memory(void);
 
-/* A mistake in device code or in the use of the runtime: prints what, and ends the process. */
+/* Ends the process with a message, after an error in device code or in the use of the runtime. */
 CUDA_EMULATOR_API void cuda_emulator_mistake(const char *format, ...)
     __attribute__((noreturn, format(printf, 1, 2)));
 

@@ -1,4 +1,4 @@
-/* The library's kernels, compiled as the emulator executes them: in place of what nvcc makes. */
+/* The library's kernels, compiled for the emulator instead of by nvcc. */
 #include "daemon_kernel/daemon_cuda.cu"
 
 CUDA_EMULATOR_KERNEL(df_daemon_cuda, DF_CUDA_MAX_LANES);

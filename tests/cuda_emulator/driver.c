@@ -17,7 +17,7 @@
 
 static CUresult driver_result(cudaError_t error) {
   if (error == cudaSuccess) return CUDA_SUCCESS;
-  cudaGetLastError(); /* the driver tells it in its result only */
+  cudaGetLastError(); /* the driver returns it in its result only */
   return error == cudaErrorMemoryAllocation ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
 }
 
@@ -143,7 +143,7 @@ DRIVER_EXPORT CUresult cuEventDestroy(CUevent event) {
   return driver_result(cudaEventDestroy(event));
 }
 
-/* Code that comes at run time is not executed: every kernel of a module does nothing. */
+/* Code that is loaded at run time is not executed: every kernel of a module does nothing. */
 DRIVER_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
   *module = (CUmodule)(uintptr_t)image;
   return CUDA_SUCCESS;

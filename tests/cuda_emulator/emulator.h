@@ -1,6 +1,6 @@
 /*
- * The emulator's own state. One lock protects all of it; whoever changes something that others may
- * wait for signals `changed`. Blocks of kernels run without the lock.
+ * The emulator's own state. One lock protects all of it. A thread that changes a state for which
+ * others may wait signals `changed`. Blocks of kernels run without the lock.
  */
 #ifndef CUDA_EMULATOR_INTERNAL_H
 #define CUDA_EMULATOR_INTERNAL_H
@@ -21,7 +21,7 @@
 enum {
   EMULATOR_DEVICES = 16,
   EMULATOR_QUEUES = 32,
-  EMULATOR_MAX_THREADS = 1024, /* of a block */
+  EMULATOR_MAX_THREADS = 1024, /* number of a block */
   EMULATOR_WARP = 32,
   EMULATOR_LEAST_PRIORITY = 0,
   EMULATOR_GREATEST_PRIORITY = -5
@@ -30,12 +30,12 @@ enum {
 typedef struct CUstream_st emulator_stream;
 typedef struct CUevent_st emulator_event;
 
-/* Numbers of commands: the latest that came, and the latest that left. */
+/* Numbers of commands: the latest that was queued, and the latest that has left. */
 typedef struct emulator_queue {
   uint64_t entered, left;
 } emulator_queue;
 
-/* "The stream's commands up to this number." */
+/* A point: all commands of the stream up to this number. */
 typedef struct emulator_point {
   emulator_stream *stream;
   uint64_t sequence;
@@ -49,7 +49,7 @@ typedef struct emulator_grid {
   uint64_t seed;
   uint32_t n_blocks, n_threads, started, ended;
   void *arguments[CUDA_EMULATOR_ARGUMENTS];
-  struct emulator_grid *next; /* in the device's queue: blocks are left to start */
+  struct emulator_grid *next; /* in the device's queue: some blocks have not started */
 } emulator_grid;
 
 typedef enum {
@@ -57,7 +57,7 @@ typedef enum {
   COMMAND_COPY,
   COMMAND_FILL,
   COMMAND_RECORD,
-  COMMAND_NOTHING, /* only waits for its points */
+  COMMAND_NOTHING, /* the command only waits for its points */
   COMMAND_CALL,
   COMMAND_WAIT_VALUE,
   COMMAND_WRITE_VALUE
@@ -66,10 +66,10 @@ typedef enum {
 typedef struct emulator_command {
   struct emulator_command *next;
   emulator_command_kind kind;
-  uint64_t sequence; /* of the stream */
-  uint64_t place;    /* of the hardware queue */
+  uint64_t sequence; /* number within the stream */
+  uint64_t place;    /* number within the hardware queue */
   uint32_t n_points;
-  emulator_point *points; /* to be waited for first */
+  emulator_point *points; /* points to be reached first */
   emulator_grid *grid;
   emulator_event *event;
   cudaHostFn_t call;
@@ -89,7 +89,7 @@ struct CUstream_st {
   bool non_blocking, open, has_worker;
   uint64_t submitted, completed;
   emulator_command *first, *last;
-  struct CUstream_st *next; /* all streams there ever were */
+  struct CUstream_st *next; /* all streams that were ever created */
 };
 
 struct CUevent_st {
@@ -103,12 +103,12 @@ struct CUevent_st {
 
 typedef struct emulator_device {
   bool lost, allocating;
-  bool used_by_runtime; /* its primary context is the runtime's */
-  uint32_t retained;    /* ... and so often the driver's */
+  bool used_by_runtime; /* the runtime retains its primary context */
+  uint32_t retained;    /* number of the driver's references to it */
   uint32_t peers;       /* devices whose memory kernels may touch */
   emulator_stream legacy;
   emulator_queue queues[EMULATOR_QUEUES], priority_queues[EMULATOR_QUEUES];
-  uint32_t plain_streams, priority_streams; /* that were ever made */
+  uint32_t plain_streams, priority_streams; /* number of all that were ever created */
   uint32_t synchronizing;                   /* threads in cudaDeviceSynchronize */
   emulator_grid *queue;
   uint32_t workers, resident;
@@ -124,7 +124,7 @@ typedef struct emulator_allocation {
   size_t bytes;
   emulator_memory_kind kind;
   int device;
-  bool pooled; /* of cudaMallocAsync */
+  bool pooled; /* allocated by cudaMallocAsync */
   char *mapping;
   size_t mapping_bytes;
   uint64_t file_offset;
@@ -142,13 +142,13 @@ typedef struct emulator_state {
   uint64_t fail_at, lose_at, fault_calls;
   int fail_code;
   uint32_t n_queues;
-  bool priority_queues; /* of their own */
+  bool priority_queues; /* allocated by the process itself */
   bool queries_block, loads_lazily;
   bool memory_operations, trace;
   emulator_device devices[EMULATOR_DEVICES];
   emulator_stream *streams;
   emulator_allocation *allocations;
-  uint64_t allocations_version; /* looked at without the lock, as these: */
+  uint64_t allocations_version; /* read without the lock, like the following ones: */
   uint64_t bus_loads;
   uint32_t counts_loads;
   cuda_emulator_kernel *kernels;
@@ -159,22 +159,22 @@ extern emulator_state emulator;
 
 /* ---- runtime.c */
 void emulator_begin(void); /* reads the environment, once */
-/* At the beginning of each call: counts it, and decides whether it fails. */
+/* Called at the beginning of each call: counts it, and decides whether it fails. */
 cudaError_t emulator_enter(const char *name);
-/* The same for those that a lost device lets pass. */
+/* The same for calls that are allowed on a lost device. */
 cudaError_t emulator_count_call(const char *name);
 #define EMULATOR_ENTER()                                                                           \
   do {                                                                                             \
     const cudaError_t refused_ = emulator_enter(__func__);                                         \
     if (refused_ != cudaSuccess) return refused_;                                                  \
   } while (0)
-cudaError_t emulator_set_error(cudaError_t error); /* remembers it for cudaGetLastError */
-void emulator_wait_changed(void);                  /* with the lock */
+cudaError_t emulator_set_error(cudaError_t error); /* stores the error for cudaGetLastError */
+void emulator_wait_changed(void);                  /* the caller holds the lock */
 void emulator_signal(void);
 
 /* ---- context.c */
-int emulator_named_device(void);   /* the calling thread's, whether or not it has a context */
-int emulator_current_device(void); /* makes its context current, as what needs one does */
+int emulator_named_device(void); /* the calling thread's device, whether or not it has a context */
+int emulator_current_device(void); /* makes its context current, as calls that need one do */
 void emulator_choose_device(int device);
 void emulator_use_device(int device); /* the emulator's own threads */
 uint32_t emulator_primary_contexts(void);
@@ -183,27 +183,27 @@ EMULATOR_EXPORT CUresult emulator_ctx_set_current(CUcontext context);
 EMULATOR_EXPORT CUresult emulator_primary_retain(CUcontext *context, CUdevice device);
 EMULATOR_EXPORT CUresult emulator_primary_release(CUdevice device);
 
-/* ---- stream.c; with the lock */
+/* ---- stream.c; the caller holds the lock */
 emulator_stream *emulator_stream_of(cudaStream_t handle); /* NULL: no stream */
 emulator_command *emulator_new_command(emulator_command_kind kind);
 cudaError_t emulator_submit(emulator_stream *stream, emulator_command *command);
 /* Waits for the device's work submitted before the call. */
 cudaError_t emulator_wait_idle(int device);
-/* The same and keeps launches out until emulator_end_allocating. */
+/* The same, and prevents launches until emulator_end_allocating. */
 cudaError_t emulator_begin_allocating(int device);
 void emulator_end_allocating(int device);
 cudaError_t emulator_wait_point(emulator_point point, int device);
 
-/* ---- queue.c; with the lock */
+/* ---- queue.c; the caller holds the lock */
 void emulator_set_queue(emulator_stream *stream);
 void emulator_enter_queue(emulator_stream *stream, emulator_command *command);
 void emulator_wait_head(const emulator_stream *stream, const emulator_command *command);
 void emulator_leave_queue(emulator_stream *stream, const emulator_command *command);
-/* Until it is over; else until it begins. */
+/* Whether the command stays in its queue until it has ended; otherwise it leaves when it begins. */
 bool emulator_holds_queue(const emulator_command *command);
 
 /* ---- memory.c */
-emulator_allocation *emulator_find(const void *pointer); /* with the lock */
+emulator_allocation *emulator_find(const void *pointer); /* the caller holds the lock */
 void emulator_copy(void *destination, const void *source, size_t bytes);
 void emulator_fill(void *destination, int value, size_t bytes);
 
@@ -211,16 +211,17 @@ void emulator_fill(void *destination, int value, size_t bytes);
 enum { EMULATOR_IMPORTERS_BYTES = 64 * 1024 }; /* at the beginning of the file */
 void emulator_note_import(int file, uint64_t offset);
 void emulator_forget_import(int file, uint64_t offset);
-/* Ends this process where another one that lives has it mapped. */
+/* Ends this process if another living process has it mapped. */
 void emulator_check_not_imported(int file, uint64_t offset);
 
 /* ---- grid.c */
-void emulator_run_grid(emulator_grid *grid); /* with the lock; returns when it has ended */
+void emulator_run_grid(
+    emulator_grid *grid); /* the caller holds the lock; returns when the grid has ended */
 void emulator_free_grid(emulator_grid *grid);
 
 /* ---- block.c */
 struct emulator_stacks;
-/* One block, by the calling thread. stacks belongs to the thread. */
+/* Executes one block in the calling thread. stacks belongs to the thread. */
 void emulator_run_block(const emulator_grid *grid, uint32_t index, struct emulator_stacks *stacks);
 struct emulator_stacks *emulator_new_stacks(void);
 

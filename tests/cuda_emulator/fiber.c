@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Of ThreadSanitizer, if it is linked. */
+/* Functions of ThreadSanitizer, if it is linked. */
 #define IF_LINKED __attribute__((weak))
 IF_LINKED void *__tsan_get_current_fiber(void);
 IF_LINKED void *__tsan_create_fiber(unsigned flags);
@@ -23,7 +23,7 @@ void emulator_fiber_acquire(void *word) {
 
 #if defined(EMULATOR_OWN_SWITCH)
 
-/* Saves what a called function must preserve on the stack it leaves. */
+/* Saves the registers that a called function must preserve, on the stack that it leaves. */
 void emulator_switch_stacks(void **from, void *to);
 __asm__(".text\n"
         ".type emulator_switch_stacks, @function\n"
@@ -38,8 +38,8 @@ __asm__(".text\n"
         ".size emulator_switch_stacks, . - emulator_switch_stacks\n");
 
 static void prepare(emulator_fiber *fiber, void (*entry)(void)) {
-  /* As if emulator_switch_stacks had been called: six registers, then where to return to. There the
-   * stack is as after a call: 8 bytes off a multiple of 16. */
+  /* Prepares the stack as if emulator_switch_stacks had been called: six registers, then the return
+   * address. At that address the stack is as after a call: 8 bytes off a multiple of 16. */
   void **top = (void **)((uintptr_t)(fiber->stack + fiber->stack_bytes) & ~(uintptr_t)15);
   *--top = NULL;
   memcpy(--top, &entry, sizeof entry);

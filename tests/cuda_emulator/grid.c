@@ -1,6 +1,7 @@
 /*
- * The multiprocessors: blocks of grids in the order of priority and arrival, as many at a time as
- * the device holds. A grid starts all of its blocks before the next one of its priority starts any.
+ * The multiprocessors: they execute blocks of grids in the order of priority and arrival, as many
+ * at a time as the device has room for. A grid starts all of its blocks before the next grid of its
+ * priority starts any.
  */
 #include <stdlib.h>
 
@@ -8,7 +9,7 @@
 
 static emulator_grid **place_in_queue(emulator_device *device, const emulator_grid *grid) {
   emulator_grid **at = &device->queue;
-  /* A grid that has begun stays in front: its blocks may wait for each other. */
+  /* A grid that has begun remains first, because its blocks may wait for each other. */
   while (*at && ((*at)->started > 0 || (*at)->priority <= grid->priority)) at = &(*at)->next;
   return at;
 }
@@ -48,8 +49,8 @@ static void *multiprocessor(void *argument) {
   return NULL;
 }
 
-/* Workers are threads that wait for work for the rest of the process: one for each multiprocessor
- * that was ever needed at a time. */
+/* Workers are threads that wait for work until the process ends: one for each multiprocessor that
+ * was ever needed at one time. */
 static void ensure_workers(emulator_device *device) {
   uint64_t wanted = device->resident;
   for (const emulator_grid *grid = device->queue; grid; grid = grid->next)
@@ -76,7 +77,7 @@ void emulator_run_grid(emulator_grid *grid) {
   emulator_signal();
   while (grid->ended < grid->n_blocks) {
     if (device->lost && grid->ended == grid->started && grid->started < grid->n_blocks) {
-      /* What has not begun never will. */
+      /* A grid that has not begun never will. */
       for (at = &device->queue; *at && *at != grid; at = &(*at)->next) continue;
       if (*at) *at = grid->next;
       break;

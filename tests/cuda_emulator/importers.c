@@ -1,7 +1,7 @@
 /*
- * Which processes have opened which allocations: entries at the beginning of the exporter's memory
- * file, each the allocation's page and the importer's process in one word. What a process that is
- * killed has open counts no more.
+ * A list of the processes that have opened allocations: entries at the beginning of the exporter's
+ * memory file, each with the allocation's page and the importer's process in one word. Entries of a
+ * killed process do not count.
  */
 #include <stdio.h>
 #include <sys/mman.h>
@@ -45,7 +45,7 @@ void emulator_forget_import(int file, uint64_t offset) {
   replace_one(file, entry_of(offset, getpid()), 0);
 }
 
-/* Neither gone nor killed and not waited for. */
+/* A process that exists, and is not a killed one that nobody has waited for. */
 static bool lives(pid_t process) {
   char path[64], state = 'Z';
   snprintf(path, sizeof path, "/proc/%d/stat", (int)process);

@@ -1,6 +1,6 @@
 /*
- * What device code sees of the emulator: the current lane (a thread of a block), and where lanes
- * meet. Included by C and, through device/cuda_device.h, by kernels as C++.
+ * The emulator's interface for device code: the current lane (a thread of a block), and the places
+ * where lanes meet. Included by C and, through device/cuda_device.h, by kernels as C++.
  */
 #ifndef CUDA_EMULATOR_LANE_H
 #define CUDA_EMULATOR_LANE_H
@@ -17,7 +17,7 @@ typedef struct emulator_index {
   uint32_t x, y, z;
 } emulator_index;
 
-/* What is the same for all lanes of a block. */
+/* The values that all lanes of a block share. */
 typedef struct emulator_block_place {
   emulator_index block_index, block_size, grid_size;
   int device;
@@ -32,20 +32,20 @@ typedef struct emulator_lane_view {
 } emulator_lane_view;
 
 CUDA_EMULATOR_API emulator_lane_view *cuda_emulator_lane(void);
-/* All lanes of the block meet; line tells barriers apart. */
+/* All lanes of the block meet. line distinguishes barriers. */
 CUDA_EMULATOR_API void cuda_emulator_meet_block(const char *file, int line);
-/* The lanes of the mask meet in their warp; line tells meetings apart. */
+/* The lanes of the mask meet in their warp. line distinguishes meetings. */
 CUDA_EMULATOR_API void cuda_emulator_meet_warp(uint32_t mask, const char *file, int line);
-/* The lanes of the mask each give a value; afterwards values[i] is that of the warp's lane i. */
+/* Each lane of the mask gives a value; afterwards values[i] is the value of the warp's lane i. */
 CUDA_EMULATOR_API void cuda_emulator_exchange(uint32_t mask, uint64_t value, uint64_t values[32],
                                               const char *file, int line);
-/* Other lanes, then other blocks, may go on first. The block sleeps if it is long. */
+/* Other lanes, then other blocks, may continue first. The block sleeps if the wait is long. */
 CUDA_EMULATOR_API void cuda_emulator_rest(uint32_t ns);
-/* A load of one lane: counted if it is of page-locked memory. */
+/* A load by one lane: it is counted if it reads page-locked memory. */
 CUDA_EMULATOR_API void cuda_emulator_note_load(const void *pointer);
-/* Called now and then by atomics: another lane's turn. */
+/* Atomics call it at intervals, and another lane continues. */
 CUDA_EMULATOR_API void cuda_emulator_interrupt(void);
-/* Ends the process unless the pointer is one to memory that the block's device may touch. */
+/* Ends the process unless the pointer is to memory that the block's device may access. */
 CUDA_EMULATOR_API int cuda_emulator_check_global(const void *pointer);
 CUDA_EMULATOR_API uint64_t cuda_emulator_clock(void); /* nanoseconds */
 

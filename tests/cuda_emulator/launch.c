@@ -1,4 +1,4 @@
-/* Kernels and their launches; functions of the driver that the runtime hands out by name. */
+/* Kernels and their launches, and functions of the driver that the runtime returns by name. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,8 @@ void cuda_emulator_register(cuda_emulator_kernel *kernel) {
   pthread_mutex_unlock(&emulator.lock);
 }
 
-/* With the lock. Lazily: at the first use on a device, when the device has nothing to do. */
+/* The caller holds the lock. Lazy loading happens at the first use on a device, when the device is
+ * idle. */
 static cudaError_t load(cuda_emulator_kernel *kernel, int device) {
   if (kernel->loaded >> device & 1) return cudaSuccess;
   cudaError_t result = cudaSuccess;
@@ -66,7 +67,7 @@ static cudaError_t read_attributes(const cudaLaunchConfig_t *config, launch_wish
   return cudaSuccess;
 }
 
-static cuda_emulator_launch latest; /* with the lock */
+static cuda_emulator_launch latest; /* the caller holds the lock */
 
 void cuda_emulator_latest_launch(cuda_emulator_launch *to) {
   pthread_mutex_lock(&emulator.lock);
@@ -92,7 +93,7 @@ static emulator_grid *make_grid(const cuda_emulator_kernel *kernel,
   return grid;
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static cudaError_t launch(const cudaLaunchConfig_t *config, const void *function,
                           void **arguments) {
   launch_wishes wishes = {0};
@@ -160,7 +161,7 @@ EMULATOR_EXPORT cudaError_t cudaLaunchCooperativeKernel(const void *function, di
   return cudaLaunchKernelExC(&config, function, arguments);
 }
 
-/* ---- what is known of a kernel */
+/* ---- attributes of a kernel */
 
 EMULATOR_EXPORT cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes,
                                                   const void *function) {

@@ -1,9 +1,9 @@
 /*
- * Memory. Device memory is pages of a memfd of the process, one file for each device, so that other
- * processes can map it: an IPC handle names the process and the file (/proc/PID/fd), and nothing is
- * left when the process ends. The end of each allocation touches a page that nobody may touch. In a
- * build with AddressSanitizer device memory is poisoned: device code is not instrumented, the host
- * is, and is caught when it touches device memory.
+ * Memory. Device memory consists of pages of a memfd of the process, one file for each device, so
+ * that other processes can map it. An IPC handle names the process and the file (/proc/PID/fd), and
+ * nothing remains when the process ends. The end of each allocation touches a page without any
+ * access rights. In a build with AddressSanitizer, device memory is poisoned. Device code is not
+ * instrumented; the host is, and a host access to device memory is reported.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 enum { PAGE = 4096, ALIGNMENT = 256 };
 static const uint64_t device_memory = (uint64_t)64 << 30;
 
-/* Of AddressSanitizer, if it is linked. */
+/* Functions of AddressSanitizer, if it is linked. */
 __attribute__((weak)) void __asan_poison_memory_region(const volatile void *address, size_t bytes);
 __attribute__((weak)) void __asan_unpoison_memory_region(const volatile void *address,
                                                          size_t bytes);
@@ -32,7 +32,7 @@ static void unpoison(const emulator_allocation *a) {
   if (__asan_unpoison_memory_region) __asan_unpoison_memory_region(a->base, a->bytes);
 }
 
-/* Not memmove: AddressSanitizer would look at what is poisoned. */
+/* memmove cannot be used: AddressSanitizer would check the poisoned memory. */
 void emulator_copy(void *destination, const void *source, size_t bytes) {
 #if defined(__x86_64__)
   __asm__ volatile("rep movsb" : "+D"(destination), "+S"(source), "+c"(bytes)::"memory");
@@ -61,7 +61,8 @@ static void enlist(emulator_allocation *a) {
   __atomic_fetch_add(&emulator.allocations_version, 1, __ATOMIC_RELEASE);
 }
 
-/* The allocation that begins at the pointer and is of that kind, taken out of the list; or NULL. */
+/* Removes and returns the allocation of that kind that begins at the pointer; NULL: there is
+ * none. */
 static emulator_allocation *delist(const void *pointer, emulator_memory_kind kind) {
   emulator_allocation **at = &emulator.allocations;
   while (*at && !((*at)->base == pointer && (*at)->kind == kind)) at = &(*at)->next;
@@ -72,8 +73,8 @@ static emulator_allocation *delist(const void *pointer, emulator_memory_kind kin
   return a;
 }
 
-/* Maps bytes of a file (-1: of nobody's) so that they end where a page begins that nobody may
- * touch. */
+/* Maps bytes of a file (-1: anonymous memory) so that they end where a page without access rights
+ * begins. */
 static bool map_guarded(emulator_allocation *a, size_t bytes, int file, uint64_t offset) {
   const size_t length = (bytes + PAGE - 1) / PAGE * PAGE;
   const size_t used = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -107,7 +108,7 @@ static bool have_device_file(emulator_device *device) {
   return true;
 }
 
-/* With the lock. Garbage, as new memory of a device is. */
+/* The caller holds the lock. Writes garbage, as new memory of a device contains. */
 static cudaError_t new_device_memory(void **pointer, size_t bytes, bool pooled) {
   const int number = emulator_current_device();
   emulator_device *device = &emulator.devices[number];
@@ -157,8 +158,8 @@ static void release(emulator_allocation *a) {
   free(a);
 }
 
-/* Releases what begins at the pointer once the device has nothing to do. A lost device's memory is
- * released too; the error is reported. */
+/* Releases the allocation at the pointer once the device is idle. A lost device's memory is
+ * released too, and the error is returned. */
 static cudaError_t release_memory(void *pointer, emulator_memory_kind kind, const char *name) {
   const cudaError_t refused = emulator_enter(name);
   if (!pointer && kind != MEMORY_IPC) return refused;
@@ -190,7 +191,8 @@ EMULATOR_EXPORT cudaError_t cudaFree(void *pointer) {
   return release_memory(pointer, MEMORY_DEVICE, __func__);
 }
 
-/* Of a pool: no synchronisation. Used in stream order, which an allocation at once is, too. */
+/* Allocates from a pool, without synchronisation. The memory is used in stream order, for which an
+ * immediate allocation is right too. */
 EMULATOR_EXPORT cudaError_t cudaMallocAsync(void **pointer, size_t bytes, cudaStream_t stream) {
   EMULATOR_ENTER();
   (void)stream;
@@ -212,7 +214,7 @@ EMULATOR_EXPORT cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream) {
   return cudaLaunchHostFunc(stream, free_pooled, pointer);
 }
 
-/* ---- host memory that devices reach: at the same address */
+/* ---- host memory that devices reach at the same address */
 
 EMULATOR_EXPORT cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned int flags) {
   EMULATOR_ENTER();
@@ -364,7 +366,7 @@ EMULATOR_EXPORT cudaError_t cudaIpcOpenMemHandle(void **pointer, cudaIpcMemHandl
     a->kind = MEMORY_IPC;
     a->file = file;
     emulator_note_import(file, h.offset);
-    a->device = device; /* which may touch it from now on */
+    a->device = device; /* the device that may access it from now on */
     poison(a);
     enlist(a);
     emulator.counts.ipc_mappings++;

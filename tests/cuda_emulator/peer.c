@@ -1,4 +1,4 @@
-/* What GPUs can do to each other's memory, and a thread's attitude to captures of others. */
+/* Accesses of GPUs to each other's memory, and a thread's mode for captures by other threads. */
 #include "emulator.h"
 
 static int without_atomics;
@@ -17,7 +17,7 @@ EMULATOR_EXPORT cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDevic
   return cudaSuccess;
 }
 
-/* There are no captures to disturb. */
+/* There are no captures that it could disturb. */
 EMULATOR_EXPORT cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
   static _Thread_local enum cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
   EMULATOR_ENTER();

@@ -1,10 +1,10 @@
 /*
- * Hardware queues (CUDA_DEVICE_MAX_CONNECTIONS). Streams share them, in turn as they are made. A
- * queue hands out commands in the order in which they came, whatever their streams:
- *   - a kernel, a copy or a fill leaves the queue when it begins, and it begins when its stream has
- *     ended the command before it, and the points are reached that it waits for;
- *   - a wait for a value and a host function leave the queue when they are over.
- * Whatever stands behind the command at the head does not begin, also if its own stream is free.
+ * Hardware queues (CUDA_DEVICE_MAX_CONNECTIONS). Streams share them, in turn as they are created. A
+ * queue executes commands in the order of their arrival, whatever their streams:
+ *   - A kernel, a copy or a fill leaves the queue when it begins. It begins when its stream has
+ *     ended the command before it, and when the points are reached for which it waits.
+ *   - A wait for a value and a host function leave the queue when they have ended.
+ * Commands behind the first one do not begin before it leaves, even if their own stream is free.
  */
 #include "emulator.h"
 
@@ -13,7 +13,7 @@ void emulator_set_queue(emulator_stream *stream) {
   const bool apart = emulator.priority_queues && stream->priority < EMULATOR_LEAST_PRIORITY;
   uint32_t *made = apart ? &device->priority_streams : &device->plain_streams;
   emulator_queue *queues = apart ? device->priority_queues : device->queues;
-  stream->queue = &queues[++*made % emulator.n_queues]; /* 0: the legacy stream's */
+  stream->queue = &queues[++*made % emulator.n_queues]; /* 0: the legacy stream's queue */
 }
 
 void emulator_enter_queue(emulator_stream *stream, emulator_command *command) {

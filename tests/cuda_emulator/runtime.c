@@ -1,4 +1,5 @@
-/* Calls: counting and failing them, errors, devices and what is known of them, the environment. */
+/* Calls (their counts and injected failures), errors, devices and their attributes, the
+ * environment. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -54,7 +55,7 @@ static void read_fault(void) {
   emulator.fail_code = code;
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void begin(void) {
   const char *loading = getenv("CUDA_MODULE_LOADING");
   emulator.process = getpid();
@@ -95,7 +96,7 @@ static cudaError_t enter(const char *name, bool needs_device) {
   if (emulator.process == 0) begin();
   cudaError_t result = cudaSuccess;
   if (emulator.process != getpid()) {
-    result = cudaErrorInitializationError; /* the parent of this process had begun */
+    result = cudaErrorInitializationError; /* the parent of this process had used the runtime */
   } else if (emulator.n_devices == 0) {
     result = cudaErrorNoDevice;
   } else {

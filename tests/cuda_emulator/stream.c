@@ -1,6 +1,6 @@
 /*
  * Streams and events. Each stream that was ever given work has a thread, which executes its
- * commands one after the other; a command may first wait for points of other streams.
+ * commands one after the other. A command may first wait for points of other streams.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -56,7 +56,7 @@ cudaError_t emulator_begin_allocating(int device) {
   while (self->allocating) emulator_wait_changed();
   self->allocating = true;
   const cudaError_t result = emulator_wait_idle(device);
-  while (self->lost && (self->resident > 0 || self->touching > 0)) /* they are leaving */
+  while (self->lost && (self->resident > 0 || self->touching > 0)) /* the threads are ending */
     emulator_wait_changed();
   return result;
 }
@@ -117,7 +117,7 @@ static double milliseconds(void) {
   return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 
-/* Without the lock. */
+/* Called without the lock. */
 static void execute_outside(emulator_command *command, const emulator_device *device) {
   switch (command->kind) {
   case COMMAND_COPY:
@@ -160,7 +160,7 @@ static void execute(emulator_stream *stream, emulator_command *command) {
     free_event_if_over(command->event);
   } else {
     emulator_device *device = &emulator.devices[stream->device];
-    const uint32_t touches = command->kind != COMMAND_CALL; /* which may release memory */
+    const uint32_t touches = command->kind != COMMAND_CALL; /* the function may release memory */
     device->touching += touches;
     pthread_mutex_unlock(&emulator.lock);
     execute_outside(command, device);
@@ -219,7 +219,8 @@ static void order_by_legacy(emulator_stream *stream, emulator_command *command) 
 
 cudaError_t emulator_submit(emulator_stream *stream, emulator_command *command) {
   emulator_device *device = &emulator.devices[stream->device];
-  /* Work that allocates or releases memory keeps the rest out; an event's record is no work. */
+  /* Work that allocates or releases memory excludes all other work; an event's record is not
+   * work. */
   if (command->kind != COMMAND_RECORD)
     while (device->allocating && !device->lost) emulator_wait_changed();
   if (device->lost) {
@@ -280,12 +281,13 @@ EMULATOR_EXPORT cudaError_t cudaStreamCreate(cudaStream_t *handle) {
 }
 
 EMULATOR_EXPORT cudaError_t cudaStreamDestroy(cudaStream_t handle) {
-  const cudaError_t refused = emulator_enter(__func__); /* released all the same */
+  const cudaError_t refused = emulator_enter(__func__); /* released nevertheless */
   pthread_mutex_lock(&emulator.lock);
   emulator_stream *stream = emulator_stream_of(handle);
   const bool known = stream && handle != NULL && handle != cudaStreamLegacy;
   if (known) {
-    stream->open = false; /* its thread ends when all is done; the stream is never used again */
+    stream->open =
+        false; /* its thread ends when all commands have ended; the stream is never used again */
     emulator.counts.streams--;
     emulator_signal();
   }
@@ -294,13 +296,13 @@ EMULATOR_EXPORT cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   return known ? cudaSuccess : emulator_set_error(cudaErrorInvalidResourceHandle);
 }
 
-/* The driver's lock may be held for as long as another thread waits for the device. */
+/* The driver's lock may be held while another thread waits for the device. */
 static void wait_for_driver(const emulator_device *device) {
   while (emulator.queries_block && (device->allocating || device->synchronizing) && !device->lost)
     emulator_wait_changed();
 }
 
-/* What asks or waits for a stream. */
+/* Checks the arguments of calls that query a stream or wait for one. */
 static cudaError_t look_at_stream(cudaStream_t handle, bool wait) {
   pthread_mutex_lock(&emulator.lock);
   const emulator_stream *stream = emulator_stream_of(handle);

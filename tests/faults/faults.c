@@ -1,15 +1,16 @@
 /*
  * Promise: whatever allocation, system call or thread creation fails, a program gets an error with
- * a sentence, or does not notice: it never crashes or hangs, leaks nothing, and its peers end
+ * a sentence, or is not affected. It never crashes or hangs, it leaks nothing, and its peers end
  * cleanly.
  *
- * Each scenario is played once for each call that the library makes in it, which then fails (hard:
- * refused; soft: interrupted, and then everything must succeed all the same).
+ * Each scenario is played once for each call that the library makes in it, and that call fails
+ * (hard: the call is refused; soft: it is interrupted, and everything must then succeed
+ * nevertheless).
  *
  *   faults [--scenario NAME] [--kind hard|soft] [--position N] [--sample N] [--seed S]
  *
- * Without --sample all positions. Prints the Test Anything Protocol; a failure prints how to repeat
- * it.
+ * Without --sample all positions are played. The program prints the Test Anything Protocol; a
+ * failure prints the command that repeats it.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -37,7 +38,7 @@ static struct {
 
 typedef struct {
   dfcclContext_t ctx;
-  const dfcclUniqueId *id; /* NULL: the context is there already */
+  const dfcclUniqueId *id; /* NULL: the context exists already */
   int rank, ranks;
   dfcclResult_t error;
 } player;
@@ -58,7 +59,7 @@ static void *be_player(void *arg) {
   return NULL;
 }
 
-/* Returns the first error of any of them. */
+/* Returns the first error of the threads. */
 static dfcclResult_t play_in_threads(dfcclContext_t *ctxs, const dfcclUniqueId *id, int ranks) {
   pthread_t threads[RANKS];
   player players[RANKS];
@@ -97,11 +98,11 @@ static dfcclResult_t play_by_id(void) {
   return error;
 }
 
-/* Nothing was written, or something whole. */
+/* The file is empty, or has one whole object. */
 static void expect_whole(const char *path) {
   static char text[1 << 16];
   FILE *file = fopen(path, "re");
-  if (file == NULL) return; /* it could not be made */
+  if (file == NULL) return; /* the file could not be created */
   size_t length = fread(text, 1, sizeof text - 1, file);
   fclose(file);
   text[length] = '\0';
@@ -131,7 +132,7 @@ static dfcclResult_t play_recorded(void) {
   return error;
 }
 
-/* ---- ranks as processes: one of them is the one where a call fails ---- */
+/* ---- ranks as processes: a call fails in one of them ---- */
 
 typedef struct {
   long position, calls;
@@ -171,7 +172,7 @@ static dfcclResult_t play_processes(void) {
   return dfcclSuccess;
 }
 
-/* They share no memory. */
+/* The ranks share no memory. */
 static dfcclResult_t play_over_tcp(void) {
   setenv("DFCCL_NET", "tcp", 1);
   dfcclResult_t error = play_processes();
@@ -184,8 +185,8 @@ static dfcclResult_t play_over_tcp(void) {
 static const struct scenario {
   const char *name;
   dfcclResult_t (*play)(void);
-  int processes; /* the ranks are, and this one is the victim, from 1 */
-  bool lingers;  /* a root of an id may stay for some seconds after a failure */
+  int processes; /* the ranks are processes, and this one is the victim, from 1 */
+  bool lingers;  /* the root of an id may exist for some seconds after a failure */
 } scenarios[] = {
     {"alone", play_alone, 0, false},         {"threads", play_threads, 0, false},
     {"recorded", play_recorded, 0, false},   {"by-id", play_by_id, 0, true},
@@ -219,7 +220,8 @@ static void expect_nothing_left(const df_belongings *before) {
   EVENTUALLY(df_fault_live_blocks() <= before->blocks);
 }
 
-/* Plays once. Returns how many calls there were that could have failed; *fired: one did. */
+/* Plays the scenario once. Returns the number of calls that could have failed; *fired: one did
+ * fail. */
 static long play_once(const struct scenario *scenario, df_fault_kind kind, long position,
                       bool *fired) {
   char name[100];
@@ -230,7 +232,7 @@ static long play_once(const struct scenario *scenario, df_fault_kind kind, long 
   current.position = position;
   snprintf(name, sizeof name, "scenario %s, position %ld", scenario->name, position);
   df_watchdog_start(name, 60);
-  /* Who fails before it has met anybody is waited for as long as this. */
+  /* The other ranks wait this long for a rank that fails before it has joined. */
   if (position > 0 && kind == DF_FAULT_HARD)
     setenv("DFCCL_INIT_TIMEOUT_MS", "2000", 1);
   else
@@ -254,7 +256,7 @@ static long play_once(const struct scenario *scenario, df_fault_kind kind, long 
 
 static void play_positions(const struct scenario *scenario, df_fault_kind kind) {
   bool fired;
-  play_once(scenario, kind, 0, &fired); /* what the C library keeps from the first time */
+  play_once(scenario, kind, 0, &fired); /* memory that the C library keeps from its first use */
   df_belongings before = df_take_stock();
   long calls = play_once(scenario, kind, 0, &fired), played = 0, hits = 0;
   df_random random = {options.seed};

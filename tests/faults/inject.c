@@ -46,8 +46,8 @@ const char *df_fault_fired(void) { return atomic_load(&fired); }
 
 long df_fault_live_blocks(void) { return atomic_load(&live_blocks); }
 
-/* Whether this call is the one. An error of 0 means that the call cannot have that kind of fault;
- * a process can die at any. */
+/* Whether this call must fail. An error of 0 means that the call cannot have that kind of fault; a
+ * process can be killed at any call. */
 static bool fails(const char *name, int hard, int soft) {
   if (!atomic_load(&armed)) return false;
   int which = atomic_load(&kind), error = which == DF_FAULT_HARD ? hard : soft;
@@ -135,7 +135,7 @@ WRAP(int, poll, ENOMEM, EINTR, (struct pollfd * entries, nfds_t n, int ms), (ent
 WRAP(int, socket, EMFILE, 0, (int domain, int type, int protocol), (domain, type, protocol))
 WRAP(int, bind, ENOMEM, 0, (int fd, const struct sockaddr *a, socklen_t n), (fd, a, n))
 WRAP(int, listen, ENOBUFS, 0, (int fd, int backlog), (fd, backlog))
-/* No port is free for a moment. */
+/* No port is free for the moment. */
 WRAP(int, connect, ENOMEM, a->sa_family == AF_INET ? EADDRNOTAVAIL : 0,
      (int fd, const struct sockaddr *a, socklen_t n), (fd, a, n))
 WRAP(int, accept4, EMFILE, EINTR, (int fd, struct sockaddr *a, socklen_t *n, int f), (fd, a, n, f))
@@ -155,7 +155,7 @@ int __wrap_fcntl64(int fd, int command, ...);
 int __wrap_fcntl64(int fd, int command, ...) {
   va_list arguments;
   va_start(arguments, command);
-  long argument = va_arg(arguments, long); /* what the library passes: an int, or nothing */
+  long argument = va_arg(arguments, long); /* the library passes an int, or no argument */
   va_end(arguments);
   return fails("fcntl", EPERM, 0) ? -1 : __real_fcntl64(fd, command, argument);
 }
@@ -170,7 +170,7 @@ int __wrap_open64(const char *path, int flags, ...) {
   return fails("open", EMFILE, 0) ? -1 : __real_open64(path, flags, mode);
 }
 
-/* The futex of the bell: a wait that ends at once, as it may. */
+/* The futex of the bell: a wait that ends at once, which a futex permits. */
 long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
 long __wrap_syscall(long number, ...) {

@@ -1,11 +1,11 @@
 /*
- * Fault injection: the linker leads each call of these functions that the library makes (and the
- * test's own code, which calls none while armed) through a wrapper here, which counts it and lets
- * one of them fail as the system might let it fail.
+ * Fault injection. The linker leads each call of these functions that the library makes (and the
+ * test's own code, which calls none while armed) through a wrapper here. The wrapper counts the
+ * call and lets one of them fail in a way in which the system may let it fail.
  *
- * Not wrapped, because they cannot fail with right arguments: close, munmap, clock_gettime, the
- * pthread functions but pthread_create, and write to an event descriptor (EAGAIN means that it is
- * full, and wakes as well).
+ * Not wrapped are functions that cannot fail with right arguments: close, munmap, clock_gettime,
+ * the pthread functions except pthread_create, and write to an event descriptor (EAGAIN means that
+ * it is full, and has the same effect).
  */
 #ifndef DF_TESTS_FAULTS_INJECT_H
 #define DF_TESTS_FAULTS_INJECT_H
@@ -15,27 +15,27 @@
 
 typedef enum {
   DF_FAULT_HARD, /* out of memory, of descriptors, of threads: the call is refused */
-  DF_FAULT_SOFT, /* interrupted, or "not now": whoever calls must try again; only some can */
-  DF_FAULT_DEATH /* before it the process dies (tests/kills) */
+  DF_FAULT_SOFT, /* interrupted, or "not now": the caller must retry; only some calls can */
+  DF_FAULT_DEATH /* the process is killed before the call (tests/kills) */
 } df_fault_kind;
 
-/* Counts calls from now on and lets the one of that number (from 1) fail; 0: only counts. Of soft
+/* Counts calls from now on and lets the call of that number (from 1) fail; 0: only counts. For soft
  * faults, only calls that can have them count. */
 void df_fault_arm(long position, df_fault_kind kind);
 
-/* Counts every call from now on, and at the one of that number calls how, on whatever thread. */
+/* Counts every call from now on. At the call of that number it calls `how`, on whichever thread. */
 void df_fault_arm_death(long position, void (*how)(void));
 
-/* Stops. Returns how many calls there were. */
+/* Stops counting. Returns the number of calls. */
 long df_fault_disarm(void);
 
-/* The function that was made to fail since the latest arming; NULL: none. */
+/* The function that has failed by injection since the latest arming; NULL: none. */
 const char *df_fault_fired(void);
 
-/* Memory that the library has allocated and not freed yet: blocks. */
+/* The number of blocks that the library has allocated and not yet freed. */
 long df_fault_live_blocks(void);
 
-/* What must be as it was before when all is closed. */
+/* The counts that must be the same before a scenario and after it. */
 typedef struct {
   int threads, descriptors;
   long blocks;

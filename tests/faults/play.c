@@ -9,7 +9,7 @@ enum { OPERATIONS = 6, GROUP = 6, COLLECTIVES = 7, COUNT = 600, ZERO_COPY_COUNT 
 typedef struct {
   dfcclContext_t ctx;
   int rank, ranks;
-  dfcclResult_t error; /* the first */
+  dfcclResult_t error; /* the first error */
   int accepted;
   atomic_int calls, failures;
 } actor;
@@ -20,7 +20,7 @@ void df_play_failed(const char *call, dfcclResult_t result) {
         "%s: %s without a sentence: \"%s\"", call, df_test_result_name(result), sentence);
 }
 
-/* Makes the call unless one has failed before. */
+/* Makes the call unless an earlier one has failed. */
 #define ACT(a, call)                                                                               \
   do {                                                                                             \
     if ((a)->error == dfcclSuccess && ((a)->error = (call)) != dfcclSuccess)                       \
@@ -71,7 +71,7 @@ static void run_all(actor *a) {
   for (int i = 0; i < COUNT * DF_PLAY_RANKS; i++) send[a->rank][i] = a->rank + 1;
   memset(mine, 0, sizeof recv[a->rank]);
   for (int i = 0; i < COLLECTIVES; i++) {
-    int coll = (i + a->rank) % COLLECTIVES; /* in another order on each rank */
+    int coll = (i + a->rank) % COLLECTIVES; /* each rank runs them in another order */
     if (takes_part(a, coll)) run(a, coll, send[a->rank], mine[coll]);
   }
   ACT(a, dfcclWaitAll(a->ctx));
@@ -88,7 +88,7 @@ static void run_from_lent_memory(actor *a) {
   void *memory = NULL;
   ACT(a, dfcclMemAlloc(a->ctx, &memory, 2 * ZERO_COPY_COUNT * sizeof(int32_t)));
   ACT(a, dfcclRegisterAllReduce(a->ctx, 20, ZERO_COPY_COUNT, dfcclInt32, dfcclSum, NULL));
-  if (a->error != dfcclSuccess) return; /* what was allocated, dfcclDestroy frees */
+  if (a->error != dfcclSuccess) return; /* dfcclDestroy frees what was allocated */
   int32_t *send = memory, *recv = send + ZERO_COPY_COUNT;
   for (int i = 0; i < ZERO_COPY_COUNT; i++) send[i] = i + a->rank;
   ACT(a, dfcclRunAllReduce(a->ctx, 20, send, recv, count_callback, a));
@@ -105,7 +105,7 @@ static void run_from_lent_memory(actor *a) {
 
 static void look(actor *a) {
   dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
-  int fd = open("/dev/null", O_WRONLY | O_CLOEXEC); /* may be the call that fails */
+  int fd = open("/dev/null", O_WRONLY | O_CLOEXEC); /* this call may be the one that fails */
   ACT(a, dfcclDeviceSynchronize(a->ctx));
   ACT(a, dfcclGetStats(a->ctx, &stats));
   if (fd < 0) return;

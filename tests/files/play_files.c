@@ -1,10 +1,10 @@
 /*
- * Plays all files of a directory in MSCCL's XML: each file's collectives of several counts, types
- * and roots, in place and not, each rank in an order of its own, among threads and among processes,
- * also preempted after every step. Each element of each result is checked. Prints a line for each
- * file; exits with 1 if one was refused.
+ * Plays all files of a directory in MSCCL's XML. It runs each file's collectives with several
+ * counts, types and roots, in place and not, each rank in an order of its own, among threads and
+ * among processes, also preempted after every step. Each element of each result is checked. The
+ * program prints a line for each file; the exit status is 1 if a file was refused.
  *
- *     play_files [DIRECTORY [LARGEST_COUNT [ROUNDS]]]
+ *   play_files [DIRECTORY [LARGEST_COUNT [ROUNDS]]]
  *
  * Without a directory it plays files that it generates, for 4 ranks.
  */
@@ -39,7 +39,7 @@ static df_kind kind_of(df_operation operation) {
   return kinds[operation];
 }
 
-/* The large one is not divisible by anything that files cut in. */
+/* The large count is not divisible by any number of parts that files use. */
 static void fill(game *g, const df_plan_file_facts *facts, const char *algorithm) {
   const size_t counts[COLLECTIVES] = {1, 17, 1000, 4099, 32768, largest};
   const dfcclDataType_t types[COLLECTIVES] = {dfcclFloat64, dfcclInt8,    dfcclFloat32,
@@ -79,7 +79,8 @@ static void be_process(int rank, int ranks, const dfcclUniqueId *id, void *arg) 
   df_finish(ctx);
 }
 
-/* In a process of its own, so that each has its own environment and libraries at rest. */
+/* Runs in a process of its own, so that each file has its own environment and no other threads
+ * exist. */
 static void play(game *g, const char *file, const char *preempt, int processes) {
   char what[200];
   snprintf(what, sizeof what, "%s, %s%s", file, processes ? "processes" : "threads",

@@ -1,9 +1,9 @@
 /*
- * An algorithm's file of a stranger: whatever the bytes are, they are refused with a sentence that
- * names the file and fits its room; or they are proved, and make a plan for each position.
+ * An untrusted algorithm file. Whatever the bytes are, either they are refused with a sentence that
+ * names the file and fits its buffer, or they are proved and yield a plan for each position.
  *
- * The input's first byte says what the rest is: the text itself, or numbers of words of the format
- * behind a beginning that is right, so that whole blocks come about by chance.
+ * The input's first byte selects the meaning of the rest: the text itself, or numbers of words of
+ * the format behind a correct beginning, so that whole blocks arise by chance.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,11 @@
 /*
- * Feeds the rendezvous with bytes of others' choosing: whatever they are, the process neither dies
- * nor waits, and only what is sealed with the job's key moves the job.
+ * Feeds the rendezvous with untrusted bytes. Whatever they are, the process neither dies nor waits,
+ * and only messages with a MAC of the job's key change the job's state.
  *
- * The first byte picks who speaks: a stranger to the root, a stranger at a door, a rank of another
- * host over a line, a rank that knows the secret but is
- * broken, a root that is broken, a stranger to a rank's listener, what poses as a lower rank, or
- * the author of a unique id. Built with libFuzzer where the compiler has it; otherwise fuzz_main.c
- * makes the inputs.
+ * The first byte selects the sender: an unauthenticated caller of the root, of a listener, or of a
+ * rank's mesh listener; a rank of another host over a control channel; a rank that has the secret
+ * but is broken; a broken root; a process that poses as a lower rank; or the author of a unique id.
+ * It is built with libFuzzer where the compiler has it; otherwise fuzz_main.c makes the inputs.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -35,7 +34,7 @@ static void make_pair(int type, int pair[2]) {
 
 static void send_some(int fd, const void *bytes, size_t size) {
   ssize_t sent = send(fd, bytes, size, MSG_NOSIGNAL);
-  (void)sent; /* the other end may have closed, or have enough */
+  (void)sent; /* the other end may have closed, or have read enough */
 }
 
 static df_root *make_root(int n_ranks) {
@@ -46,7 +45,7 @@ static df_root *make_root(int n_ranks) {
   return root;
 }
 
-/* ---- A stranger to the root: pieces of nonsense over several connections ---- */
+/* ---- An unauthenticated caller of the root: malformed bytes over several connections ---- */
 
 static void be_stranger_to_root(input *in) {
   df_root *root = make_root(0);
@@ -60,9 +59,9 @@ static void be_stranger_to_root(input *in) {
     size_t taken;
     const uint8_t *bytes = next_bytes(in, next_byte(in), &taken);
     send_some(pairs[caller][0], bytes, taken);
-    DF_ASSERT(df_root_step(root, 0)); /* a stranger does not end it */
+    DF_ASSERT(df_root_step(root, 0)); /* such a caller does not end the root */
   }
-  /* Beyond the root's proof, a stranger is told nothing. */
+  /* The root sends nothing but its proof to an unauthenticated caller. */
   for (int i = 0; i < CALLERS_MAX; i++) {
     unsigned char answer[1024];
     ssize_t got = recv(pairs[i][0], answer, sizeof answer, 0);
@@ -73,7 +72,7 @@ static void be_stranger_to_root(input *in) {
   df_root_destroy(root);
 }
 
-/* ---- Ranks that know the secret and say what they like ---- */
+/* ---- Ranks that have the secret and send arbitrary messages ---- */
 
 static bool prove(df_root *root, int fd, unsigned char key[DF_KEY_BYTES]) {
   unsigned char root_key[DF_KEY_BYTES];
@@ -109,7 +108,7 @@ static size_t size_of(df_message_type type) {
   }
 }
 
-/* A sealed message of a type and a body of the input's choosing. */
+/* A message with a valid MAC, of a type and a body that the input selects. */
 static size_t forge(input *in, const unsigned char key[DF_KEY_BYTES], unsigned char *message) {
   df_message_type type = (df_message_type)(next_byte(in) % (DF_MESSAGE_NEWS + 1));
   size_t bytes = size_of(type), taken;
@@ -143,7 +142,7 @@ static void be_broken_ranks(input *in) {
   df_root_destroy(root);
 }
 
-/* ---- A root that says what it likes ---- */
+/* ---- A root that sends arbitrary messages ---- */
 
 static void be_broken_root(input *in) {
   int pair[2];
@@ -151,7 +150,7 @@ static void be_broken_root(input *in) {
   df_rendezvous *r = calloc(1, sizeof *r);
   DF_ASSERT(r != NULL);
   make_pair(SOCK_STREAM, pair);
-  static const df_network network = {.is_off = 1}; /* it opens no doors */
+  static const df_network network = {.is_off = 1}; /* it opens no listeners */
   r->network = &network;
   r->n_ranks = 1 + next_byte(in) % 3;
   r->fd = pair[0];
@@ -172,7 +171,7 @@ static void be_broken_root(input *in) {
   dfcclResult_t result = phase == 0   ? df_rendezvous_table(r)
                          : phase == 1 ? df_rendezvous_news(r)
                                       : df_rendezvous_finish(r);
-  /* The end of the stream is noticed. (A refusal may say that somebody else was late.) */
+  /* The end of the stream is noticed. (A refusal may name another rank as late.) */
   DF_ASSERT(result != dfcclTimeout || strstr(df_last_sentence(), "was silent for") == NULL);
   if (phase == 0 && result == dfcclSuccess) DF_ASSERT(r->records != NULL);
   close(pair[0]);
@@ -181,12 +180,12 @@ static void be_broken_root(input *in) {
   free(r);
 }
 
-/* ---- A stranger to a rank that waits for higher ranks ---- */
+/* ---- An unauthenticated caller of a rank that waits for higher ranks ---- */
 
 static void be_stranger_to_rank(input *in) {
   df_record records[3] = {0};
   unsigned char local[3] = {1, 0, 0};
-  int sockets[3], root[2], strangers[2];
+  int sockets[3], root[2], callers[2];
   df_rendezvous *r = calloc(1, sizeof *r);
   DF_ASSERT(r != NULL);
   make_pair(SOCK_STREAM, root);
@@ -197,11 +196,11 @@ static void be_stranger_to_rank(input *in) {
   DF_ASSERT(listener >= 0);
   r->listener.fd = listener;
   for (int i = 0; i < 2; i++) {
-    strangers[i] = df_connect_abstract(SOCK_SEQPACKET, records[0].name);
-    DF_ASSERT(strangers[i] >= 0);
+    callers[i] = df_connect_abstract(SOCK_SEQPACKET, records[0].name);
+    DF_ASSERT(callers[i] >= 0);
   }
   while (in->size > 0) {
-    int stranger = next_byte(in) % 2;
+    int caller = next_byte(in) % 2;
     size_t taken;
     df_greeting greeting;
     df_message_start(&greeting, DF_MESSAGE_GREETING, sizeof greeting);
@@ -209,26 +208,26 @@ static void be_stranger_to_rank(input *in) {
     const uint8_t *bytes = next_bytes(in, next_byte(in), &taken);
     if (well_formed && taken > 0)
       memcpy(&greeting.from, bytes, DF_MIN(taken, sizeof greeting - sizeof(df_header)));
-    if (well_formed) send_some(strangers[stranger], &greeting, sizeof greeting);
-    if (!well_formed && taken > 0) send_some(strangers[stranger], bytes, taken);
+    if (well_formed) send_some(callers[caller], &greeting, sizeof greeting);
+    if (!well_formed && taken > 0) send_some(callers[caller], bytes, taken);
   }
   r->deadline_ns = df_clock_ns() + 2000000u;
-  DF_ASSERT(df_mesh_connect(r, local, sockets) == dfcclTimeout); /* nobody proved anything */
-  for (int i = 0; i < 2; i++) close(strangers[i]);
+  DF_ASSERT(df_mesh_connect(r, local, sockets) == dfcclTimeout); /* no caller has proven itself */
+  for (int i = 0; i < 2; i++) close(callers[i]);
   close(listener);
   close(root[0]);
   close(root[1]);
   free(r);
 }
 
-/* ---- A stranger at the door of a rank of a job of two hosts ---- */
+/* ---- An unauthenticated caller of a listener of a job of two hosts ---- */
 
 static void be_stranger_at_door(input *in) {
   static const df_network network = {.is_off = 1};
   df_record records[2] = {{.host = 1}, {.host = 2}};
   df_far_rank far[2] = {{.is_far = 0}, {.is_far = 1, .has_line = 1}};
   unsigned char local[2] = {1, 0};
-  int sockets[2], root[2], strangers[2];
+  int sockets[2], root[2], callers[2];
   df_rendezvous *r = calloc(1, sizeof *r);
   DF_ASSERT(r != NULL);
   make_pair(SOCK_STREAM, root);
@@ -239,11 +238,11 @@ static void be_stranger_at_door(input *in) {
   r->own = records[0];
   DF_ASSERT(df_listeners_open(&r->listeners, &network, 0, 0, 1) == dfcclSuccess);
   for (int i = 0; i < 2; i++) {
-    strangers[i] = df_connect_loopback(r->listeners->port);
-    DF_ASSERT(strangers[i] >= 0 && df_socket_wait(strangers[i], POLLOUT, UINT64_MAX) == 1);
+    callers[i] = df_connect_loopback(r->listeners->port);
+    DF_ASSERT(callers[i] >= 0 && df_socket_wait(callers[i], POLLOUT, UINT64_MAX) == 1);
   }
   while (in->size > 0) {
-    int stranger = next_byte(in) % 2;
+    int caller = next_byte(in) % 2;
     size_t taken;
     df_greeting greeting;
     df_message_start(&greeting, DF_MESSAGE_GREETING, sizeof greeting);
@@ -252,19 +251,19 @@ static void be_stranger_at_door(input *in) {
     const uint8_t *bytes = next_bytes(in, next_byte(in), &taken);
     if (well_formed && taken > 0)
       memcpy(greeting.nonce, bytes, DF_MIN(taken, sizeof greeting.nonce));
-    if (well_formed) send_some(strangers[stranger], &greeting, sizeof greeting);
-    if (!well_formed && taken > 0) send_some(strangers[stranger], bytes, taken);
+    if (well_formed) send_some(callers[caller], &greeting, sizeof greeting);
+    if (!well_formed && taken > 0) send_some(callers[caller], bytes, taken);
   }
   r->deadline_ns = df_clock_ns() + 2000000u;
-  DF_ASSERT(df_mesh_connect(r, local, sockets) == dfcclTimeout); /* nobody proved anything */
-  for (int i = 0; i < 2; i++) df_socket_close(&strangers[i]);
+  DF_ASSERT(df_mesh_connect(r, local, sockets) == dfcclTimeout); /* no caller has proven itself */
+  for (int i = 0; i < 2; i++) df_socket_close(&callers[i]);
   df_listeners_close(r->listeners);
   close(root[0]);
   close(root[1]);
   free(r);
 }
 
-/* ---- A line whose other end says what it likes, and may know the key ---- */
+/* ---- A control channel whose other end sends arbitrary bytes, and may have the key ---- */
 
 static void be_far_rank(input *in) {
   static uint8_t message[DF_MAX_MESSAGE_BYTES];
@@ -279,7 +278,7 @@ static void be_far_rank(input *in) {
     size_t taken, bytes;
     const bool is_encrypted = next_byte(in) % 4 != 0;
     const uint8_t *raw = next_bytes(in, next_byte(in), &taken);
-    /* Also of a kind that is none, and with a wrong count. */
+    /* The kind may be unknown, and the count wrong. */
     const df_record_kind kind = (df_record_kind)(1 + next_byte(in) % 4);
     if (is_encrypted && kind == DF_RECORD_COUNT) other->received = next_byte(in) % 2;
     if (is_encrypted) df_line_seal(other, kind, raw, taken, record);
@@ -300,14 +299,14 @@ static void be_far_rank(input *in) {
   close(pair[1]);
 }
 
-/* ---- What poses as the lower rank that another one calls ---- */
+/* ---- A process that poses as the lower rank that another rank calls ---- */
 
 typedef struct {
   input *in;
   int listener;
 } poser;
 
-/* Takes one call; answers with what has the form of an answer, or with anything; hangs up. */
+/* Accepts one call, answers with a well-formed answer or with arbitrary bytes, and closes. */
 static void *pose(void *argument) {
   poser *p = argument;
   unsigned char greeting[sizeof(df_greeting)];
@@ -317,7 +316,7 @@ static void *pose(void *argument) {
   if (poll(&calls, 1, -1) <= 0) return NULL;
   int fd = df_accept(p->listener);
   if (fd < 0) return NULL;
-  ssize_t got = recv(fd, greeting, sizeof greeting, 0); /* it may not be there yet */
+  ssize_t got = recv(fd, greeting, sizeof greeting, 0); /* the listener may not exist yet */
   (void)got;
   while (p->in->size > 0) {
     bool well_formed = next_byte(p->in) % 2 == 0;
@@ -348,7 +347,7 @@ static void be_posing_rank(input *in) {
   pthread_t thread;
   DF_ASSERT(pthread_create(&thread, NULL, pose, &p) == 0);
   r->deadline_ns = df_clock_ns() + 4000000u;
-  DF_ASSERT(df_mesh_connect(r, local, sockets) != dfcclSuccess); /* it has proved nothing */
+  DF_ASSERT(df_mesh_connect(r, local, sockets) != dfcclSuccess); /* it has not proven itself */
   shutdown(p.listener, SHUT_RDWR); /* it may not have called in time */
   pthread_join(thread, NULL);
   close(p.listener);

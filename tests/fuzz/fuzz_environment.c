@@ -1,9 +1,9 @@
 /*
- * Variables of whoever started the process: whatever their values are, settings and launcher are
- * read, and every number is within its bounds, or the call is refused with a sentence that names a
- * variable, and nothing is written.
+ * Untrusted variables of the environment. Whatever their values are, either settings and launcher
+ * are read, and every number is within its limits; or the call is refused with a sentence that
+ * names a variable, and nothing is written.
  *
- * The input is a list of assignments: a byte that picks the variable, a byte that picks how its
+ * The input is a list of assignments: a byte that selects the variable, a byte that selects how its
  * value is made, and the value.
  */
 #include <stdio.h>
@@ -83,19 +83,19 @@ static const char *const words[] = {"",
                                     "2147483648",
                                     "-9223372036854775808"};
 
-/* Of bytes that are no number and no word of ours: as they are, without zeros. */
+/* The input's bytes as they are, without zeros: usually neither a number nor a known word. */
 static size_t raw_value(input *in, char *value) {
   size_t length = (size_t)next_byte(in) * 3, used = 0;
   while (used < length && in->size > 0) {
     uint8_t byte = next_byte(in);
     value[used++] = (char)(byte ? byte : 'x');
   }
-  if (length >= 400) /* long ones without as long an input */
+  if (length >= 400) /* makes long values from short inputs */
     for (; used < length; used++) value[used] = 'y';
   return used;
 }
 
-/* The names of files are few: an arbitrary one might be anything on this machine. */
+/* Only few file names are used: an arbitrary one might name any file of this machine. */
 static char *next_assignment(input *in) {
   char value[VALUE_MAX];
   const char *name = names[next_byte(in) % DF_COUNT_OF(names)];
@@ -106,7 +106,7 @@ static char *next_assignment(input *in) {
     value[raw_value(in, value)] = '\0';
   else
     snprintf(value, sizeof value, "%llu", (unsigned long long)next_byte(in) << how / 4 % 48);
-  char *assignment; /* of its own, so that a sanitizer sees every byte beyond */
+  char *assignment; /* allocated to its exact size, so that a sanitizer sees every byte beyond it */
   if (asprintf(&assignment, "%s=%s", name, value) < 0) abort();
   return assignment;
 }

@@ -1,12 +1,12 @@
 /*
- * What a peer process can write into memory that it shares with a rank: commit words, payloads,
- * addresses of lent buffers, credits, hold words, the bell. Whatever stands there, the rank's steps
- * stay within its buffers, its rings and what the peer has lent, each returns, and a cancelled run
- * ends unless a buffer of this process is being read.
+ * The words that a peer process can write into memory that it shares with a rank: commit words,
+ * payloads, addresses of lent buffers, credits, hold words, the bell. Whatever their values are,
+ * the rank's steps stay within its buffers, its rings and the peer's lent memory; each step
+ * returns; and a cancelled run ends unless a buffer of this process is being read.
  *
  * All memory is allocated to its exact size, and the plan, the shape and the step function are the
- * real ones. The input picks a collective; then it says in turn what the rank does and what the
- * peers write: mostly sound messages, so that the run goes on, with words of the input's in
+ * library's. The input selects a collective; then it selects in turn the rank's actions and the
+ * peers' stores: mostly valid messages, so that the run progresses, with arbitrary words in
  * between.
  */
 #include <stdlib.h>
@@ -34,7 +34,7 @@ typedef struct victim {
   df_run_words *words;
   df_mapped_ranges *mapped_ranges;
   df_bell *bell;
-  uint8_t **rings; /* [links] of all blocks */
+  uint8_t **rings; /* [links], for all blocks */
   uint8_t *send, *recv, *lent;
   df_cursor cursors[DF_MAX_BLOCKS];
   df_lanes lanes;
@@ -65,7 +65,7 @@ static int make_plan(victim *v, input *in) {
 }
 
 static size_t buffer_bytes(const victim *v, uint64_t count) {
-  return (size_t)(count * v->plan->key.n * v->desc.element_bytes); /* of the larger buffer */
+  return (size_t)(count * v->plan->key.n * v->desc.element_bytes); /* in the larger buffer */
 }
 
 static void make_links(victim *v) {
@@ -154,7 +154,7 @@ static void free_victim(victim *v) {
 
 /* ---- the peers ---- */
 
-/* What the block waits for next, as a sound peer would give it: a message or a credit. */
+/* The block's next input as a correct peer would give it: a message or a credit. */
 static void oblige(victim *v, uint32_t block, uint64_t lend_at) {
   const df_cursor *c = &v->cursors[block];
   const df_part *part = &v->desc.parts[block];
@@ -179,7 +179,7 @@ static uint64_t address_of(victim *v, input *in) {
   uint64_t base = (uint64_t)(uintptr_t)v->lent;
   switch (next_byte(in) % 4) {
   case 0:
-    return base + LENT_BYTES - next_byte(in); /* its end is another's, now and then */
+    return base + LENT_BYTES - next_byte(in); /* the message may end beyond the lent memory */
   case 1:
     return base - next_byte(in);
   case 2:
@@ -225,7 +225,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int runnable = df_coll_is_runnable(&v->desc, block, cursor);
     df_step_result result = df_coll_step(&v->desc, block, cursor, &v->lanes);
     DF_ASSERT(result != DF_STEP_CANCELLED);
-    if (!runnable) DF_ASSERT(result == DF_STEP_BLOCKED); /* else a daemon would sleep over it */
+    if (!runnable)
+      DF_ASSERT(result == DF_STEP_BLOCKED); /* otherwise a daemon would sleep although the step can progress */
     if (result == DF_STEP_DONE) {
       cursor->run++;
       cursor->phase = DF_PHASE_BEGIN;

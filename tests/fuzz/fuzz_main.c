@@ -1,8 +1,8 @@
 /*
- * Runs a libFuzzer target without libFuzzer: on the files that are named, or on inputs made from
- * a seed (short ones mostly of small bytes, so that lengths and types make sense now and then).
+ * Runs a libFuzzer target without libFuzzer, on the given files, or on inputs made from a seed.
+ * Most of these are short and consist of small bytes, so that lengths and types are often valid.
  *
- * Usage: PROGRAM [FILE...]    or: PROGRAM --seed SEED --inputs COUNT
+ *   PROGRAM [FILE...]    or:    PROGRAM --seed SEED --inputs COUNT
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,9 +1,10 @@
-/* Peer processes that say what they like, to a rank that takes part in collectives with them:
- * whatever their datagrams are, the rank neither dies nor waits for ever.  The input is a list of
- * datagrams. Each begins with a byte that says how much of it is the input's: raw bytes
- * (df_message_is_valid), or a well-formed message whose fields are (df_messenger_deliver), with
- * numbers mostly small, so that they name things that exist, and now and then a descriptor. Built
- * with libFuzzer where the compiler has it; otherwise fuzz_main.c makes the inputs. */
+/* Peer processes that send arbitrary messages to a rank that is a member of their collectives.
+ * Whatever their datagrams are, the rank neither dies nor waits for ever. The input is a list of
+ * datagrams. The first byte of each selects how much of it is the input's: raw bytes
+ * (df_message_is_valid), or a well-formed message whose fields are the input's
+ * (df_messenger_deliver). Most numbers are small, so that they name existing objects, and some
+ * messages have a descriptor. Built with libFuzzer where the compiler has it; otherwise fuzz_main.c
+ * makes the inputs. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +24,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { RANKS = 4, COLLECTIVES = 3, COUNT = 100 };
 
-/* Of which collective which rank is a member: all; three; two. */
+/* The members of each collective: all ranks; three; two. */
 static const int groups[COLLECTIVES][RANKS] = {{0, 1, 2, 3}, {2, 0, 3}, {0, 1}};
 static const int group_sizes[COLLECTIVES] = {4, 3, 2};
 
-/* A number that means something now and then. */
+/* A number that is often meaningful. */
 static uint64_t next_number(input *in) {
   uint8_t shape = next_byte(in), value = next_byte(in);
   switch (shape % 8) {
@@ -46,8 +47,8 @@ static uint64_t next_number(input *in) {
 
 /* ---- the rank under test ---- */
 
-/* ends: of the peers' sockets; of rank 0, none. NULL where rank 1's card, of the input's making now
- * and then, is refused. */
+/* ends: of the peers' sockets; rank 0 has none. Returns NULL if rank 1's peer info, which the input
+ * sometimes makes, is refused. */
 static dfcclContext_t open_rank(int ends[RANKS], input *in) {
   dfcclContext_t context = NULL;
   df_settings settings;
@@ -90,7 +91,7 @@ static void count_callback(dfcclCollId_t coll, dfcclResult_t status, void *argum
   df_system_add_u32(&callbacks, 1);
 }
 
-/* Registered and run, so that a peer's words have something to act on. */
+/* Registers and runs collectives, so that the peers' messages have an object. */
 static uint32_t submit_some(dfcclContext_t context, int8_t *buffers) {
   uint32_t accepted = 0;
   for (dfcclCollId_t id = 0; id < COLLECTIVES; id++) {
@@ -108,14 +109,14 @@ static uint32_t submit_some(dfcclContext_t context, int8_t *buffers) {
 
 /* ---- the peers ---- */
 
-/* change: what is wrong with it; 3: nothing. */
+/* change: the field that is wrong; 3: none. */
 static size_t announce(input *in, dfcclContext_t context, df_message *message, uint8_t change) {
   df_announcement announcement = {0};
   uint32_t ranks[RANKS] = {0, 1, 2, 3};
   announcement.group_size = 2;
   df_rank_lock(&context->lock);
   df_coll *coll = df_find(context, message->id);
-  if (coll) { /* what would match */
+  if (coll) { /* the announcement that matches */
     announcement = df_coll_announcement(coll);
     memcpy(ranks, coll->ranks, announcement.group_size * sizeof *ranks);
   }
@@ -141,7 +142,7 @@ static int next_descriptor(input *in, df_message *message) {
   return fd;
 }
 
-/* An envelope with a message that has no payload. */
+/* An envelope around a message without a payload. */
 static uint32_t wrap(input *in, df_message *message) {
   static const df_message_kind kinds[] = {DF_MESSAGE_PING, DF_MESSAGE_BYE, DF_MESSAGE_DEREGISTER,
                                           DF_MESSAGE_LIMIT};
@@ -162,7 +163,7 @@ static uint32_t wrap(input *in, df_message *message) {
   return before + (uint32_t)sizeof inner;
 }
 
-/* A well-formed message of the input's choosing. */
+/* A well-formed message that the input selects. */
 static void say(input *in, dfcclContext_t context, uint32_t peer) {
   union {
     df_message message;
@@ -217,7 +218,7 @@ static void say(input *in, dfcclContext_t context, uint32_t peer) {
   df_rank_unlock(&context->lock);
 }
 
-/* What a sound peer says, one thing after the other, so that links stand now and then. */
+/* The messages of a correct peer, in order, so that links are sometimes connected. */
 static void say_soundly(dfcclContext_t context, uint32_t peer, uint32_t step) {
   union {
     df_message message;
@@ -261,7 +262,7 @@ static void babble(input *in, int socket) {
   int valid = df_message_is_valid(copy, taken);
   if (valid) DF_ASSERT(taken >= sizeof(df_message));
   ssize_t sent = send(socket, copy, taken, MSG_NOSIGNAL);
-  (void)sent; /* the rank may have hung up, or have enough to read */
+  (void)sent; /* the rank may have closed, or have enough to read */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -290,7 +291,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     else
       say(&in, context, peer);
   }
-  /* Whatever was said: an abort ends everything, each accepted run once. */
+  /* Whatever was sent, an abort ends everything, each accepted run once. */
   DF_ASSERT(dfcclAbort(context) == dfcclSuccess);
   DF_ASSERT(dfcclDestroy(context) == dfcclSuccess);
   DF_ASSERT(df_load_relaxed_u32(&callbacks) == accepted);

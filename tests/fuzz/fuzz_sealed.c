@@ -1,9 +1,11 @@
 /*
- * What somebody on the path can do to a stream of sealed records: change, leave out, repeat, insert, in
- * any pieces. Whatever comes, reading stays within its rooms, gives out a beginning of what the far end
- * has sealed and nothing else, and ends for good at the first byte that it has not.
+ * An attacker on the network path of a stream of encrypted records can change, omit, repeat and
+ * insert bytes, in pieces of any size. Whatever arrives, the reader stays within its buffers. It
+ * returns a prefix of the bytes that the other end has written, and nothing else, and it ends for
+ * good at the first byte that differs.
  *
- * The input says in turn what the far end seals, what happens to it, and how much is read.
+ * The input selects in turn the bytes that the other end writes, the attack, and the length of the
+ * next read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -71,14 +73,14 @@ static void seal(scene *s, input *in) {
   s->n_sent += (size_t)taken;
 }
 
-/* Of what has been sealed and not yet read. */
+/* Chooses a byte of those that were encrypted and not yet read. */
 static void change(scene *s, input *in, uint8_t how) {
   path *p = &s->path;
   const size_t there = p->end - p->at, where = there ? length_in(in) % there : 0;
   size_t n = length_in(in);
   if (how == 0 && there) p->bytes[p->at + where] ^= (uint8_t)(1 << next_byte(in) % 8);
   if (how == 1) p->end -= DF_MIN(n, there);
-  if (how == 2 && p->end + n < PIPE) { /* again */
+  if (how == 2 && p->end + n < PIPE) { /* a repetition */
     n = DF_MIN(n, there);
     memmove(p->bytes + p->end, p->bytes + p->at, n);
     p->end += n;

@@ -1,11 +1,11 @@
 /*
- * A tuning table of a stranger: whatever the bytes are, they are refused with a sentence that names
- * the file and fits its room, and nothing of them is used; or every rule that was read makes sense,
- * can be written, and is read again as the same, and what is chosen by it can be cut into blocks,
- * loops and chunks that cover the buffer.
+ * An untrusted tuning table. Whatever the bytes are, one of two outcomes is right. Either they are
+ * refused with a sentence that names the file and fits its buffer, and none of them is used. Or
+ * every rule is valid, can be written and is read again as the same rule, and a shape that it
+ * selects can be cut into blocks, loops and chunks that cover the buffer.
  *
- * The input's first byte says what the rest is: the text itself, or numbers of words of the format,
- * so that whole rules come about by chance.
+ * The input's first byte selects the meaning of the rest: the text itself, or numbers of words of
+ * the format, so that whole rules arise by chance.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "tuning/choice.h"
 #include "primitives/elements/types.h"
 
-/* The same bytes as a file of NCCL's example plugin: what is read can be asked. */
+/* Reads the same bytes as a file of NCCL's example plugin. A file that was read can be queried. */
 static void check_csv(const char *text, size_t bytes) {
   df_csv csv;
   df_advice advice = {.source = "file"};
@@ -77,7 +77,7 @@ static const char *const words[] = {DF_TUNING_HEADER "\n",
 static size_t assemble(const uint8_t *data, size_t size, char *text, size_t room) {
   size_t used = 0;
   for (size_t i = 0; i < size; i++) {
-    /* small numbers, which random inputs are full of, stand for one word of each place in turn */
+    /* small numbers, which are frequent in random inputs, select one word of each place in turn */
     const char *word =
         words[data[i] < 12 ? (data[i] + 5 * i) % DF_COUNT_OF(words) : data[i] % DF_COUNT_OF(words)];
     size_t length = strlen(word);
@@ -104,10 +104,10 @@ static void check_rule(const df_rule *rule) {
   DF_ASSERT(again.n_rules == 1 && memcmp(&again.rules[0], rule, sizeof *rule) == 0);
 }
 
-/* Plans grow with the group: those of some ranks will do. */
+/* Plans grow with the group, so only those of small groups are made. */
 enum { RANKS_MAX = 12 };
 
-/* A collective that the rule is for, as long as it says at least, and as it says at most. */
+/* A collective that the rule applies to, of its least and of its largest size. */
 static void check_shapes(const df_tuning *tuning, const df_rule *rule) {
   const uint64_t lengths[] = {rule->bytes_least, rule->bytes_most};
   df_shape_limits limits = {
@@ -148,7 +148,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   char sentence[120];
   if (size == 0) return 0;
   size_t room = size * 24, bytes = size - 1;
-  char *text = malloc(room); /* of its own, so that a sanitizer sees every byte beyond */
+  char *text =
+      malloc(room); /* allocated to its exact size, so that a sanitizer sees every byte beyond it */
   DF_ASSERT(text != NULL);
   if (data[0] % 4 == 0) {
     memcpy(text, data + 1, bytes);

@@ -1,10 +1,11 @@
 /*
- * What a peer process can send through a connection's stream: frames that make no sense, in any
- * pieces. Whatever comes, the pump stays within its rings, returns, and after the first frame that
- * makes no sense does nothing more. What a block finds published has its length and its number.
+ * The bytes that a peer process can send through a connection's stream: malformed frames, in pieces
+ * of any size. Whatever arrives, the pump stays within its rings, returns, and does nothing more
+ * after the first malformed frame. A message that a block finds published has its own length and
+ * number.
  *
- * The input says in turn what the far pump sends (mostly sound frames, so that the connection goes
- * on) and what this process's blocks do.
+ * The input selects in turn the frames of the remote pump (mostly valid ones, so that the
+ * connection continues) and the actions of this process's blocks.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -102,8 +103,7 @@ static void append(victim *v, const void *bytes, size_t length) {
   v->end += length;
 }
 
-/* As the far pump would, when all that it has sent has been read; but for what the input changes.
- */
+/* A frame as the remote pump would send it next, except for the fields that the input changes. */
 static void send_frame(victim *v, input *in) {
   static const uint8_t payload[256];
   const df_wire_link *incoming = v->links[INCOMING], *outgoing = v->links[OUTGOING];
@@ -125,17 +125,17 @@ static void send_frame(victim *v, input *in) {
     frame.link = incoming->id;
     frame.sequence = (uint32_t)ring->next;
     frame.part = (uint16_t)__builtin_ctzll(~have);
-    const uint32_t length = frame.sequence % 4 == 3 ? SHORT : CHUNK; /* as make_link says */
+    const uint32_t length = frame.sequence % 4 == 3 ? SHORT : CHUNK; /* the same as in make_link */
     frame.bytes = choice % 8 < 6 ? DF_MIN(length - frame.part * FRAME, (uint32_t)FRAME) : 1;
   }
   if (choice == 13) frame.kind = DF_FRAME_STATE;
-  if (choice == 15) frame.part = 1; /* once more */
+  if (choice == 15) frame.part = 1; /* a repetition */
   if (choice == 11) ((uint8_t *)&frame)[next_byte(in) % sizeof frame] = next_byte(in);
   append(v, &frame, sizeof frame);
   append(v, payload, DF_MIN(frame.bytes, (uint32_t)sizeof payload));
 }
 
-/* Of the link whose runs vary: the count is the input's. */
+/* A frame of the link whose runs vary: the count is the input's. */
 static void send_varying(victim *v, input *in) {
   static const uint8_t payload[256];
   const df_wire_link *link = v->links[VARYING];
@@ -198,7 +198,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       send_varying(v, &in);
     else if (what % 64 == 3)
       append(v, &v->portion, 1);
-    if (what == 0xff) df_wire_attach(v->wire, DF_WIRE_SMALL, &v->stream); /* it was lost */
+    if (what == 0xff)
+      df_wire_attach(v->wire, DF_WIRE_SMALL, &v->stream); /* the connection was lost */
     int did = df_wire_receive(v->wire, DF_WIRE_SMALL);
     df_wire_ring_noted(v->wire);
     did |= df_wire_send(v->wire);

@@ -1,4 +1,4 @@
-/* The bytes of one input, taken from the front; a used-up input goes on with zeros. */
+/* The bytes of one input, taken in order. After its end the input yields zeros. */
 #ifndef DF_TESTS_FUZZ_INPUT_H
 #define DF_TESTS_FUZZ_INPUT_H
 
@@ -16,7 +16,7 @@ static inline uint8_t next_byte(input *in) {
   return *in->data++;
 }
 
-/* As many as there are, up to most. */
+/* As many bytes as there are, at most `most`. */
 static inline const uint8_t *next_bytes(input *in, size_t most, size_t *taken) {
   const uint8_t *bytes = in->data;
   *taken = most < in->size ? most : in->size;

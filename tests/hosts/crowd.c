@@ -1,9 +1,10 @@
 /*
- * Many ranks of one host, a thread each: crowd FILE FIRST N RANKS runs ranks FIRST to FIRST + N - 1 of
- * RANKS; rank 0 writes the unique id to FILE. They join, run all-reduces, barriers and broadcasts,
- * check every element, and leave. With LEAVES=R rank R ends its process once all have run, instead: all others
- * must be told. Prints "through RANKS SECONDS: joined J s, registered R s, ran U s, left L s,
- * D descriptors"; exit status 1 after a wrong element or an error.
+ * Many ranks of one host, one thread each: crowd FILE FIRST N RANKS. The program runs ranks FIRST
+ * to FIRST + N - 1 of RANKS; rank 0 writes the unique id to FILE. The ranks join, run all-reduces,
+ * barriers and broadcasts, check every element, and leave. With LEAVES=R, rank R ends its process
+ * once all have run, and all other ranks must be notified. The program prints "through RANKS
+ * SECONDS: joined J s, registered R s, ran U s, left L s, D descriptors". The exit status is 1
+ * after a wrong element or an error.
  */
 #include <dfccl.h>
 #include <dirent.h>
@@ -20,9 +21,9 @@ enum { JOINED, REGISTERED, RAN, LEFT, MOMENTS };
 static dfcclUniqueId id;
 static int ranks, dies = -1;
 static _Atomic int failed;
-static int n_descriptors; /* when all ranks of this process have run */
+static int n_descriptors; /* a barrier for the moment when all ranks of this process have run */
 static pthread_barrier_t all_have_run;
-static double begun, moments[MOMENTS]; /* latest of this process */
+static double begun, moments[MOMENTS]; /* the latest time of this process's ranks */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static double now(void) {

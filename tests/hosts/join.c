@@ -1,7 +1,7 @@
 /*
- * One rank of a job that a launcher, or a shell, has started: joins from the environment, or by a
+ * One rank of a job that a launcher or a shell has started. It joins from the environment, or by a
  * unique id (join FILE RANK RANKS: rank 0 writes the file), runs all-reduces and checks every
- * element. Prints "rank R of N is through"; else the sentence, and exit status 1.
+ * element. It prints "rank R of N is through", or the error's sentence with exit status 1.
  */
 #include <dfccl.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
         return 1;
       }
   }
-  /* Who is told to wait lives until it is killed. */
+  /* With the option to wait, the rank lives until it is killed. */
   if (getenv("STAY")) {
     printf("rank %d stays, process %d\n", rank, (int)getpid());
     fflush(stdout);

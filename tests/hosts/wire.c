@@ -1,17 +1,20 @@
 /*
- * A network between two hosts with delay, jitter, loss and cuts: the hosts' packets go through this
- * program, over a TUN device in the network namespace of each (Linux can do it by netem, which not
- * every kernel has).
+ * A network between two hosts with delay, jitter, loss and cuts. The hosts' packets go through this
+ * program, over a TUN device in the network namespace of each host. (Linux can do the same by
+ * netem, which not every kernel has.)
  *
- * Usage: wire PID ADDRESS PID ADDRESS [--delay US] [--jitter US] [--loss PPM] [--cut MS]
- *             [--every MS] [--rate MBIT] [--seed S]
- *   PID: a process in the host's namespace; ADDRESS: of the device wire0 there, "10.78.0.1/24".
- *   A packet takes --delay and at most --jitter more, drawn for each: packets overtake each other.
- *   --loss: of a million packets so many are lost. --cut: every --every milliseconds, counted from
- *   the end of the cut before, the wire loses everything for so long. --rate: of each direction.
+ *   wire PID ADDRESS PID ADDRESS [--delay US] [--jitter US] [--loss PPM] [--cut MS]
+ *        [--every MS] [--rate MBIT] [--seed S]
  *
- * Prints "ready" when both devices are up, and carries until its standard input ends. Then it prints
- * "wire: N carried, N lost, N overtook, N cuts". Exit status 77 without the rights.
+ *   PID is a process in the host's namespace, and ADDRESS the address of the device wire0 there,
+ *   "10.78.0.1/24". A packet takes --delay and at most --jitter more, drawn for each packet, so
+ *   packets overtake each other. The wire loses --loss packets of a million. A cut begins --every
+ *   milliseconds after the end of the previous cut, and the wire loses all packets for --cut
+ *   milliseconds. --rate is the rate of each direction.
+ *
+ * The program prints "ready" when both devices are up, and carries packets until its standard input
+ * ends. Then it prints "wire: N carried, N lost, N overtook, N cuts". The exit status is 77 without
+ * the rights.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -37,12 +40,12 @@ typedef struct {
   char *text;
 } packet;
 
-/* What waits in one direction: a heap, the packet that is due first at its top. */
+/* The packets in flight in one direction: a heap, with the packet that is due first at its top. */
 typedef struct {
   packet packets[WAITING];
   int count;
-  uint64_t free_ns;           /* when the line has sent what it was given: of --rate */
-  uint64_t numbered, largest; /* of packets taken, and of those delivered */
+  uint64_t free_ns;           /* when the line has sent the packets that it was given, at --rate */
+  uint64_t numbered, largest; /* numbers of the last packet taken and of the latest one delivered */
 } line;
 
 static struct {
@@ -108,7 +111,7 @@ static int open_device(const char *process, const char *address) {
   return fd;
 }
 
-/* ---- what waits */
+/* ---- packets in flight */
 
 static int is_before(const packet *a, const packet *b) {
   return a->due_ns != b->due_ns ? a->due_ns < b->due_ns : a->number < b->number;
@@ -165,7 +168,7 @@ static void deliver(line *l, int fd) {
 
 /* ---- the wire */
 
-/* Counted from what this process has done: the system may not run it for seconds. */
+/* Counted in this process's own steps, because the system may not run it for seconds. */
 static int is_cut_now(void) {
   static int is;
   static uint64_t change_ns;

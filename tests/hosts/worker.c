@@ -1,14 +1,16 @@
 /*
- * One rank of a job over several hosts, which a shell has started: joins from the environment, and
- * runs collectives of all sizes, in an order of its own in each round, until the rounds or the
- * seconds are over or the job has failed. Every element is checked.
+ * One rank of a job over several hosts, which a shell has started. It joins from the environment,
+ * and runs collectives of all sizes, in an order of its own in each round, for the given rounds or
+ * seconds, or until the job has failed. Every element is checked.
  *
- * Usage: worker [--rounds N] [--seconds S] [--seed S] [--largest ELEMENTS] [--break MS]
- *   --break: every MS milliseconds this rank shuts its connections to other hosts down, data's and control's.
+ *   worker [--rounds N] [--seconds S] [--seed S] [--largest ELEMENTS] [--break MS]
+ *     --break: every MS milliseconds this rank shuts down its connections to other hosts, both for
+ *              data and for control.
  *
- * Prints lines "WORD NANOSECONDS[: TEXT]" (CLOCK_MONOTONIC): begins (with the process), joined, then through (with
- * the runs) or told (with the sentence), then gone (dfcclDestroy has returned), and left for each thing that was
- * not there at the beginning. Exit status 0 if all is well so far, 1 after a wrong element.
+ * The program prints lines "WORD NANOSECONDS[: TEXT]" (CLOCK_MONOTONIC): begins (with the process),
+ * joined, then through (with the runs) or told (with the sentence), then gone (dfcclDestroy has
+ * returned), and left for each descriptor, thread or child that did not exist at the beginning. The
+ * exit status is 0 if all elements so far are right, and 1 after a wrong element.
  */
 #include <dfccl.h>
 #include <dirent.h>
@@ -26,7 +28,7 @@ typedef enum { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO
 
 typedef struct {
   operation operation;
-  size_t count; /* as registered */
+  size_t count; /* the collective as registered */
   int root;
   int32_t *sends, *receives;
 } collective;
@@ -38,7 +40,7 @@ static dfcclContext_t ctx;
 static int rank, ranks;
 static collective all[COLLECTIVES];
 static uint64_t runs, breaks;
-static int32_t goes_on = 1; /* as rank 0 says in each round */
+static int32_t goes_on = 1; /* from rank 0, which decides in each round */
 static volatile int is_over;
 
 static uint64_t now_ns(void) {
@@ -59,7 +61,7 @@ static uint64_t draw(uint64_t *state) {
   return z ^ z >> 31;
 }
 
-/* ---- what a process has */
+/* ---- descriptors and threads of a process */
 
 static int entries(const char *path) {
   DIR *directory = opendir(path);
@@ -174,7 +176,7 @@ static dfcclResult_t submit(dfcclCollId_t id) {
   }
 }
 
-/* Element i of what rank r sends. */
+/* Element i of rank r's send buffer. */
 static int32_t input(int r, size_t i, uint64_t round) {
   return (int32_t)((uint32_t)(r + 1) * ((uint32_t)i + (uint32_t)round));
 }
@@ -218,7 +220,7 @@ static dfcclResult_t play(uint64_t round, uint64_t *random) {
   }
   result = dfcclRunBroadcast(ctx, COLLECTIVES, &goes_on, &goes_on, NULL, NULL);
   for (uint32_t k = 0; k < COLLECTIVES && result == dfcclSuccess; k++) result = submit(order[k]);
-  const dfcclResult_t ended = dfcclWaitAll(ctx); /* buffers are ours again */
+  const dfcclResult_t ended = dfcclWaitAll(ctx); /* the library has returned the buffers */
   if (result == dfcclSuccess) result = ended;
   if (result != dfcclSuccess) return result;
   for (uint32_t k = 0; k < COLLECTIVES; k++) check(k, round);

@@ -1,18 +1,18 @@
 /*
- * Promise: whenever a rank is killed, in whatever it is doing, every run that a survivor has
- * submitted ends once, with success (and then the right result) or dfcclRemoteError; the survivor's
- * calls return, name the dead rank, and leave nothing behind; and the next job of the same shape
- * starts at once and completes.
+ * Promise: whenever a rank is killed, whatever it is doing, every run that a survivor has submitted
+ * ends once, with success (and then the right result) or with dfcclRemoteError. The survivor's
+ * calls return, name the dead rank, and leave nothing behind. The next job of the same shape starts
+ * at once and completes.
  *
  * Each job follows from its seed: ranks as processes, collectives of every operation in an order of
- * each rank's own, links of every kind, and the moment of the death: after some microseconds in one
- * of the phases of life.h, at its n-th call to the system, in the middle of its n-th movement of
- * data, or between two calls to the library.
+ * each rank's own, links of every kind, and the moment of the death. That moment is some
+ * microseconds into one of the phases of life.h, the n-th system call of the victim, the middle of
+ * its n-th movement of data, or a place between two calls of the library.
  *
  *   kills [--seed S] [--jobs N] [--seconds T] [--verbose]
  *
- * Job i has seed S + i. Ends after N jobs or T seconds. Prints the Test Anything Protocol; a
- * failure prints how to repeat it.
+ * Job i has seed S + i. The program ends after N jobs or T seconds. It prints the Test Anything
+ * Protocol; a failure prints the command that repeats it.
  */
 #include <errno.h>
 #include <signal.h>
@@ -36,7 +36,7 @@ static struct {
   bool verbose;
 } options = {.seed = 1, .jobs = 30, .seconds = 1e9};
 
-static kills_job current; /* that is being played */
+static kills_job current; /* the job that is being played */
 
 static struct {
   long jobs, died_in[KILLS_PHASES], died_by[KILLS_WAYS];
@@ -79,7 +79,7 @@ static void draw_collective(df_random *random, const kills_job *job, kills_colle
   k->in_place = coll->kind == DF_ALL_REDUCE && df_random_chance(random, 40);
 }
 
-/* Small numbers as often as large ones. */
+/* Draws small numbers as often as large ones. */
 static long draw_position(df_random *random, long most) {
   long limit = 1;
   while (limit < most && df_random_chance(random, 80)) limit *= 2;
@@ -111,7 +111,7 @@ static void draw_setting(df_random *random, const char *name, int percent, const
     unsetenv(name);
 }
 
-/* Link kinds, and how often collectives are set aside. */
+/* Kinds of links, and how often collectives are set aside. */
 static void draw_settings(df_random *random) {
   draw_setting(random, "slot_bytes", 40, "1024");
   draw_setting(random, "slots", 30, "2");
@@ -126,7 +126,7 @@ static void draw_settings(df_random *random) {
   draw_setting(random, "preempt_every", 20, "1");
 }
 
-/* In its place: the collectives' groups point into it. */
+/* Writes the job into `job`, because the collectives' groups point into it. */
 static void draw_job(kills_job *job, uint64_t seed) {
   df_random random = {seed};
   *job = (kills_job){.seed = seed};
@@ -188,11 +188,12 @@ static void play(const kills_job *job, kills_stage *stage) {
   char name[100];
   current = *job;
   memset(stage, 0, sizeof *stage);
-  atomic_store(&stage->progress, -1); /* not even begun */
+  atomic_store(&stage->progress, -1); /* the rank has not even begun */
   snprintf(name, sizeof name, "job with seed %llu%s", (unsigned long long)job->seed,
            job->kills ? "" : ", the whole one after it");
-  df_watchdog_start(name, WATCHDOG_SECONDS + 20); /* the ranks' own strike first, and tell more */
-  /* A rank that does not come is waited for as long as this. */
+  df_watchdog_start(name, WATCHDOG_SECONDS +
+                              20); /* the ranks' own watchdogs strike first, and report more */
+  /* The other ranks wait this long in dfcclInit for a rank that does not arrive. */
   if (job->kills && job->phase == KILLS_INIT)
     setenv("DFCCL_INIT_TIMEOUT_MS", "1000", 1);
   else
@@ -221,7 +222,7 @@ static void count_reactions(const kills_job *job, const kills_stage *stage) {
     unsigned long long noticed = atomic_load(&stage->noticed_ns[rank]);
     if (rank == job->victim) continue;
     sums.survivors++;
-    if (noticed <= killed) continue; /* nothing, or an own time-out in dfcclInit */
+    if (noticed <= killed) continue; /* no error, or an earlier time-out of dfcclInit */
     double ms = 1e-6 * (double)(noticed - killed);
     if (!atomic_load(&stage->came[rank])) {
       sums.longest_init = ms > sums.longest_init ? ms : sums.longest_init;

@@ -27,9 +27,10 @@ typedef struct rank_life {
   int rank, life;
   bool is_victim;
   dfcclContext_t ctx;
-  dfcclResult_t error; /* the first */
+  dfcclResult_t error; /* the first error */
   df_random random;
-  long steps; /* until the victim's death between calls; 0: not counted */
+  long
+      steps; /* calls of the library until the victim's death between two of them; 0: not counted */
   run_record runs[KILLS_COLLECTIVES_MAX][KILLS_DEPTH_MAX];
   uint64_t submitted[KILLS_COLLECTIVES_MAX];
 } rank_life;
@@ -70,8 +71,8 @@ static void notice(kills_stage *stage, int rank) {
   atomic_compare_exchange_strong(&stage->noticed_ns[rank], &none, df_now_ns());
 }
 
-/* In a job that lost somebody in dfcclInit the first to leave need not be the victim: whoever saw
- * it first has left, and the others may have come to life meanwhile. */
+/* If a rank died during dfcclInit, the first rank to leave need not be the victim: the rank that
+ * noticed the death first has left, and the others may have finished dfcclInit meanwhile. */
 static bool is_named(const rank_life *l, const char *sentence) {
   char words[32];
   for (int rank = 0; rank < l->job->ranks; rank++) {
@@ -99,7 +100,7 @@ static void fail(rank_life *l, const char *call, dfcclResult_t result) {
         l->job->victim, sentence);
 }
 
-/* Makes the call unless one has failed before. */
+/* Makes the call unless an earlier one has failed. */
 #define ACT(l, call)                                                                               \
   do {                                                                                             \
     step(l);                                                                                       \
@@ -122,7 +123,7 @@ static dfcclResult_t register_one(dfcclContext_t ctx, dfcclCollId_t id, const df
   return df_register_kind(ctx, id, coll, &options);
 }
 
-/* The collectives in which this rank takes part, in an order of its own. */
+/* The collectives of which this rank is a member, in an order of its own. */
 static int shuffled(rank_life *l, int *order) {
   int n = 0;
   for (int c = 0; c < l->job->n_collectives; c++)
@@ -164,7 +165,7 @@ static void make_buffers(rank_life *l, int c) {
   }
 }
 
-/* with_lent: else the context has taken that with it. */
+/* with_lent: frees lent memory too; otherwise the context has already freed it. */
 static void free_buffers(rank_life *l, bool with_lent) {
   for (int c = 0; c < l->job->n_collectives; c++)
     for (int d = 0; d < l->job->depth; d++) {
@@ -201,7 +202,7 @@ static void submit(rank_life *l, int c, run_record *run) {
   if (run->accepted) atomic_fetch_add(&l->stage->accepted, 1);
 }
 
-/* Waits in one of the ways in which a program may. */
+/* Waits in one of the ways that a program may choose. */
 static void await_round(rank_life *l) {
   int order[KILLS_COLLECTIVES_MAX], n = shuffled(l, order);
   if (df_random_chance(&l->random, 30)) ACT(l, dfcclDeviceSynchronize(l->ctx));
@@ -210,7 +211,7 @@ static void await_round(rank_life *l) {
   ACT(l, dfcclWaitAll(l->ctx));
 }
 
-/* After a death: what was accepted ends by itself. */
+/* After a death, accepted runs end without further calls. */
 static void await_the_rest(rank_life *l) {
   df_waiting_for("the outstanding runs, after a death (dfcclWaitAll)");
   dfcclResult_t result = dfcclWaitAll(l->ctx);
@@ -252,11 +253,11 @@ static void run_round(rank_life *l) {
   }
   await_round(l);
   if (l->error != dfcclSuccess) await_the_rest(l);
-  /* The callbacks of what a failing wait has not waited for have returned then. */
+  /* The remaining callbacks, which the failing wait did not wait for, have returned by then. */
   check_runs(l);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole life ---- */
 
 static void live_once(rank_life *l) {
   memset(l->submitted, 0, sizeof l->submitted);
@@ -276,7 +277,8 @@ static void live_once(rank_life *l) {
   if (l->error == dfcclSuccess) free_buffers(l, true);
 }
 
-/* The library's shared memory that this process maps, or holds a descriptor of. */
+/* The number of the library's shared memory segments that this process maps or has a descriptor
+ * of. */
 static int shared_memories(void) {
   char line[512], path[300], target[256];
   int count = 0;
@@ -331,7 +333,7 @@ static bool all_came(const rank_life *l) {
   return true;
 }
 
-/* With the context broken, everything is refused at once, for the same reason. */
+/* Every call on the broken context is refused at once, for the same reason. */
 static void expect_broken(rank_life *l) {
   dfcclResult_t result = dfcclRegisterAllReduce(l->ctx, 999, 1, dfcclInt32, dfcclSum, NULL);
   fail(l, "dfcclRegisterAllReduce after a death", result);
@@ -353,8 +355,8 @@ void kills_live(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   step(l);
   bool came = join(l, id);
   if (came) {
-    /* Others that are still in dfcclInit may have to wait for its time-out: those jobs have a short
-     * one. */
+    /* Other ranks that are still in dfcclInit may have to wait for its time-out, so such jobs have
+     * a short one. */
     if (l->is_victim && job->phase != KILLS_INIT) EVENTUALLY(all_came(l));
     for (l->life = 0; l->life < job->lives && l->error == dfcclSuccess; l->life++) live_once(l);
     l->life = job->lives - 1;
@@ -367,7 +369,7 @@ void kills_live(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
     free_buffers(l, false);
   }
   if (l->is_victim) die();
-  /* The root of a job that did not come about may stay for some seconds. */
+  /* The root of a job that did not form may exist for some seconds. */
   if (came) expect_nothing_left(&before);
   free(l);
 }

@@ -1,6 +1,6 @@
 /*
- * The linker leads df_mover_cpu_best here: the library gets its own table of movers, of which
- * copies and the reductions that tests/kills uses count, and die half done.
+ * The linker leads df_mover_cpu_best here. The library gets this file's table of movers, whose
+ * copies and reductions (those that tests/kills uses) count, and can end the process half-way.
  */
 #include "moves.h"
 

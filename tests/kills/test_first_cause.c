@@ -1,10 +1,10 @@
 /*
- * Promise: survivors name the rank that died, also when they hear first that another survivor has
- * left because of it: the first cause is told to all.
+ * Promise: survivors name the rank that died, also when they first receive that another survivor
+ * has left because of that death. The first cause is sent to all ranks.
  *
- * Three ranks. Ranks 0 and 1 are contexts of this process that know each other by a socket, as
- * processes do; rank 2 is two sockets in the test's hands, so that each of the others sees it die
- * when the test wants.
+ * There are three ranks. Ranks 0 and 1 are contexts of this process that are connected by a socket,
+ * as processes are. Rank 2 consists of two sockets that the test holds, so that the test decides
+ * when each of the others sees its death.
  */
 #include <pthread.h>
 #include <fcntl.h>
@@ -47,7 +47,8 @@ static dfcclContext_t open_rank(int rank, int to_other, int to_dead, const dfccl
   mesh.local = calloc(RANKS, 1);
   CHECK(mesh.peer_info != NULL && mesh.sockets != NULL && mesh.local != NULL, "no memory");
   for (int r = 0; r < RANKS; r++) mesh.peer_info[r] = df_make_peer_info(&settings);
-  memset(mesh.job, rank + 1, sizeof mesh.job); /* strangers within this process */
+  memset(mesh.job, rank + 1,
+         sizeof mesh.job); /* pretends that the ranks are in different processes */
   mesh.local[rank] = 1;
   mesh.n_local = 1;
   mesh.sockets[rank] = -1;
@@ -92,7 +93,7 @@ static void leave(scene *s, int rank) {
   OK(dfcclDestroy(s->ctxs[rank]));
 }
 
-/* Registers on both ranks a collective of all, and one of ranks 0 and 1 that works. */
+/* On both ranks, registers a collective of all ranks, and one of ranks 0 and 1 that works. */
 static void register_both(scene *s) {
   static const int pair[] = {0, 1};
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
@@ -115,7 +116,8 @@ static void expect_named(dfcclContext_t ctx, const char *words) {
   CHECK(strstr(sentence, words) != NULL, "\"%s\" does not say \"%s\"", sentence, words);
 }
 
-/* Rank 0 sees rank 2 die and leaves; rank 1, whose socket to rank 2 stands, waits for both. */
+/* Rank 0 sees rank 2 die and leaves. Rank 1, whose socket to rank 2 is still open, waits for
+ * both. */
 DF_TEST(first_reason, a_rank_that_leaves_names_the_dead_one, 30) {
   scene s = make_scene(0);
   register_both(&s);
@@ -128,12 +130,12 @@ DF_TEST(first_reason, a_rank_that_leaves_names_the_dead_one, 30) {
   expect_named(s.ctxs[1], "rank 2 died");
   CHECK(strstr(dfcclGetLastError(s.ctxs[1]), "(seen by rank 0)") != NULL, "\"%s\"",
         dfcclGetLastError(s.ctxs[1]));
-  close(s.dead_ends[1]); /* now it sees it itself: nothing changes */
+  close(s.dead_ends[1]); /* rank 1 sees the death itself now: nothing changes */
   expect_named(s.ctxs[1], "rank 2 died");
   leave(&s, 1);
 }
 
-/* The same where only a run with the leaving rank is outstanding. */
+/* The same if only a run with the leaving rank is outstanding. */
 DF_TEST(first_reason, runs_with_the_leaving_rank_end_too, 30) {
   scene s = make_scene(0);
   register_both(&s);
@@ -153,8 +155,8 @@ DF_TEST(first_reason, runs_with_the_leaving_rank_end_too, 30) {
   leave(&s, 1);
 }
 
-/* Each of the survivors waits for a run that the other has not submitted, and cannot submit any
- * more: nobody waits for what will never come, though neither leaves. */
+/* Each of the survivors waits for a run that the other one has not submitted and can no longer
+ * submit. Both runs end, though neither rank leaves. */
 DF_TEST(first_reason, survivors_do_not_wait_for_each_other, 30) {
   enum { SECOND = 7 };
   static const int pair[] = {0, 1};
@@ -176,7 +178,7 @@ DF_TEST(first_reason, survivors_do_not_wait_for_each_other, 30) {
   for (int rank = 0; rank < 2; rank++) leave(&s, rank);
 }
 
-/* The same with a collective that the other has not even registered, and before this rank has seen
+/* The same with a collective that the other rank has not even registered, before this rank has seen
  * the death itself. */
 DF_TEST(first_reason, nobody_waits_for_a_registration_that_is_refused, 30) {
   enum { SECOND = 7 };
@@ -196,13 +198,13 @@ DF_TEST(first_reason, nobody_waits_for_a_registration_that_is_refused, 30) {
   for (int rank = 0; rank < 2; rank++) leave(&s, rank);
 }
 
-/* Ranks that leave close their connections without another word to who has left before them: that
- * is no death, and no reason for the others to give up. */
+/* Ranks that leave close their connections to ranks that have left earlier, without another
+ * message. Such an end is no death, and no reason for other ranks to fail. */
 DF_TEST(first_reason, who_has_left_sees_nobody_die, 30) {
   scene s = make_scene(0);
   register_both(&s);
   df_messenger_goodbye(&s.ctxs[0]->control, DF_GOODBYE_NS);
-  close(s.dead_ends[0]); /* rank 2 has heard it, and leaves */
+  close(s.dead_ends[0]); /* rank 2 has received it, and leaves */
   df_waiting_for("rank 0 to see the end of its connection to rank 2");
   while (peer_socket(s.ctxs[0], DEAD) >= 0) df_nap();
   leave(&s, 0);
@@ -213,7 +215,7 @@ DF_TEST(first_reason, who_has_left_sees_nobody_die, 30) {
   close(s.dead_ends[1]);
 }
 
-/* ---- rank 2's words, when the test says them ---- */
+/* ---- rank 2's messages, sent when the test decides */
 
 static void be_told(dfcclContext_t ctx, df_message message, const void *payload, int fd) {
   DF_ALIGNED(8) uint8_t bytes[sizeof message + 256];
@@ -226,7 +228,7 @@ static void be_told(dfcclContext_t ctx, df_message message, const void *payload,
   df_rank_unlock(&ctx->lock);
 }
 
-/* Its memory, then the same registration as the hearer's. */
+/* Rank 2's memory, then the same registration as the receiver's. */
 static void be_told_registration(dfcclContext_t ctx, dfcclCollId_t id) {
   uint8_t payload[sizeof(df_announcement) + RANKS * sizeof(uint32_t)];
   int fd = memfd_create("rank 2", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -243,8 +245,8 @@ static void be_told_registration(dfcclContext_t ctx, dfcclCollId_t id) {
           -1);
 }
 
-/* Rank 2 has run all it wanted, and dies after its goodbye to rank 0 and before that to rank 1, who
- * gives up runs that rank 0 waits for. */
+/* Rank 2 has completed all its runs, and dies after its goodbye to rank 0 and before its goodbye to
+ * rank 1. Rank 1 gives up runs that rank 0 waits for. */
 DF_TEST(first_reason, a_death_among_goodbyes, 30) {
   scene s = make_scene(0);
   register_both(&s);
@@ -263,8 +265,8 @@ DF_TEST(first_reason, a_death_among_goodbyes, 30) {
   for (int rank = 0; rank < 2; rank++) leave(&s, rank);
 }
 
-/* Rank 0 gives up on a time-out of a collective that rank 1 is no member of: when rank 1 misses it,
- * it hears why. */
+/* Rank 0 fails by a time-out of a collective of which rank 1 is no member. When rank 1 misses rank
+ * 0, it receives the reason. */
 DF_TEST(first_reason, a_time_out_is_passed_on, 30) {
   static const int others[] = {0, DEAD};
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
@@ -298,8 +300,8 @@ static void say(int end, df_message message, const char *text) {
   CHECK(write(end, &d, bytes) == (ssize_t)bytes, "rank 2 cannot write");
 }
 
-/* A rank that leaves may see others leave before it, without a goodbye to it: what it says of them
- * after its own goodbye means nothing. */
+/* A rank that leaves may see other ranks leave before it, without a goodbye to it. Its reports
+ * about them after its own goodbye have no effect. */
 DF_TEST(first_reason, what_is_said_after_the_goodbye_is_not_believed, 30) {
   scene s = make_scene(0);
   register_both(&s);
@@ -307,7 +309,7 @@ DF_TEST(first_reason, what_is_said_after_the_goodbye_is_not_believed, 30) {
   say(s.dead_ends[1],
       (df_message){.kind = DF_MESSAGE_FAILURE_REASON, .id = 0, .a = dfcclRemoteError, .b = 2},
       "died: its connection was lost");
-  df_sleep_ms(20); /* most likely it has been read then */
+  df_sleep_ms(20); /* most likely the message has been read by then */
   for (int rank = 0; rank < 2; rank++)
     OK(dfcclRunAllReduce(s.ctxs[rank], PAIR, send_buffer, recv_buffers[rank], NULL, NULL));
   for (int rank = 0; rank < 2; rank++) OK(dfcclWait(s.ctxs[rank], PAIR));
@@ -325,7 +327,7 @@ static void *leave_as_rank_0(void *argument) {
   return NULL;
 }
 
-/* The next kind of message that rank 2 gets from rank 0; DF_MESSAGE_KINDS at the end. */
+/* The kind of the next message that rank 2 receives from rank 0; DF_MESSAGE_KINDS at the end. */
 static unsigned hear(scene *s) {
   static union {
     df_message message;
@@ -336,8 +338,8 @@ static unsigned hear(scene *s) {
   return bytes == 0 ? DF_MESSAGE_KINDS : in.message.kind;
 }
 
-/* Rank 0's goodbye to rank 2, which does not read, takes long; meanwhile rank 1 leaves. Its end is
- * none that rank 0 would complain of to rank 2. */
+/* Rank 0's goodbye to rank 2, which does not read, takes long. Meanwhile rank 1 leaves. Rank 0 must
+ * not report that end to rank 2 as a failure. */
 DF_TEST(first_reason, a_rank_that_leaves_blames_nobody, 30) {
   enum { MANY = 2000 };
   static const int others[] = {0, DEAD};
@@ -345,14 +347,14 @@ DF_TEST(first_reason, a_rank_that_leaves_blames_nobody, 30) {
   options.ranks = others;
   options.nRanks = 2;
   scene s = make_scene(0);
-  for (unsigned id = 0; id < MANY; id++) /* more announcements than a socket holds */
+  for (unsigned id = 0; id < MANY; id++) /* more announcements than a socket buffer holds */
     OK(dfcclRegisterAllReduce(s.ctxs[0], id, COUNT, dfcclInt32, dfcclSum, &options));
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, leave_as_rank_0, &s) == 0, "no thread");
   df_waiting_for("rank 1 to hear rank 0's goodbye");
   EVENTUALLY(state_of_peer(s.ctxs[1], 0) == DF_PEER_LEFT);
   leave(&s, 1);
-  df_sleep_ms(50); /* rank 0 sees its end */
+  df_sleep_ms(50); /* rank 0 sees rank 1's end */
   unsigned kind, byes = 0;
   for (int n = 0; (kind = hear(&s)) != DF_MESSAGE_KINDS; n++) {
     CHECK(kind != DF_MESSAGE_FAILURE_REASON && kind != DF_MESSAGE_LIMIT, "message %d is of kind %u",

@@ -1,4 +1,4 @@
-/* CUDA's calls, checked: the test fails with what was called and what it returned. */
+/* Checked calls of CUDA: after an error the test fails with the call and the result. */
 #ifndef DF_TESTS_EMULATED_CALLS_H
 #define DF_TESTS_EMULATED_CALLS_H
 
@@ -18,7 +18,7 @@
     CHECK(error_ == (expected), "%s: %s", #call, cudaGetErrorString(error_));                      \
   } while (0)
 
-/* On the devices and page-locked, of this process. */
+/* Memory in use on the devices, and page-locked memory, of this process. */
 static inline void nothing_is_left(void) {
   cuda_emulator_counts counts;
   cuda_emulator_count(&counts);

@@ -11,7 +11,7 @@ static void *put(arena *a, const void *content, size_t bytes) {
   a->used += bytes;
   return at;
 }
-/* ---- the same collectives on the CPU, which gives what is expected */
+/* ---- the same collectives on the CPU, which computes the expected results */
 
 static group_options random_collective(world *w) {
   static const struct {
@@ -180,7 +180,7 @@ static void open_rank(world *w, uint32_t r) {
   CUDA(cudaMalloc((void **)&me->memory.base, ARENA_BYTES));
   CUDA(cudaHostAlloc((void **)&me->mapped.base, ARENA_BYTES, cudaHostAllocMapped));
   me->memory.staged = calloc(1, ARENA_BYTES);
-  me->mapped.staged = me->mapped.base; /* the host writes there itself */
+  me->mapped.staged = me->mapped.base; /* the host itself writes there */
   CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   CUDA(cudaStreamCreateWithPriority(&me->stream, cudaStreamNonBlocking, greatest));
   me->device = put(&me->mapped, NULL, sizeof *me->device);
@@ -188,7 +188,7 @@ static void open_rank(world *w, uint32_t r) {
   me->daemon.gate = put(&me->memory, NULL, sizeof *me->daemon.gate);
 }
 
-/* As if an address were too long for a record. */
+/* Forces the case in which an address is too long for a record. */
 static int is_far(uint32_t collective) { return collective % 4 == 3; }
 
 static void give_arguments(const world *w, rank *me, uint32_t c, uint32_t run) {
@@ -201,7 +201,7 @@ static void give_arguments(const world *w, rank *me, uint32_t c, uint32_t run) {
     me->words[c]->runs[place] = arguments;
 }
 
-static void close_arena(world *w, uint32_t r) { /* nothing is put any more */
+static void close_arena(world *w, uint32_t r) { /* the layout is complete */
   rank *me = &w->ranks[r];
   me->device->descriptors = put(&me->memory, me->descriptors, sizeof me->descriptors);
   CUDA(cudaMemcpy(me->memory.base, me->memory.staged, me->memory.used, cudaMemcpyHostToDevice));
@@ -213,8 +213,8 @@ static void close_arena(world *w, uint32_t r) { /* nothing is put any more */
   me->left = COLLECTIVES * RUNS;
 }
 
-/* How the device cuts it, and a run to begin with: half of them so that during the next ones flags
- * come to their end and begin again. */
+/* The shape on the device, and a first run number: half of the collectives start so that flags
+ * reach their end and begin again during the next runs. */
 static void shape_on_device(world *w, uint32_t c, const df_shape_limits *limits) {
   const group *g = &w->groups[c];
   const df_plan *plan = g->ranks[df_random_below(&w->random, (int)w->o.ranks)].plan;
@@ -255,7 +255,8 @@ world *open_world(const options *o) {
 void close_world(world *w) {
   for (uint32_t r = 0; r < w->o.ranks; r++) {
     rank *me = &w->ranks[r];
-    cudaSetDevice((int)(r % w->o.devices)); /* it may be lost: it is left all the same */
+    cudaSetDevice(
+        (int)(r % w->o.devices)); /* the device may be lost; the context is released nevertheless */
     cudaStreamDestroy(me->stream);
     cudaFree(me->memory.base);
     cudaFreeHost(me->mapped.base);
@@ -267,7 +268,7 @@ void close_world(world *w) {
   nothing_is_left();
 }
 
-/* ---- what the host does */
+/* ---- the host's part */
 
 void launch_if_gone(world *w, uint32_t r) {
   rank *me = &w->ranks[r];
@@ -284,7 +285,7 @@ void launch_if_gone(world *w, uint32_t r) {
   CUDA(cudaLaunchKernelExC(&config, df_cuda_daemon_kernel(), arguments));
 }
 
-/* A relay takes a run's arguments from its record, and then the run's words say nothing. */
+/* A relay takes a run's arguments from its record, and the run's words are not used then. */
 static int submit_to_relay(const world *w, rank *me, df_sqe sqe) {
   const uint64_t run = w->first_run[sqe.collective] + me->pushed[sqe.collective];
   const uint32_t place = (uint32_t)(run % DF_RUNS_AHEAD);
@@ -322,7 +323,7 @@ static void collect(rank *me, uint32_t status) {
   df_cqe cqe;
   while (df_cq_pop_mpsc(&me->device->cq, &cqe)) {
     CHECK(cqe.collective < COLLECTIVES, "collective %u", cqe.collective);
-    /* Of a cancelled collective a run may be through that had nothing to wait for. */
+    /* A run of a cancelled collective may have completed if it had nothing to wait for. */
     CHECK(cqe.status == status || cqe.status == 0, "status %u", cqe.status);
     me->failed += cqe.status != 0;
     CHECK(++me->completed[cqe.collective] <= RUNS, "collective %u: one completion too many",
@@ -331,7 +332,8 @@ static void collect(rank *me, uint32_t status) {
   }
 }
 
-/* What a program does with its device meanwhile; each waits for the daemons, which must quit. */
+/* Calls of the device that a program may make meanwhile. Each waits for the daemons, which must
+ * quit. */
 static void use_device(world *w) {
   void *memory;
   CUDA(cudaSetDevice(df_random_below(&w->random, (int)w->o.devices)));

@@ -1,5 +1,5 @@
-/* Ranks of the CUDA daemon on the emulated runtime, with memory laid out as daemon_cuda.h says, and
- * a host that submits, launches and collects for all of them. */
+/* Ranks of the CUDA daemon on the emulated runtime, with memory laid out as daemon_cuda.h
+ * prescribes, and a host that submits, launches and collects for all of them. */
 #ifndef DF_TESTS_EMULATED_DAEMON_WORLD_H
 #define DF_TESTS_EMULATED_DAEMON_WORLD_H
 
@@ -17,7 +17,8 @@ enum {
   ARENA_BYTES = 8 << 20
 };
 
-/* Memory that is laid out at once: what is put there is staged, then copied to the device. */
+/* Memory that is laid out in one step: objects are staged on the host, then copied to the
+ * device. */
 typedef struct arena {
   uint8_t *base, *staged;
   size_t used;
@@ -32,7 +33,7 @@ typedef struct options {
 } options;
 
 typedef struct buffers {
-  void *send, *recv; /* of the device */
+  void *send, *recv; /* in device memory */
   size_t recv_bytes;
   uint8_t *expected; /* NULL: this rank receives nothing */
 } buffers;
@@ -54,8 +55,8 @@ typedef struct world {
   options o;
   df_random random;
   group groups[COLLECTIVES];
-  df_shape shapes[COLLECTIVES];    /* the device's, whose payloads may travel in words */
-  uint64_t first_run[COLLECTIVES]; /* of the device: where flags and sequence numbers begin */
+  df_shape shapes[COLLECTIVES];    /* kernels whose payloads may travel in words */
+  uint64_t first_run[COLLECTIVES]; /* start values of flags and sequence numbers on the device */
   uint32_t in_words;               /* collectives */
   uint8_t *rings[COLLECTIVES][MAX_RANKS][MAX_RANKS]; /* [from][to], in the receiver's memory */
   rank ranks[MAX_RANKS];
@@ -65,17 +66,18 @@ void close_world(world *w);
 
 void enter_device(const world *w, uint32_t r);
 void launch_if_gone(world *w, uint32_t r);
-/* As many runs as the queue takes. */
+/* Submits as many runs as the queue accepts. */
 void submit_all(world *w, uint32_t r);
-/* Has every block, or the relay, read what was submitted? */
+/* Whether every block, or the relay, has read all entries. */
 int has_fetched(const world *w, uint32_t r);
-/* Submits, launches and collects until every run is complete, with the status or with success. */
+/* Submits, launches and collects until every run has completed, with the given status or with
+ * success. */
 void finish(world *w, uint32_t status);
-/* Every byte is what the CPU's mover gives for the same plan. */
+/* Checks that every byte equals the result of the CPU's mover for the same plan. */
 void check_results(world *w);
-/* How many are not. */
+/* The number of incomplete runs. */
 uint64_t count_wrong_bytes(world *w);
-/* Of all blocks. */
+/* A sum over all blocks. */
 uint64_t sum_of(const world *w, size_t offset);
 #define SUM_OF(w, counter) sum_of(w, offsetof(df_block_stats, counter))
 

@@ -1,4 +1,4 @@
-/* Plays NCCL for gpu-nccl: every all-reduce is a copy. FAKE_NCCL_VERSION is its version. */
+/* Replaces NCCL for gpu-nccl: every all-reduce is a copy. FAKE_NCCL_VERSION is its version. */
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 #include <string.h>

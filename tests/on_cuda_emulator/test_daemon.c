@@ -1,15 +1,16 @@
 /*
  * Promises of the CUDA daemon (src/daemon_kernel/daemon_cuda.cu), executed by the emulated runtime
- * with memory laid out as daemon_cuda.h says, several ranks on one or more devices:
+ * with memory laid out as daemon_cuda.h prescribes, with several ranks on one or more devices:
  *   - Collectives submitted in any order on any rank complete, each run exactly once, with the bits
- *     that the CPU's mover gives for the same plan: whatever is preempted, quit and launched again.
+ *     that the CPU's mover gives for the same plan, whatever is preempted, quit and launched again.
  *   - Device synchronisations and allocations between them return.
- *   - So it is with messages in words and in lines, also where their flags or sequence numbers
- * begin again, and where some of a collective's links are in lines and others are not.
- *   - It does so where the device cannot hold the blocks of two ranks at a time.
- *   - A cancelled collective completes with its status; a lost device stops.
- *   - A turn that would poll for ever ends when the launch is recalled or has lived long enough, and
- *     notices a collective that is given up; what other blocks are to fetch is passed on meanwhile.
+ *   - Both hold for messages in words and in lines, also where their flags or sequence numbers
+ *     begin again, and where some links of a collective are in lines and others are not.
+ *   - Both hold if the device cannot hold the blocks of two ranks at one time.
+ *   - A cancelled collective completes with its status. The daemon on a lost device stops.
+ *   - A turn that would poll for ever ends when the launch is recalled or has run long enough, and
+ *     when its collective is cancelled. Meanwhile it passes on the entries that other blocks must
+ *     fetch.
  */
 #include "daemon_world.h"
 
@@ -73,7 +74,7 @@ DF_TEST(emulated_daemon, synchronisations_and_allocations_between, 120) {
       10);
 }
 
-/* The device holds the blocks of one rank and a part of another's. */
+/* The device has room for the blocks of one rank and a part of another's. */
 DF_TEST(emulated_daemon, a_device_too_small_for_two_ranks, 120) {
   df_tunables tunables = usual;
   tunables.quit_polls = 100 * US;
@@ -86,7 +87,7 @@ DF_TEST(emulated_daemon, a_device_too_small_for_two_ranks, 120) {
              4);
 }
 
-/* Rank 1 never submits: rank 0 is stuck until its collectives are cancelled. */
+/* Rank 1 never submits: rank 0 is blocked until its collectives are cancelled. */
 DF_TEST(emulated_daemon, cancelled_collectives_complete, 120) {
   const options o = {.ranks = 2,
                      .devices = 1,
@@ -98,7 +99,7 @@ DF_TEST(emulated_daemon, cancelled_collectives_complete, 120) {
                      .seed = 7};
   world *w = open_world(&o);
   rank *me = &w->ranks[0];
-  w->o.ranks = 1; /* as far as the loops below go */
+  w->o.ranks = 1; /* the least progress that the loops below need */
   for (uint32_t c = 0; c < COLLECTIVES; c++) df_publish_u32(&me->words[c]->cancel, dfcclAborted);
   df_publish_u32(&me->device->failures, COLLECTIVES);
   finish(w, dfcclAborted);
@@ -117,7 +118,7 @@ static const df_tunables patient = {.spin_front = UINT32_MAX,
                                     .fetch_polls = UINT32_MAX,
                                     .quit_polls = UINT32_MAX};
 
-/* Rank 0 polls in its first collective that needs the peer, who never comes. */
+/* Rank 0 polls in its first collective that needs the peer, which never submits. */
 static world *open_stuck(const df_tunables *tunables, int relays) {
   const options o = {.ranks = 2,
                      .devices = 1,
@@ -165,7 +166,7 @@ DF_TEST(emulated_daemon, a_turn_notices_that_its_collective_is_given_up, 30) {
   rank *me = &w->ranks[0];
   for (uint32_t c = 0; c < COLLECTIVES; c++) df_publish_u32(&me->words[c]->cancel, dfcclAborted);
   df_publish_u32(&me->device->failures, COLLECTIVES);
-  w->o.ranks = 1; /* as far as finish goes */
+  w->o.ranks = 1; /* the least progress that finish needs */
   df_waiting_for("collectives that were given up during a turn");
   finish(w, dfcclAborted);
   df_waiting_for(NULL);
@@ -180,7 +181,7 @@ DF_TEST(emulated_daemon, a_lost_device_stops, 120) {
                      .blocks = 2,
                      .lanes = 32,
                      .multiprocessors = "8",
-                     .tunables = patient, /* it never quits by itself */
+                     .tunables = patient, /* the daemon never quits by itself */
                      .cq = DF_CQ_PACKED,
                      .seed = 8};
   world *w = open_world(&o);

@@ -1,24 +1,24 @@
 /*
  * Promises of the CUDA device's host side about the device and its memory, by the public API on the
  * emulated runtime:
- *   - The library uses its own device and no other, and a thread that calls it has the current
- *     context that it had before, or none.
- *   - A closed context leaves nothing on the device, and takes nothing away that another process
- *     has mapped; nor does dfcclMemFree, also after a failure.
- *   - The daemon is launched as it is said to be: at the greatest priority, on a stream that does
- * not wait for the default one, as wide as the widest collective that has run, in the remote
- * domain; every kernel is loaded before it is first launched.
- *   - A process whose launches wait for what they launch is told so.
- *   - Memory of another device is mapped where the link between the two knows atomic accesses, and
- *     nowhere else.
+ *   - The library uses its own device and no other, and a thread that calls it keeps its current
+ *     context, or has none if it had none.
+ *   - A closed context leaves nothing on the device, and frees nothing that another process has
+ *     mapped; nor does dfcclMemFree, also after a failure.
+ *   - The daemon is launched at the greatest priority, on a stream that does not wait for the
+ *     default one, as wide as the widest collective that has run, in the remote domain. Every
+ *     kernel is loaded before it is first launched.
+ *   - If a process's launches wait for the launched kernel, the library fails with a sentence.
+ *   - Memory of another device is mapped if the link between the two supports atomic accesses, and
+ *     only then.
  *   - Ranks that share a GPU divide its blocks; a rank alone has more.
- *   - Ten communicators that have nothing to do hold no block and launch nothing; each has two streams
- *     and an event, and memory that docs/CUDA.md names.
- *   - Messages of ranks on one GPU in one process may be longer than their slots: what is not lent
- *     fits them, in place or not.
- *   - Ten communicators whose peers never come launch seldom, and no more often than one for each.
+ *   - Ten idle communicators hold no block and launch nothing. Each has two streams and an event,
+ *     and memory that docs/CUDA.md states.
+ *   - Messages of ranks on one GPU in one process may be longer than their slots: messages that are
+ *     not lent fit them, in place or not.
+ *   - Ten communicators whose peers never submit launch seldom, each no more often than one alone.
  *   - A rank whose daemon has left, since only a peer can help, is launched again when the peer's
- *     message has come, however long its pause would be; peers are threads or processes.
+ *     message arrives, however long its pause would be; peers are threads or processes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ DF_TEST(emulated_devices, the_current_context_stays_what_it_is, 120) {
   cuda_emulator_counts counts;
   dfcclConfig_t config = df_config();
   config.device = 1;
-  for (int before = 0; before < 2; before++) { /* none, then device 0's */
+  for (int before = 0; before < 2; before++) { /* no current context, then device 0's */
     if (before) CUDA(cudaSetDevice(0));
     void *context = current_context();
     CHECK((context != NULL) == before, "the test begins with context %p", context);
@@ -242,14 +242,15 @@ DF_TEST(emulated_devices, communicators_that_are_idle_cost_memory_only, 120) {
   CHECK(idle.streams == 2 * CONTEXTS, "%llu streams", (unsigned long long)idle.streams);
   CHECK(idle.device_bytes <= (uint64_t)CONTEXTS * MOST, "%llu bytes of the device",
         (unsigned long long)idle.device_bytes);
-  use_once(ctxs, 1, memory); /* the others stay away */
+  use_once(ctxs, 1, memory); /* the other ranks do not submit */
   CHECK(counts_now().streams == idle.streams, "a stream more");
   CUDA(cudaFree(memory));
   for (int i = 0; i < COMMUNICATORS; i++) df_free_contexts(ctxs[i], RANKS);
   nothing_is_left();
 }
 
-/* Each is on the device for cuda_quit_us in cuda_restart_most_us, once its pauses have grown. */
+/* Each is on the device for cuda_quit_us in every cuda_restart_most_us, once its pauses have
+ * grown. */
 DF_TEST(emulated_devices, communicators_that_are_stuck_launch_seldom, 120) {
   enum { COMMUNICATORS = 10, PAUSE_MS = 50 };
   const struct timespec settle = {.tv_nsec = 500 * 1000 * 1000}, moment = settle;
@@ -271,7 +272,7 @@ DF_TEST(emulated_devices, communicators_that_are_stuck_launch_seldom, 120) {
   const uint64_t pauses = (df_now_ns() - begin) / (PAUSE_MS * 1000000ull) + 1;
   CHECK(launches <= COMMUNICATORS * pauses, "%llu launches in %llu pauses",
         (unsigned long long)launches, (unsigned long long)pauses);
-  for (int i = 0; i < COMMUNICATORS; i++) /* the peers come */
+  for (int i = 0; i < COMMUNICATORS; i++) /* the peers submit */
     OK(dfcclRunAllReduce(ctxs[i][1], 0, memory, (char *)memory + BYTES, NULL, NULL));
   df_waiting_for("peers that came late");
   for (int i = 0; i < COMMUNICATORS; i++)
@@ -298,9 +299,10 @@ DF_TEST(emulated_devices, launches_that_block_are_refused, 60) {
   nothing_is_left();
 }
 
-/* ---- ranks as processes: the emulator ends a process that frees what another one has mapped */
+/* ---- ranks as processes: the emulator ends a process that frees memory that another one has
+ * mapped */
 
-/* The last rank runs it once, the others once more. */
+/* The last rank runs it once, the others run it a second time. */
 static void fail_with(dfcclContext_t ctx, dfcclCollId_t id, void *memory, int is_last) {
   for (int run = 0; run < 2 - is_last; run++) {
     dfcclResult_t result = dfcclRunAllReduce(ctx, id, memory, (char *)memory + BYTES, NULL, NULL);
@@ -368,7 +370,7 @@ static void reduce(dfcclContext_t ctx, dfcclCollId_t id, int rank, uint32_t *mem
 
 typedef struct {
   int native;
-  atomic_int *checked; /* ranks: one that leaves takes its memory along */
+  atomic_int *checked; /* the ranks; one that leaves frees its memory */
 } across_devices;
 
 static void reduce_across_devices(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
@@ -384,7 +386,8 @@ static void reduce_across_devices(int rank, int ranks, const dfcclUniqueId *id, 
   const uint64_t before = mappings();
   void *shared;
   OK(dfcclMemAlloc(ctx, &shared, (size_t)2 * BYTES));
-  reduce(ctx, 1, rank, memory); /* its peer has been told of the memory before its links stand */
+  reduce(ctx, 1, rank,
+         memory); /* its peer has received the memory's handle before its links are connected */
   CHECK(mappings() == before + (uint64_t)native, "%llu mappings before, %llu now",
         (unsigned long long)before, (unsigned long long)mappings());
   atomic_fetch_add(across->checked, 1);
@@ -406,7 +409,7 @@ DF_TEST(emulated_devices, memory_is_mapped_between_devices_with_native_atomics_o
 
 /* ---- pauses */
 
-static const char *const longest_pause = "1000000000"; /* us: no test lasts so long */
+static const char *const longest_pause = "1000000000"; /* us: longer than any test */
 
 static uint64_t quits_of(dfcclContext_t ctx) {
   dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
@@ -414,7 +417,7 @@ static uint64_t quits_of(dfcclContext_t ctx) {
   return stats.voluntaryQuits;
 }
 
-/* The links are set up by both. Then in each round one rank is alone until its daemon has left. */
+/* Both ranks set up the links. Then, in each round, one rank is alone until its daemon has left. */
 static void be_alone_in_turn(dfcclContext_t ctx, int rank, char *memory, atomic_int *left) {
   OK(dfcclRunAllReduce(ctx, 0, memory, memory + BYTES, NULL, NULL));
   df_waiting_for("the first run");

@@ -1,7 +1,7 @@
 /*
  * Promises of the emulated CUDA runtime (tests/cuda_emulator), on which the tests of the CUDA
- * device rest: what CUDA promises about streams, events and blocks holds, mistakes of device code
- * are found, and what may wait on a GPU does wait.
+ * device depend. CUDA's guarantees about streams, events and blocks hold, errors of device code are
+ * found, and calls that may wait on a GPU do wait.
  */
 #include <pthread.h>
 #include <string.h>
@@ -47,7 +47,7 @@ DF_TEST(emulator, warps_shuffle_and_vote, 60) {
   }
 }
 
-/* A __syncwarp that is missing must show, and one that is there must do. */
+/* A missing __syncwarp must have an effect, and a present one must be enough. */
 DF_TEST(emulator, a_missing_barrier_shows, 60) {
   uint32_t *wrong = mapped(2 * sizeof *wrong);
   for (uint32_t synced = 0; synced < 2; synced++) {
@@ -72,7 +72,7 @@ DF_TEST(emulator, halves_are_exact, 60) {
   }
 }
 
-/* ---- mistakes end the process, with a sentence */
+/* ---- errors of device code end the process, with a sentence */
 
 typedef struct mistaken {
   void (*make)(void *argument);
@@ -171,7 +171,7 @@ static void touch_device_memory(void *argument) {
   p[50] = 1;
 }
 
-/* Only where AddressSanitizer looks. */
+/* Only if AddressSanitizer checks accesses. */
 DF_TEST(emulator, a_host_that_touches_device_memory_is_found, 60) {
   if (!cuda_emulator_guards_device_memory()) DF_SKIP("AddressSanitizer finds it, and is not here");
   int ends[2];
@@ -210,8 +210,8 @@ DF_TEST(emulator, the_legacy_stream_waits_for_blocking_streams, 60) {
   const visitor v = new_visitor(), other = new_visitor();
   invite(v, 1, blocking);
   invite(other, 1, apart);
-  note(NULL, log, next, 1);     /* waits for what is in `blocking`, not for `apart` */
-  note(blocking, log, next, 2); /* waits for the legacy stream's */
+  note(NULL, log, next, 1);     /* waits for the work in `blocking`, not for `apart` */
+  note(blocking, log, next, 2); /* waits for the legacy stream's work */
   cudaEvent_t event;
   CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   CUDA(cudaEventRecord(event, NULL));
@@ -227,7 +227,7 @@ DF_TEST(emulator, the_legacy_stream_waits_for_blocking_streams, 60) {
   CUDA(cudaEventDestroy(event));
 }
 
-/* cudaMemset returns, though a kernel of a blocking stream is in its way; a copy waits for both. */
+/* cudaMemset returns although it is behind a kernel of a blocking stream; a copy waits for both. */
 DF_TEST(emulator, a_fill_is_not_waited_for, 60) {
   cudaStream_t blocking;
   uint8_t *memory, got = 0;
@@ -252,7 +252,7 @@ DF_TEST(emulator, events_order_streams, 60) {
   CUDA(cudaEventRecord(event, one));
   CUDA(cudaStreamWaitEvent(other, event, 0));
   note(other, log, next, 2);
-  CUDA(cudaEventDestroy(event)); /* the wait has been noted */
+  CUDA(cudaEventDestroy(event)); /* the wait has been queued */
   REFUSED(cudaStreamQuery(other), cudaErrorNotReady);
   set(v.go, 1);
   CUDA(cudaDeviceSynchronize());
@@ -332,7 +332,7 @@ DF_TEST(emulator, a_device_holds_so_many_blocks, 60) {
   const visitor first = new_visitor(), second = new_visitor();
   invite(first, most - 1, one);
   while (look(first.here) < most - 1) df_nap();
-  invite(second, 2, other); /* one of its blocks finds room */
+  invite(second, 2, other); /* there is room for one of its blocks */
   while (look(second.here) < 1) df_nap();
   set(second.go, 1);
   CUDA(cudaStreamSynchronize(other));
@@ -345,7 +345,7 @@ DF_TEST(emulator, a_device_holds_so_many_blocks, 60) {
   CHECK(counts.resident_blocks == 0, "blocks are left");
 }
 
-/* The device is full; of those that wait, the first of the greatest priority goes first. */
+/* The device is full. Of the waiting grids, the first one of the greatest priority starts first. */
 DF_TEST(emulator, priority_decides_who_is_next, 60) {
   int least, greatest, multiprocessors;
   CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));

@@ -1,7 +1,7 @@
 /*
- * Promises of the emulated CUDA runtime about memory, processes and faults: what CUDA promises
- * about kinds of memory and memory of other processes holds, what it forbids is refused, calls fail
- * when asked to, and a lost device stops.
+ * Promises of the emulated CUDA runtime about memory, processes and faults. CUDA's guarantees about
+ * kinds of memory and about memory of other processes hold, forbidden uses are refused, calls fail
+ * on request, and work on a lost device stops.
  */
 #include <string.h>
 
@@ -92,7 +92,7 @@ static void call_in_child(int rank, int ranks, const dfcclUniqueId *id, void *ar
   REFUSED(cudaGetDevice(&device), cudaErrorInitializationError);
 }
 
-/* As with CUDA: a child of a process that has used it cannot. */
+/* As with CUDA, a child of a process that has used the runtime cannot use it. */
 DF_TEST(emulator_memory, a_forked_child_is_refused, 60) {
   int device;
   CUDA(cudaGetDevice(&device));

@@ -1,10 +1,10 @@
 /*
- * Promises of the emulated CUDA runtime about what a GPU shares among streams and threads:
- *   - Streams share hardware queues in turn. What cannot begin holds up what stands behind it in
- *     its queue, and nothing in other queues.
- *   - Streams of raised priority have queues of their own if the emulator is told so.
+ * Promises of the emulated CUDA runtime about resources that streams and threads of a GPU share:
+ *   - Streams share hardware queues in turn. A command that cannot begin delays the later ones in
+ *     its queue, and none in other queues.
+ *   - Streams of raised priority have queues of their own if the emulator is configured so.
  *   - A query waits while another thread waits for the device.
- *   - A kernel that is not loaded waits for a quiet device.
+ *   - The first launch of a kernel that is not loaded waits until the device is idle.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 typedef int (*value_function)(cudaStream_t, uint64_t address, uint64_t value, unsigned flags);
 
-/* Streams, kernels that note their names, and a word that a stream waits for. */
+/* Streams, kernels that record their names, and a word for which a stream waits. */
 typedef struct scene {
   value_function wait;
   uint64_t *word;
@@ -36,7 +36,7 @@ static void wait_for_word(const scene *s, cudaStream_t stream) {
 
 static void write_word(const scene *s) { __atomic_store_n(s->word, 1, __ATOMIC_RELEASE); }
 
-/* Long enough for what can begin. */
+/* Long enough for all commands that can begin. */
 static void some_time(void) {
   for (int i = 0; i < 50; i++) df_nap();
 }
@@ -46,7 +46,7 @@ DF_TEST(emulator_queues, a_wait_holds_its_queue_and_no_other, 60) {
   const scene s = new_scene();
   cudaStream_t first = new_stream(), second = new_stream(), third = new_stream();
   wait_for_word(&s, first);
-  note(third, s.log, s.next, 3); /* of the first one's queue */
+  note(third, s.log, s.next, 3); /* in the first one's queue */
   note(second, s.log, s.next, 2);
   CUDA(cudaStreamSynchronize(second));
   some_time();
@@ -57,7 +57,7 @@ DF_TEST(emulator_queues, a_wait_holds_its_queue_and_no_other, 60) {
   CHECK(look(s.next) == 2, "%u began", look(s.next));
 }
 
-/* What stands at the head is not the kernel, which has begun, but what waits for it. */
+/* The kernel has begun, so the first command in the queue is the one that waits for it. */
 DF_TEST(emulator_queues, a_command_behind_a_long_kernel_holds_its_queue, 60) {
   cuda_emulator_set_queues(1, 0);
   const scene s = new_scene();
@@ -65,7 +65,7 @@ DF_TEST(emulator_queues, a_command_behind_a_long_kernel_holds_its_queue, 60) {
   cudaStream_t first = new_stream(), second = new_stream();
   invite(v, 1, first);
   note(second, s.log, s.next, 2);
-  CUDA(cudaStreamSynchronize(second)); /* the kernel holds nothing up */
+  CUDA(cudaStreamSynchronize(second)); /* the kernel delays nothing */
   note(first, s.log, s.next, 1);
   note(second, s.log, s.next, 3);
   some_time();
@@ -87,7 +87,7 @@ DF_TEST(emulator_queues, an_event_holds_the_queue_of_who_waits_for_it, 60) {
   CUDA(cudaStreamWaitEvent(waiting, event, 0));
   note(apart, s.log, s.next, 1);
   CUDA(cudaStreamSynchronize(apart));
-  note(shares, s.log, s.next, 2); /* of the waiting one's queue */
+  note(shares, s.log, s.next, 2); /* in the waiting one's queue */
   some_time();
   CHECK(look(s.next) == 1, "%u began", look(s.next));
   write_word(&s);
@@ -116,7 +116,7 @@ static void wait_beside_priority(int apart) {
 DF_TEST(emulator_queues, priority_shares_queues, 60) { wait_beside_priority(0); }
 DF_TEST(emulator_queues, priority_has_queues_of_its_own_if_told_so, 60) { wait_beside_priority(1); }
 
-/* ---- what waits for the device keeps others waiting */
+/* ---- calls that wait for the device delay others */
 
 typedef struct asker {
   cudaStream_t stream;

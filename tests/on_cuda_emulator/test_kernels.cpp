@@ -41,7 +41,7 @@ static __global__ void warp(uint32_t *out) {
   good &= below == (me == 0 ? 0 : me - 1);
   good &= __ballot_sync(all, me % 3 == 0) == 0x49249249u;
   good &= __any_sync(all, me == 7) && !__any_sync(all, me == 32) && __all_sync(all, me < 32);
-  if (me < 8) { /* some lanes among themselves */
+  if (me < 8) { /* some lanes shuffle among themselves */
     uint32_t few = me;
     for (uint32_t bits = 4; bits > 0; bits /= 2) few += __shfl_xor_sync(0xffu, few, bits);
     good &= few == 28;

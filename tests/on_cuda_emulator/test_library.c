@@ -1,14 +1,14 @@
 /*
  * Promises of the CUDA device's host side, by the public API on the emulated runtime:
- *   - dfcclRun*OnStream: the run takes its input when the stream has come to it, what is behind it
- *     on the stream finds the output, in any order of collectives on streams of their own; with the
+ *   - dfcclRun*OnStream: the run reads its input when the stream has reached it, and later work on
+ *     the stream finds the output, in any order of collectives on streams of their own, with the
  *     driver's stream memory operations and with kernels in their place.
  *   - A stream that is being captured is refused.
  *   - cudaMalloc, cudaFree and cudaDeviceSynchronize between disordered collectives return.
- *   - While links are set up, and the device lets the calls wait, registering, submitting, testing
- *     and aborting do not wait.
- *   - dfcclDeviceSynchronize returns when the runs on streams that it waits for are through, also
- *     where they need runs that are submitted after the call, by any rank.
+ *   - While links are set up, and the device makes those calls wait, registering, submitting,
+ *     testing and aborting do not wait.
+ *   - dfcclDeviceSynchronize returns when the runs on streams for which it waits are complete, also
+ *     if they need runs that any rank submits after the call.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -150,7 +150,7 @@ DF_TEST(emulated_library, calls_that_wait_for_the_device, 120) {
   nothing_is_left();
 }
 
-/* ---- link set-up while the device lets calls wait */
+/* ---- link set-up while calls of the device wait */
 
 typedef struct {
   dfcclContext_t ctxs[RANKS];
@@ -172,8 +172,8 @@ static void count_callback(dfcclCollId_t id, dfcclResult_t status, void *arg) {
   atomic_fetch_add((atomic_int *)arg, 1);
 }
 
-/* The rings of collective 9 need another segment of the arena, and allocating waits for a stream.
- */
+/* The rings of collective 9 need another segment of the arena, and the allocation waits for a
+ * stream. */
 static void let_set_up_wait(occupation *o) {
   df_collective coll = df_simple(COUNT, RANKS);
   df_tune("slots", "256");
@@ -181,7 +181,7 @@ static void let_set_up_wait(occupation *o) {
   df_make_contexts(o->ctxs, RANKS, NULL);
   df_register_all(o->ctxs, 1, &coll);
   for (int rank = 0; rank < RANKS; rank++) open_lane(&o->lanes[rank]);
-  for (int rank = 0; rank < RANKS; rank++) /* the links of collective 1 stand */
+  for (int rank = 0; rank < RANKS; rank++) /* the links of collective 1 are connected */
     OK(dfcclRunAllReduce(o->ctxs[rank], 1, o->lanes[rank].input, o->lanes[rank].output, NULL,
                          NULL));
   for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(o->ctxs[rank]));
@@ -193,7 +193,7 @@ static void let_set_up_wait(occupation *o) {
   df_register_all(o->ctxs, 9, &coll);
 }
 
-/* For half a second, in which set-up comes to its calls. */
+/* Lasts half a second, in which link set-up reaches its calls. */
 static void call_meanwhile(occupation *o) {
   df_collective coll = df_simple(COUNT, RANKS);
   const uint64_t end = df_now_ns() + 500000000u;
@@ -255,7 +255,7 @@ static void *synchronize(void *arg) {
 
 typedef struct {
   dfcclContext_t ctxs[RANKS];
-  lane lanes[RANKS][COLLECTIVES]; /* made before: an allocation would wait for the streams */
+  lane lanes[RANKS][COLLECTIVES]; /* created before: an allocation would wait for the streams */
 } streaming;
 
 /* Every rank has runs on streams, and synchronises before and while its peer submits its own. */
@@ -289,7 +289,7 @@ DF_TEST(emulated_library, synchronisations_with_runs_on_streams, 120) {
   nothing_is_left();
 }
 
-/* Rank `on_stream` waits on a stream for the run that the other one submits during the call. */
+/* Rank `on_stream` waits on a stream for the run that the other rank submits during the call. */
 static void submit_during_synchronisation(dfcclContext_t *ctxs, int on_stream, int round) {
   const struct timespec moment = {.tv_nsec = 20 * 1000 * 1000};
   int other = 1 - on_stream;
@@ -304,7 +304,7 @@ static void submit_during_synchronisation(dfcclContext_t *ctxs, int on_stream, i
   }
   enqueue(ctxs[on_stream], &lanes[on_stream], on_stream, 0, round);
   CHECK(pthread_create(&thread, NULL, synchronize, ctxs[0]) == 0, "no thread");
-  nanosleep(&moment, NULL); /* it is in the call by now, most likely */
+  nanosleep(&moment, NULL); /* most likely the other thread is in the call by now */
   OK(dfcclRunAllReduce(ctxs[other], 0, lanes[other].input, lanes[other].output, NULL, NULL));
   df_waiting_for("dfcclDeviceSynchronize of rank 0");
   pthread_join(thread, NULL);

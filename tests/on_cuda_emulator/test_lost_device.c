@@ -1,5 +1,6 @@
 /*
- * A device that is lost ends every run, once, with an error; dfcclAbort and dfcclDestroy return.
+ * Promise: a device that is lost ends every run, once, with an error; dfcclAbort and dfcclDestroy
+ * return.
  */
 #include <stdatomic.h>
 #include <time.h>
@@ -20,13 +21,13 @@ static void count_call(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
   atomic_fetch_add(&calls, 1);
 }
 
-/* While rank 0 has runs, and nobody else has any. */
+/* Rank 0 has runs, and no other rank has any. */
 static void lose_device(dfcclContext_t *ctxs, void *memory) {
   const struct timespec moment = {.tv_nsec = 100 * 1000 * 1000};
   for (int c = 0; c < COLLECTIVES; c++)
     OK(dfcclRunAllReduce(ctxs[0], (dfcclCollId_t)c, memory, (char *)memory + BYTES, count_call,
                          NULL));
-  nanosleep(&moment, NULL); /* what rank 0 can set up alone is set up by now, most likely */
+  nanosleep(&moment, NULL); /* most likely rank 0 has set up by now all that it can set up alone */
   cuda_emulator_lose_device(0);
   EVENTUALLY(atomic_load(&calls) == COLLECTIVES);
   CHECK(atomic_load(&successes) == 0, "%d runs succeeded alone", atomic_load(&successes));
@@ -50,7 +51,8 @@ DF_TEST(emulated_lost_device, ends_every_run, 120) {
   df_make_contexts(ctxs, RANKS, NULL);
   for (int c = 0; c < COLLECTIVES; c++) df_register_all(ctxs, (dfcclCollId_t)c, &coll);
   CUDA(cudaMalloc(&memory, (size_t)2 * RANKS * BYTES));
-  for (int rank = 0; rank < RANKS; rank++) { /* the links stand, or runs would wait for them */
+  for (int rank = 0; rank < RANKS;
+       rank++) { /* the links are connected; otherwise runs would wait for them */
     char *input = (char *)memory + (size_t)2 * rank * BYTES;
     for (int c = 0; c < COLLECTIVES; c++)
       OK(dfcclRunAllReduce(ctxs[rank], (dfcclCollId_t)c, input, input + BYTES, NULL, NULL));

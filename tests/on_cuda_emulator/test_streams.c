@@ -1,14 +1,14 @@
 /*
- * Promises of runs on streams where streams share hardware queues, on the emulated runtime:
- *   - Before a stream waits for a run, every rank of the process has its daemon on the way, also
- *     the ranks that have nothing to do. So a wait in a daemon's queue holds nothing up.
+ * Promises of runs on streams if streams share hardware queues, on the emulated runtime:
+ *   - Before a stream waits for a run, every rank of the process has launched its daemon, also
+ *     ranks without work. So a wait in a daemon's queue delays nothing.
  *   - A launch that cannot begin while a stream waits ends the runs on streams with a sentence that
- *     names the cure, and then begins. The rank lives on.
+ *     states the remedy, and then begins. The rank stays usable.
  *   - A launch that only begins late ends nothing.
  *   - If there is one hardware queue, a second rank's run on a stream is refused while the first
- *     one's is outstanding: it would stand behind a wait that needs it.
- *   - While the input of all runs is missing, nothing is launched, and a daemon that stays looks
- *     seldom across the bus, however many runs there are. A run whose input is there is executed.
+ *     one's is outstanding, because it would be queued behind a wait that needs it.
+ *   - While the input of all runs is missing, nothing is launched, and a resident daemon polls
+ *     seldom across the bus, however many runs there are. A run whose input is ready is executed.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -95,7 +95,7 @@ static void expect_failure(dfcclContext_t ctx, dfcclCollId_t id) {
   CHECK(strstr(sentence, "CUDA_DEVICE_MAX_CONNECTIONS") != NULL, "it says: %s", sentence);
 }
 
-/* Rank 0's streams wait in every queue before rank 1 has anything to do. */
+/* Rank 0's streams wait in every queue before rank 1 has any work. */
 DF_TEST(emulated_streams, a_wait_in_a_daemons_queue, 60) {
   scene s;
   open_scene(&s, QUEUES);
@@ -112,7 +112,8 @@ DF_TEST(emulated_streams, a_wait_in_a_daemons_queue, 60) {
   close_scene(&s);
 }
 
-/* A wider collective needs a wider launch, which comes behind the waits: they are in every queue. */
+/* A wider collective needs a wider launch, which is queued behind the waits: they are in every
+ * queue. */
 DF_TEST(emulated_streams, a_launch_behind_a_wait_ends_runs_on_streams, 60) {
   enum { WIDE = 4000 };
   scene s;
@@ -147,7 +148,7 @@ static void CUDART_CB take_long(void *argument) {
   nanosleep(&time, NULL);
 }
 
-/* Behind what ends by itself, and behind no wait. */
+/* Queued behind commands that end by themselves, and behind no wait. */
 DF_TEST(emulated_streams, a_launch_that_begins_late_ends_nothing, 60) {
   scene s;
   open_scene(&s, QUEUES);
@@ -155,7 +156,7 @@ DF_TEST(emulated_streams, a_launch_that_begins_late_ends_nothing, 60) {
   for (int queue = 0; queue < QUEUES; queue++)
     CUDA(cudaLaunchHostFunc(s.streams[queue], take_long, NULL));
   fill(&s, 0, 1);
-  run_on(&s, 0, 0, 0); /* its input comes late, too */
+  run_on(&s, 0, 0, 0); /* its input is late, too */
   run(&s, 1, 0);
   await(s.streams[0]);
   for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(s.ctxs[rank]));
@@ -200,7 +201,8 @@ static cuda_emulator_counts counts_now(void) {
   return counts;
 }
 
-/* Loads across the bus in a ms, and launches, of two ranks whose runs all wait for input. */
+/* Loads across the bus in a millisecond, and launches, of two ranks whose runs all wait for
+ * input. */
 static void look_at_waiting(double *loads_of_ms, uint64_t *launches) {
   enum { TIME_NS = 200 * 1000 * 1000 };
   const struct timespec settle = {.tv_nsec = 100 * 1000 * 1000}, moment = {.tv_nsec = TIME_NS};
@@ -213,18 +215,18 @@ static void look_at_waiting(double *loads_of_ms, uint64_t *launches) {
   *launches = counts_now().launches - *launches;
 }
 
-/* Collective 0 waits on streams of both ranks, and so do others of rank 0. */
+/* Collective 0 waits on streams of both ranks, and other collectives wait on streams of rank 0. */
 DF_TEST(emulated_streams, missing_input_is_not_polled_for_across_the_bus, 60) {
   enum {
     MANY_QUEUES = 32,
     LOADS_OF_LOOK = 16
-  }; /* at most, and a look is a ms or more after another */
+  }; /* the largest number; polls are a millisecond or more apart */
   scene s;
   double loads_of_ms;
   uint64_t launches;
   pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
   df_tune("cuda_doze_us", "1000");
-  open_scene(&s, MANY_QUEUES); /* what holds up a stream holds up no daemon */
+  open_scene(&s, MANY_QUEUES); /* a command that delays a stream delays no daemon */
   for (int id = 0; id < QUEUES; id++) run_without_streams(&s, (dfcclCollId_t)id);
   pthread_mutex_lock(&held);
   for (int queue = 0; queue < QUEUES; queue++)

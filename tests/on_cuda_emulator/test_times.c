@@ -1,7 +1,8 @@
 /*
- * Promises of dfcclGetTimes and dfcclGetEvents, by the public API on the emulated runtime: with
- * timers each SQE, CQE, load and save of a context is noted once, between the run's submission and
- * its callback, and each run is fetched, prepared and executed once; without, they say so.
+ * Promises of dfcclGetTimes and dfcclGetEvents, by the public API on the emulated runtime. With
+ * timers, each SQE, CQE, load and save of a context is recorded once, between the run's submission
+ * and its callback, and each run is fetched, prepared and executed once. Without timers, the
+ * functions fail.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static void expect_times(dfcclContext_t ctx, dfcclTime_t kind, size_t expected,
   count = 1; /* an array that is too short */
   OK(dfcclGetTimes(ctx, kind, durations, moments, &count));
   CHECK(count == expected, "kind %d: %zu, not %zu", (int)kind, count, expected);
-  uint64_t alone[2][MOST_TIMES]; /* one array may be asked for without the other */
+  uint64_t alone[2][MOST_TIMES]; /* one array may be requested without the other */
   OK(dfcclGetTimes(ctx, kind, alone[0], NULL, &count));
   OK(dfcclGetTimes(ctx, kind, NULL, alone[1], &count));
   OK(dfcclGetTimes(ctx, kind, durations, moments, &count));
@@ -65,7 +66,7 @@ static void note_times(dfcclContext_t ctx, timed_run *runs) {
   OK(dfcclDeviceSynchronize(ctx));
 }
 
-/* A block's run is fetched, begun (perhaps more than once), done; in this order, one after the other. */
+/* The run of a block is fetched, begun (perhaps repeatedly) and completed, in this order. */
 static void expect_events(dfcclContext_t ctx, const timed_run *runs) {
   static const uint64_t slack = 2000000000u;
   static dfcclEvent_t events[8 * MOST_TIMES];
@@ -116,7 +117,7 @@ static void times_with(const char *relay, size_t passed) {
   expect_times(ctx, dfcclTimePrepare, TIMED_RUNS, runs);
   expect_times(ctx, dfcclTimeExecute, TIMED_RUNS, runs);
   expect_events(ctx, runs);
-  /* A launch begins with empty slots, and leaves by saving what is in them, which is not timed. */
+  /* A launch begins with empty slots, and leaves by saving their contents, which is not timed. */
   expect_times(ctx, dfcclTimeContextLoad, (size_t)stats.contextLoads, NULL);
   CHECK(stats.contextLoads >= TIMED_RUNS, "%llu loads", (unsigned long long)stats.contextLoads);
   size_t saves = 0;

@@ -1,4 +1,4 @@
-/* What the emulator's tests do with streams and kernels. */
+/* Helpers for the emulator's tests with streams and kernels. */
 #ifndef DF_TESTS_EMULATED_VISITOR_H
 #define DF_TESTS_EMULATED_VISITOR_H
 
@@ -33,12 +33,12 @@ static inline void set(uint32_t *word, uint32_t value) {
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-/* A grid that stays on the device until it is told to go. */
+/* A grid that stays on the device until the test releases it. */
 typedef struct visitor {
   uint32_t *here, *go;
 } visitor;
 
-/* Allocated before anything stays on the device: an allocation waits for it. */
+/* Allocated before anything stays on the device, because an allocation waits for the device. */
 static inline visitor new_visitor(void) {
   return (visitor){mapped(sizeof(uint32_t)), mapped(sizeof(uint32_t))};
 }

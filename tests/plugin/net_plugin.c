@@ -1,12 +1,13 @@
 /*
- * A network plugin for tests, over TCP at the loopback address: PLUGIN_VERSION says of which version
- * its table is. It does what real plugins may do, and ends the process when its caller does what not
- * all of them allow:
+ * A network plugin for tests, over TCP at the loopback address. PLUGIN_VERSION is the version of
+ * its table. It behaves as real plugins may, and it ends the process when its caller does something
+ * that not all of them allow:
  *   - calls of several threads, more than 8 requests of a communicator, tests out of order;
  *   - memory that is not registered, messages of no bytes, another handle's memory at each connect;
  *   - closing a communicator that still has registrations.
  *
  * Faults, by name (net_plugin.h):
+ *
  *   init, devices, none (no device), device (for other memory than the host's), listen, connect,
  *   accept, register        that call fails
  *   hang:MS                 connect takes so long
@@ -17,8 +18,8 @@
  *   test:N                  the N-th request that would complete fails instead
  *   small:N                 a message has at most N bytes (from version 9 on)
  *   spoil:N                 the N-th message of a communicator arrives with other bytes
- *   short                   test tells a wrong number of bytes
- *   slow:N                  a request is done only when it was tested N times
+ *   short                   test reports a wrong number of bytes
+ *   slow:N                  a request completes only at its N-th test
  *   log                     a warning whose conversion does not fit its argument
  *   name                    another name
  */
@@ -82,9 +83,9 @@ static int has_fault(const char *name, int *number) {
   return 1;
 }
 
-/* ---- what every call checks */
+/* ---- checks of every call */
 
-static _Atomic(uintptr_t) caller; /* 0: nobody has called since all was closed */
+static _Atomic(uintptr_t) caller; /* 0: no thread has called since all objects were closed */
 
 static void check_caller(void) {
   uintptr_t mine = (uintptr_t)pthread_self(), none = 0;
@@ -104,7 +105,7 @@ typedef struct registration {
 typedef struct request {
   struct channel *channel;
   char *data;
-  size_t bytes, at; /* at: with the 4 bytes of the length before it */
+  size_t bytes, at; /* at: counted from the 4 bytes of the length before the message */
   uint32_t length;
   int is_used, n_tests;
 } request;
@@ -217,7 +218,7 @@ static int net_listen(int device, void *there, void **made) {
   check_caller();
   MUST(device == 1, "a device without host memory");
   if (has_fault("listen", NULL)) return SYSTEM_ERROR;
-  memset(there, 0x5a, HANDLE_BYTES); /* all of it is ours */
+  memset(there, 0x5a, HANDLE_BYTES); /* all of it belongs to the plugin */
   memset(mine, 0, sizeof *mine);
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   mine->magic = MAGIC;

@@ -1,4 +1,5 @@
-/* Included by net_plugin.c, once for each PLUGIN_VERSION: the table, as each version has it. */
+/* Included by net_plugin.c, once for each PLUGIN_VERSION: the table in the layout of that
+ * version. */
 
 typedef struct config {
   int traffic_class;
@@ -168,7 +169,7 @@ typedef struct table {
 
 EXPORT extern table SYMBOL(PLUGIN_VERSION);
 
-/* As one real plugin does it: only the name and init are there before init. */
+/* As in one real plugin, only the name and init are set before init. */
 table SYMBOL(PLUGIN_VERSION) = {.name = "DfcclTest", .init = table_init};
 
 static void fill(void) {

@@ -1,10 +1,12 @@
 /*
- * A profiler plugin for tests. Library N has the tables of versions 1 to N, of which the newest must be
- * taken. It ends the process when its caller does what plugins do not allow: two calls at one time, an
- * event without its parent, one that is stopped twice or never.
+ * A profiler plugin for tests. Library N has the tables of versions 1 to N, and the library must
+ * use the newest. The plugin ends the process when its caller does something that plugins do not
+ * allow: two calls at one time, an event without its parent, an event that is stopped twice or
+ * never.
  *
- * DFCCL_TEST_PROFILER says what it does: events:MASK (which it wants; default all), init (that call
- * fails), drop (it takes no events), idle (init succeeds, and gives no context).
+ * DFCCL_TEST_PROFILER selects its behaviour: events:MASK (the events that it requests; default
+ * all), init (that call fails), drop (it accepts no events), idle (init succeeds, and returns no
+ * context).
  */
 #include "profiler_plugin.h"
 
@@ -37,15 +39,15 @@ enum {
           abort()))
 
 typedef struct event {
-  struct event *before; /* all of them: freed with the process */
+  struct event *before; /* list of all events; freed with the process */
   uint64_t type;
   int is_open;
-  int steps, is_send; /* of a link; of a message: its link's */
+  int steps, is_send; /* peer of a link; of a message: its link's */
   int latest;         /* state of a message */
 } event;
 
 static profiler_plugin_seen seen;
-static event *newest; /* by one call at a time */
+static event *newest; /* number of calls at one time */
 static atomic_int n_in_call, n_open;
 
 EXPORT profiler_plugin_seen profiler_plugin_look(void);
@@ -96,7 +98,7 @@ OF_SOME_VERSIONS static int init_5(void **context, uint64_t job, int *mask, cons
   return init_4(context, mask, name, job, nodes, ranks, rank, log);
 }
 
-/* ---- events, as NCCL's headers lay them out */
+/* ---- events, in the layouts of NCCL's headers */
 
 typedef struct op {
   pid_t pid;
@@ -260,7 +262,7 @@ OF_SOME_VERSIONS static int start_new(int version, void *context, void **handle,
                                     : GROUP_API);
 }
 
-/* Events stay in memory: their children may start later. */
+/* Events stay in memory, because their children may start later. */
 static int stop(void *handle) {
   event *e = handle;
   enter();
@@ -270,8 +272,9 @@ static int stop(void *handle) {
   return leave(SUCCESS);
 }
 
-/* Of messages, in their order: 8, 20 (from version 4 on), 9 of one that is sent; 10, 11, 12 of one that
- * comes. From version 4 on the first argument is its length. */
+/* Reports the states of messages, in order: 8, 20 (from version 4 on) and 9 for a message that is
+ * sent; 10, 11 and 12 for a received one. From version 4 on, the first argument is the message's
+ * length. */
 static int record(void *handle, int state, void *arguments) {
   event *e = handle;
   enter();

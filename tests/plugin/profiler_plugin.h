@@ -1,4 +1,4 @@
-/* What the profiler plugin for tests has seen, of the whole process. */
+/* The counts of the profiler plugin for tests, for the whole process. */
 #ifndef PROFILER_PLUGIN_H
 #define PROFILER_PLUGIN_H
 
@@ -9,7 +9,7 @@ typedef struct profiler_plugin_seen {
   int version, contexts, open; /* open: events that are not stopped */
   int groups, colls, links, group_calls, calls, steps, states;
   uint64_t job;
-  /* of the latest run */
+  /* values of the latest run */
   uint64_t number;
   size_t count;
   int root;

@@ -1,16 +1,17 @@
 /*
- * A tuner plugin for tests. Library N has the tables of versions 2 to N, of which the newest must be
- * taken. It ends the process when its caller does what plugins do not allow: two calls at one time, a
- * table of another layout, a cost of what the library cannot do.
+ * A tuner plugin for tests. Library N has the tables of versions 2 to N, and the library must use
+ * the newest. The plugin ends the process when its caller does something that plugins do not allow:
+ * two calls at one time, a table of another layout, a cost for an algorithm that the library lacks.
  *
- * DFCCL_TEST_TUNER says what it answers, at each call anew:
+ * DFCCL_TEST_TUNER selects its answer, read at each call:
+ *
  *   ALGORITHM,PROTOCOL      by NCCL's numbers; "turns" after it: the next algorithm at each call
- *   none                    nothing
+ *   none                    no answer
  *   init, info, chunk       that call fails
  *   nan, infinite           such a cost
- *   absent                  a cost of what has none
- *   channels:N              so many channels besides
- *   chunk:N                 such a chunk size besides
+ *   absent                  a cost for an algorithm that the library lacks
+ *   channels:N              in addition N channels
+ *   chunk:N                 in addition a chunk size of N bytes
  */
 #include <math.h>
 #include <stdatomic.h>
@@ -83,7 +84,7 @@ static int finish(void *context) {
   return leave(SUCCESS);
 }
 
-/* 0: none is named. */
+/* 0: no algorithm is named */
 static int named(int *algorithm, int *protocol) {
   const int turn = atomic_fetch_add(&n_asked, 1);
   if (sscanf(answer(), "%d,%d", algorithm, protocol) != 2) return 0;

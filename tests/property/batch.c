@@ -7,7 +7,7 @@
 #include "program.h"
 #include "support/memory.h"
 
-/* Values that bring the corners near; each variable is left alone half of the time. */
+/* Values near the limits; each variable is left alone half of the time. */
 static const struct {
   const char *variable, *values[5];
 } choices[] = {
@@ -52,7 +52,7 @@ void batch_make(batch *b, uint64_t seed, bool preempt, int ranks) {
     int values = 0;
     while (values < 5 && choices[i].values[values] != NULL) values++;
     const char *value = choices[i].values[df_random_below(&random, values)];
-    /* On CUDA always: the defaults' patience is for a GPU, and long on an emulated one. */
+    /* Always set on CUDA: the default patience is for a GPU, and long for an emulated one. */
     bool set = df_random_chance(&random, 50) || df_on_cuda();
     b->tunables[b->tunable_count].variable = choices[i].variable;
     b->tunables[b->tunable_count++].value = set ? value : NULL;

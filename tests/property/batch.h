@@ -1,4 +1,4 @@
-/* What the programs of one batch share: the contexts, and how they were configured. */
+/* The state that the programs of one batch share: the contexts and their configuration. */
 #ifndef DF_TESTS_PROPERTY_BATCH_H
 #define DF_TESTS_PROPERTY_BATCH_H
 
@@ -8,17 +8,17 @@ enum { TUNABLES_MAX = 32 };
 
 typedef struct {
   int ranks, blocks, queue_depth;
-  size_t largest_bytes; /* for buffers: some hundred link slots at most */
+  size_t largest_bytes; /* limit for buffers: some hundred slots of a link */
   struct {
     const char *variable, *value; /* value NULL: not set */
   } tunables[TUNABLES_MAX];
   int tunable_count;
 } batch;
 
-/* preempt: force a preemption at every step. ranks 0: at random. */
+/* preempt: forces a preemption at every step. ranks 0: a random number. */
 void batch_make(batch *b, uint64_t seed, bool preempt, int ranks);
 void batch_print(const batch *b);
-/* Sets the environment; the configuration for dfcclInit is returned. */
+/* Sets the environment, and returns the configuration for dfcclInit. */
 dfcclConfig_t batch_apply(const batch *b);
 
 #endif

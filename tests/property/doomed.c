@@ -70,7 +70,7 @@ void doomed_end(doomed *d) {
     }
     df_buffers_free(&run->buffers);
   }
-  expect(d, "dfcclWaitAll", dfcclWaitAll(d->ctx)); /* later ones tell of it no more */
+  expect(d, "dfcclWaitAll", dfcclWaitAll(d->ctx)); /* later failures no longer name it */
   df_waiting_for(NULL);
   OK(dfcclDeregister(d->ctx, d->id));
 }

@@ -1,5 +1,5 @@
 /* A collective of all ranks that one of them aborts (dfcclAbortCollectives), in some phases, while
- * all others go on. */
+ * all other collectives continue. */
 #ifndef DF_TESTS_PROPERTY_DOOMED_H
 #define DF_TESTS_PROPERTY_DOOMED_H
 
@@ -14,7 +14,7 @@ typedef struct {
 } doomed_run;
 
 typedef struct {
-  const program_phase *phase; /* NULL: this phase has none */
+  const program_phase *phase; /* NULL: this phase has no such collective */
   dfcclContext_t ctx;
   int rank, submitted;
   dfcclCollId_t id;
@@ -22,14 +22,15 @@ typedef struct {
   doomed_run runs[RUNS_MAX];
 } doomed;
 
-/* Registers it, and makes the buffers of its runs. */
+/* Registers the collective, and allocates the buffers of its runs. */
 void doomed_begin(doomed *d, const program *p, int phase, dfcclContext_t ctx, int rank);
 void doomed_submit(doomed *d);
-void doomed_abort(doomed *d); /* of the rank that aborts */
-/* Each run has ended: with its result if it succeeded, else as the abort explains. */
+void doomed_abort(doomed *d); /* owned by the rank that aborts */
+/* Checks that each run has ended, with its result if it succeeded, otherwise with the abort's
+ * status. */
 void doomed_end(doomed *d);
 
-/* May a call that waits for everything return this? */
+/* Whether a call that waits for all runs may return this status. */
 bool doomed_explains(const doomed *d, dfcclResult_t result);
 
 #endif

@@ -1,8 +1,7 @@
 /*
- * One rank's part of a random program. What may wait for what is chosen so that a right library
- * cannot hang: a rank blocks only at the end of a phase, after it has submitted everything that it
- * submits itself, and a callback starts only later runs of its own collective or collectives of a
- * higher slot.
+ * One rank's part of a random program. The waits are chosen so that a right library cannot hang. A
+ * rank blocks only at the end of a phase, after it has submitted all runs that it submits itself. A
+ * callback starts only later runs of its own collective or of collectives of a higher slot.
  */
 #include "execute.h"
 
@@ -22,7 +21,7 @@ static void register_slot(execution *e, int slot) {
   state->registered = true;
   dfcclResult_t result = df_register(e->ctx, slot_of(e, slot)->id, &state->local);
   if (result == dfcclInvalidArgument && state->local.algorithm != NULL) {
-    state->local.algorithm = NULL; /* the algorithm does not apply here: the same on all members */
+    state->local.algorithm = NULL; /* the algorithm does not apply: the same on all members */
     result = df_register(e->ctx, slot_of(e, slot)->id, &state->local);
   }
   OK(result);
@@ -62,7 +61,7 @@ static void submit(execution *e, int slot, int run) {
             record->with_callback ? on_complete : NULL, record));
 }
 
-/* From a callback: registers and submits what the driver would have. */
+/* Called from a callback: registers and submits in place of the driver. */
 static void start_slot(execution *e, int slot) {
   const slot_state *state = &e->slots[slot];
   register_slot(e, slot);
@@ -103,7 +102,7 @@ void execution_begin(execution *e, const program *p, dfcclContext_t ctx, int ran
   e->random.state = p->seed ^ (0xC0FFEEull * (uint64_t)(rank + 1));
 }
 
-/* Does a callback of this run have something to start? Then it must have one. */
+/* Whether a callback of this run has something to start; the run then needs a callback. */
 static bool triggers(const execution *e, int slot, int run) {
   const int next = run + 1, runs = slot_of(e, slot)->runs;
   if (next < runs && next >= e->slots[slot].chained_from) return true;
@@ -176,7 +175,7 @@ static void plan_doomed(execution *e) {
 static void plan_extras(execution *e) {
   const program_phase *phase = &e->program->phase[e->phase];
   df_random random = {e->program->seed ^ (0xE57Aull * (uint64_t)(e->rank + 1)) ^
-                      (uint64_t)e->phase << 40}; /* programs on record stay what they are */
+                      (uint64_t)e->phase << 40}; /* recorded programs must not change */
   for (int i = 0; i < phase->extras; i++) {
     extra_begin(&e->extras[i], e->program, e->phase, i, e->ctx, e->rank, &random);
     for (int run = 0; e->extras[i].shared && run < phase->extra[i].runs; run++)
@@ -199,7 +198,7 @@ bool execution_begin_phase(execution *e) {
   int order[SLOTS_MAX] = {0, 1, 2, 3, 4, 5};
   df_random_shuffle(&e->random, order, SLOTS_MAX);
   for (int i = 0; i < SLOTS_MAX;
-       i++) { /* what no run registers is registered now, and some others */
+       i++) { /* registers the collectives that no run has registered, and some others */
     int slot = order[i];
     if (slot >= slots || !e->slots[slot].member || e->slots[slot].registered) continue;
     if (slot_of(e, slot)->runs == 0 ||
@@ -209,7 +208,7 @@ bool execution_begin_phase(execution *e) {
   return true;
 }
 
-/* Calls that may come at any moment and must disturb nothing. */
+/* Makes calls that are allowed at any moment and must disturb nothing. */
 static void do_something_else(execution *e) {
   switch (df_random_below(&e->random, 30)) {
   case 0:
@@ -239,7 +238,7 @@ static void do_something_else(execution *e) {
   }
 }
 
-/* The latest run may need others that this thread has yet to submit. */
+/* The latest run may need other runs that this thread has yet to submit. */
 static void wait_a_little(execution *e, int slot) {
   int timeout_ms = df_random_below(&e->random, 3);
   dfcclResult_t result = dfcclWaitRun(e->ctx, slot_of(e, slot)->id,
@@ -274,7 +273,7 @@ bool execution_step(execution *e) {
   return true;
 }
 
-/* What the driver has submitted itself. */
+/* The runs that the driver has submitted itself. */
 static void wait_for_runs(execution *e, int slot) {
   const slot_state *state = &e->slots[slot];
   const int runs = slot_of(e, slot)->runs;
@@ -295,7 +294,7 @@ static void wait_for_phase(execution *e) {
     dfcclResult_t result = dfcclWaitAll(e->ctx);
     CHECK(doomed_explains(&e->doomed, result), "dfcclWaitAll: %s", df_test_result_name(result));
   }
-  /* Runs that callbacks submit may come after any wait: their own callbacks are counted. */
+  /* Callbacks may submit runs after any wait, so their own callbacks are counted. */
   EVENTUALLY(atomic_load(&e->calls) == e->expected_calls);
   df_waiting_for("the phase's runs, in dfcclWait");
   for (int i = 0; i < slots; i++) {

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* What dfcclSum does, so that the reference knows the result. */
+/* The same as dfcclSum, so that the reference has the result. */
 static void add(void *inout, const void *in, size_t count, dfcclDataType_t type, void *arg) {
   CHECK(type == dfcclUint64 && arg == NULL, "type %d", (int)type);
   uint64_t *left = inout;
@@ -23,7 +23,7 @@ static void register_even(extra *e) {
   if (shared->form == EXTRA_USER_OPERATOR)
     OK(dfcclRedOpCreate(e->ctx, &e->local.op, add, NULL, shared->commutes));
   OK(df_register(e->ctx, e->id, &e->local));
-  /* The collective keeps it. */
+  /* The collective keeps the operator. */
   if (shared->form == EXTRA_USER_OPERATOR) OK(dfcclRedOpDestroy(e->ctx, e->local.op));
 }
 

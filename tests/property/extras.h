@@ -1,5 +1,5 @@
-/* Collectives that the slots of a program do not have: of uneven pieces, barriers, sends and
- * receives, and reductions by an operator of one's own. They live for one phase. */
+/* Collectives that a program's slots do not have: vector collectives, barriers, sends and receives,
+ * and reductions by a user-defined operator. They exist for one phase. */
 #ifndef DF_TESTS_PROPERTY_EXTRAS_H
 #define DF_TESTS_PROPERTY_EXTRAS_H
 
@@ -11,15 +11,15 @@ typedef struct extra extra;
 
 typedef struct {
   extra *owner;
-  df_vector_part part;        /* of uneven pieces */
-  size_t got[DF_VECTOR_MOST]; /* as a run of DYNAMIC is told */
-  df_buffers buffers;         /* of others */
+  df_vector_part part;        /* the vector collective */
+  size_t got[DF_VECTOR_MOST]; /* the counts that a run of DYNAMIC gets */
+  df_buffers buffers;         /* the collective of another kind */
   bool with_callback;
   atomic_int calls;
 } extra_run;
 
 struct extra {
-  const program_extra *shared; /* NULL: this rank does not take part */
+  const program_extra *shared; /* NULL: this rank is no member */
   dfcclContext_t ctx;
   int submitted;
   dfcclCollId_t id;
@@ -27,7 +27,7 @@ struct extra {
   extra_run runs[RUNS_MAX];
 };
 
-/* Registers it, and makes the buffers of its runs. */
+/* Registers the collective, and allocates the buffers of its runs. */
 void extra_begin(extra *e, const program *p, int phase, int which, dfcclContext_t ctx, int rank,
                  df_random *random);
 void extra_submit(extra *e);

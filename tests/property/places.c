@@ -17,8 +17,8 @@ static struct {
   bool apart;
 } places;
 
-/* What makes a host for the library: its network and its IPC namespace; and a name for sentences.
- */
+/* A host, as the library sees it, is a network namespace and an IPC namespace. It also has a name
+ * for sentences. */
 static void enter(int rank, int ranks) {
   static const struct {
     const char *name;

@@ -1,14 +1,15 @@
-/* Hosts for a batch's ranks: network namespaces, each known by a process that is in it. */
+/* Hosts for a batch's ranks: network namespaces, each given by a process in it. */
 #ifndef DF_TESTS_PROPERTY_PLACES_H
 #define DF_TESTS_PROPERTY_PLACES_H
 
 #include <stdbool.h>
 
-/* Processes as "PID,PID,...", 2 to 16; false: it is not that. From then on each rank's process
+/* Processes as "PID,PID,...", 2 to 16; false: the text is malformed. Afterwards each rank's process
  * enters a host before anything else. */
 bool places_read(const char *processes);
 int places_count(void); /* 0: all ranks are on this host */
-/* Of the next batch. apart: neighbours among the ranks are on different hosts. */
+/* Sets the host of each rank in the next batch. apart: neighbours among the ranks are on different
+ * hosts. */
 void places_arrange(bool apart);
 
 #endif

@@ -13,7 +13,7 @@ static size_t random_count(df_random *random) {
   return 4000 + (size_t)df_random_below(random, 50000);
 }
 
-/* A random subset in a random order; often everybody in order. */
+/* A random subset in a random order; often all ranks in order. */
 static void random_group(program_slot *slot, df_random *random, int ranks) {
   int members = df_random_chance(random, 50) ? ranks : 1 + df_random_below(random, ranks);
   for (int i = 0; i < ranks; i++) slot->group[i] = i;
@@ -44,12 +44,12 @@ static void random_collective(program_slot *slot, int index, df_random *random, 
   const size_t one = df_type_bytes(coll->type) * (size_t)coll->members;
   if (largest_bytes > 0 && coll->count * one > largest_bytes) coll->count = largest_bytes / one;
   coll->priority = p->priorities ? df_random_below(random, 5) - 2 : 0;
-  /* Those that do not have the kind are refused, and the library's choice is used. */
+  /* Algorithms that do not have the kind are refused, and the library's choice is used. */
   if (df_random_chance(random, 80))
     coll->algorithm = df_algorithm_names[df_random_below(random, df_algorithm_names_count)];
   coll->name = df_random_chance(random, 20) ? "property" : NULL;
   coll->seed = df_random_next(random);
-  df_random apart = {coll->seed}; /* programs on record stay what they are */
+  df_random apart = {coll->seed}; /* recorded programs must not change */
   coll->varying = df_random_chance(&apart, 30) && df_config().backend != dfcclBackendCuda;
   if (df_random_chance(&apart, 20) && df_type_bytes(coll->type) >= 2)
     coll->type = df_random_chance(&apart, 50) ? dfcclInt16 : dfcclUint16;
@@ -96,7 +96,7 @@ static df_collective random_even(program_extra *e, df_random *random) {
   return coll;
 }
 
-/* largest_bytes: of a buffer, 0: no limit. */
+/* largest_bytes: limit of a buffer, 0: no limit. */
 static void random_extra(program_extra *e, df_random *random, int ranks, size_t largest_bytes) {
   const int percent = df_random_below(random, 100);
   e->form = percent < 50 ? EXTRA_VECTOR : percent < 80 ? EXTRA_EVEN : EXTRA_USER_OPERATOR;
@@ -128,7 +128,7 @@ static void random_extra(program_extra *e, df_random *random, int ranks, size_t 
   if (largest_bytes > 0 && e->even.count * one > largest_bytes) e->even.count = largest_bytes / one;
 }
 
-/* From a generator of its own: programs on record stay what they are. */
+/* Drawn from a generator of its own, so that recorded programs do not change. */
 static void add_extras(program *p, size_t largest_bytes) {
   df_random random = {p->seed ^ 0xE57A5ull};
   for (int i = 0; i < p->phases; i++) {

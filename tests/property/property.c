@@ -1,14 +1,16 @@
 /*
- * Random programs against the public API, every element checked; any failure replays from its seed.
+ * Random programs against the public API. Every element is checked, and any failure replays from
+ * its seed.
  *
- * Usage: property [--seed S] [--programs N] [--first K] [--batch B] [--ranks R] [--preempt]
- *                 [--processes] [--hosts PID,PID...] [--seconds T] [--verbose]
+ *   property [--seed S] [--programs N] [--first K] [--batch B] [--ranks R] [--preempt]
+ *            [--processes] [--hosts PID,PID...] [--seconds T] [--verbose]
  *
- * Programs K to K + N - 1 of seed S; B programs in a row share their contexts and configuration.
- * --preempt forces a preemption at every step. --processes makes every rank a process. --hosts
- * puts these processes on hosts, which are the namespaces of the processes named (tests/hosts/bed.sh
- * has them); each host has a rank at least. --seconds stops early, after a whole batch. The line
- * printed on a failure repeats exactly this program, with those of its batch that came before it.
+ * Programs K to K + N - 1 of seed S are run; B programs in a row share their contexts and
+ * configuration. --preempt forces a preemption at every step. --processes makes every rank a
+ * process. --hosts puts these processes on hosts, which are the namespaces of the given processes
+ * (tests/hosts/bed.sh makes them); each host has at least one rank. --seconds stops early, after a
+ * whole batch. The line that a failure prints repeats exactly this program, with the earlier ones
+ * of its batch.
  */
 #include <getopt.h>
 #ifdef __GLIBC__
@@ -30,7 +32,7 @@ static struct {
   bool preempt, processes, verbose;
 } options = {.seed = 1, .programs = 1000, .batch = 50};
 
-/* Shared with forked ranks: what was done, for the last line. */
+/* Shared with forked ranks: the progress, for the last line. */
 typedef struct {
   atomic_ullong runs, elements, preemptions, saves, quits;
 } totals;
@@ -82,7 +84,7 @@ static void play_rank(int rank, void *unused) {
   execution_play(&executions[rank]);
 }
 
-/* One thread submits for everybody, in an order drawn at random. */
+/* One thread submits for all ranks, in a random order. */
 static void play_all(const program *p) {
   df_random random = {p->seed + 1};
   while (execution_begin_phase(&executions[0])) {
@@ -220,8 +222,8 @@ static void read_options(int argc, char **argv) {
     usage(argv[0]);
 }
 
-/* What is allocated when no context is open: exactly, while resident memory depends on what malloc
- * holds back. -1: unknown. */
+/* The allocated memory while no context is open. It is exact, while resident memory depends on what
+ * malloc keeps. -1: unknown. */
 static long allocated_bytes(void) {
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
   struct mallinfo2 info = mallinfo2();
@@ -231,7 +233,7 @@ static long allocated_bytes(void) {
 #endif
 }
 
-/* Resident, in KB, once malloc has given back what it can. -1: unknown. */
+/* The resident memory in KB, after malloc has returned what it can. -1: unknown. */
 static long resident_kilobytes(void) {
   long pages = -1;
 #ifdef __GLIBC__

@@ -1,9 +1,10 @@
 /*
- * The engines' promise: oracle, dense and sparse give the same verdict on every round.
+ * Promise of the engines: oracle, dense and sparse give the same verdict on every round.
  *
- * agreement --rounds N --seed S: N random small rounds (both models and orders, overlapping and
- * degenerate groups, probabilities 0 to 1), judged by all three; a tenth as many larger ones,
- * judged by dense and sparse; ends with the first disagreement and prints how to repeat it.
+ * agreement --rounds N --seed S: all three engines judge N random small rounds (both models and
+ * orders, overlapping and degenerate groups, probabilities 0 to 1). Dense and sparse judge a tenth
+ * as many larger rounds. The program ends at the first disagreement and prints the command that
+ * repeats it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,7 +77,7 @@ int main(int argument_count, char **arguments) {
          (unsigned long long)small.rounds, (unsigned long long)small.deadlocks,
          (unsigned long long)large.rounds, (unsigned long long)large.deadlocks,
          small.disagreements + large.disagreements ? "DISAGREEMENT" : "all verdicts agree");
-  /* A generator that never deadlocks, or always, would prove nothing. */
+  /* If rounds always deadlocked, or never, the comparison would prove nothing. */
   bool telling = small.deadlocks > small.rounds / 20 && small.deadlocks < small.rounds / 2;
   if (!telling) puts("the rounds are not telling: too few or too many deadlock");
   return small.disagreements + large.disagreements > 0 || !telling;

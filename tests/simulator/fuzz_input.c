@@ -1,8 +1,8 @@
 /*
- * Fuzz target: any bytes as a configuration, a schedule and a network. Nothing may crash, leak or hang, and
- * an accepted schedule can be judged, in both models, by an engine and by the search for the
- * circle. Built with -fsanitize=fuzzer where the compiler has it; else a main replays the files it
- * is given.
+ * Fuzz target: any bytes as a configuration, a schedule and a network. No input may cause a crash,
+ * a leak or a hang. An accepted schedule can be judged, in both models, by an engine and by the
+ * search for the circle. Built with -fsanitize=fuzzer where the compiler has it; otherwise main
+ * replays the given files.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ int main(int argument_count, char **arguments) {
     size_t size = fread(data, 1, sizeof data, stream);
     fclose(stream);
     LLVMFuzzerTestOneInput(data, size);
-    /* Every shorter beginning, too: files get cut. */
+    /* Every prefix is tried too, because files get truncated. */
     for (size_t cut = 0; cut < size && size < 4096; cut += 7) LLVMFuzzerTestOneInput(data, cut);
   }
   printf("%d files\n", argument_count - 1);

@@ -1,6 +1,6 @@
 /*
- * How fast the engines are: rounds per second of processor time, on one thread, for each row of
- * Table 1. Prints the table of docs/SIMULATOR.md. rates [SECONDS_FOR_EACH] (default 1).
+ * Measures the engines: rounds per second of processor time, on one thread, for each row of Table
+ * 1. Prints the table of docs/SIMULATOR.md. rates [SECONDS_FOR_EACH] (default 1).
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,16 +1,17 @@
 /*
- * Promise of simulator/timeline.h: SimGrid, another simulator, agrees. Each rank of a plan is an
- * actor there, which sends and receives the plan's messages; ports are links, shared max-min fairly
- * by SimGrid's own solver (its model CM02, without what it assumes of TCP). Prints a line for each
- * comparison that is more than 1 per cent off; ends with 1 if one is more than 5 per cent off.
+ * Promise of simulator/timeline.h: its times agree with SimGrid, another simulator. Each rank of a
+ * plan is a SimGrid actor, which sends and receives the plan's messages. Ports are links, shared
+ * max-min fairly by SimGrid's own solver (its model CM02, without its assumptions about TCP). The
+ * program prints a line for each comparison that is more than 1 per cent off, and ends with 1 if
+ * one is more than 5 per cent off.
  *
- *     simulator_simgrid [MOST_RANKS]
+ *   simulator_simgrid [MOST_RANKS]
  *
- * Not compared: slots (SimGrid has no credit); thousands of messages at once (SimGrid takes minutes);
- * several messages under way in one connection, which go one after the other here, and side by side
- * there; messages of unequal latency that share a port, since in SimGrid latency is before a
- * transfer, here behind it. (With 2 us more between switches 363 of 365 comparisons of up to 32
- * ranks stayed within 5 per cent, the two others within 17.)
+ * Not compared are: slots (SimGrid has no credit); thousands of messages at once (SimGrid takes
+ * minutes); several messages in flight in one connection, which follow each other here and run side
+ * by side there; messages of unequal latency that share a port, since SimGrid's latency precedes a
+ * transfer and ours follows it. (With 2 us more between switches, 363 of 365 comparisons of up to
+ * 32 ranks stayed within 5 per cent, the two others within 17.)
  */
 #include <math.h>
 #include <simgrid/actor.h>
@@ -45,7 +46,7 @@ static void fail(const char *what) {
   exit(1);
 }
 
-/* ---- the plans, as timeline.c makes them of a short collective */
+/* ---- the plans, as timeline.c makes them for a short collective */
 
 typedef struct score {
   const df_network_model *network;
@@ -53,7 +54,7 @@ typedef struct score {
   df_part part;
 } score;
 
-static score playing; /* actors get words only */
+static score playing; /* actors receive only strings */
 
 static df_plan_key key_of(const df_timeline_question *q) {
   const uint32_t n = q->network->ranks, here = q->network->host_ranks[0];
@@ -82,10 +83,10 @@ static void make_plans(const df_timeline_question *q) {
   playing.part = shape.parts[0];
 }
 
-/* Of each connection: when the latest message was there. */
+/* For each connection: the time of arrival of the latest message. */
 typedef struct traffic {
   double ended[MOST_RANKS][MOST_RANKS];
-  int overlaps; /* two messages of a connection were under way at once */
+  int overlaps; /* two messages of a connection were in flight at one time */
 } traffic;
 
 static void handle_message(void *user, uint32_t from, uint32_t to, uint32_t bytes, double sent,
@@ -166,7 +167,7 @@ static void be_rank(int argc, char **argv) {
   }
 }
 
-/* In a process of its own: SimGrid has one engine. */
+/* Runs in a process of its own, because SimGrid has one engine. */
 static double seconds_in_simgrid(const df_network_model *m) {
   char file[] = "/tmp/simulator_simgrid_XXXXXX";
   int answer[2];

@@ -1,7 +1,7 @@
 /*
  * Promises of simulator/config.h:
- *   - The authors' keys are accepted as they are; ours are optional.
- *   - A wrong key, type, range or GPU is one sentence with the key's path and the value.
+ *   - The authors' keys are accepted as they are; this project's keys are optional.
+ *   - A wrong key, type, range or GPU gives one sentence with the key's path and the value.
  */
 #include <string.h>
 

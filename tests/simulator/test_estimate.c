@@ -2,8 +2,8 @@
  * Promises of simulator/estimate.h:
  *   - The result does not depend on the number of threads.
  *   - Sparse and dense agree round for round on the (4,4,4) rows of Table 1, and so do their
- * ratios.
- *   - A hundred thousand GPUs and a million collectives are within reach.
+ *     ratios.
+ *   - A hundred thousand GPUs and a million collectives are feasible.
  */
 #include "estimate.h"
 
@@ -70,7 +70,7 @@ DF_TEST(estimate, sparse_and_dense_agree_on_table_1, 120) {
       df_layout layout;
       verdicts sparse, dense;
       OK(df_table1_config(row_named(rows[i]), (df_order)order, 11, &config));
-      /* More often than in the table, so that a few rounds tell. */
+      /* The probabilities are higher than in the table, so that a few rounds are enough. */
       config.disorder_probability *= i == 3 ? 10 : 4;
       OK(df_config_layout(&config, &layout));
       OK(df_estimate_verdicts(&config, &layout, DF_ENGINE_SPARSE, 0, COMPARED, keep, &sparse));

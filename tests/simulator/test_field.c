@@ -1,10 +1,10 @@
 /*
  * Promises of simulator/field.h and sequences.h:
- *   - A round's sequences have exactly the distribution of the model's generator: for small GPUs
- * each sequence's probability is computed from the generator's text and compared with its
- * frequency.
- *   - df_emit_positions emits what the generator's text emits for the same skips.
- *   - A round is the same whoever draws it, and whatever was drawn before.
+ *   - A round's sequences have exactly the distribution of the model's generator. For small GPUs,
+ *     each sequence's probability is computed from the generator's text and compared with its
+ *     frequency.
+ *   - df_emit_positions emits the same positions as the generator's text for the same skips.
+ *   - A round depends on neither the thread that draws it nor the earlier draws.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static unsigned code_of(const unsigned *order, unsigned barriers) {
   return rank * 8 + barriers;
 }
 
-/* The generator's text, all ways it can go: adds each sequence's probability to chance[]. */
+/* The generator's text, with all its branches: adds each sequence's probability to chance[]. */
 static void enumerate(unsigned done, unsigned *order, const unsigned *rest, unsigned barriers,
                       double probability, double d, double s, double *chance) {
   unsigned left = LENGTH - done;
@@ -64,7 +64,7 @@ static unsigned code_of_gpu(const df_sequences *sequences, uint32_t gpu,
   return code_of(order, barriers);
 }
 
-/* Two GPUs of a group each: their sequences must have the right distribution, independently. */
+/* Two GPUs in a group each: their sequences must have the right distribution, independently. */
 static void check_distribution(double d, double s, uint64_t seed) {
   static const uint32_t first[] = {0, 1, 2}, members[] = {0, 1}, counts[] = {LENGTH, LENGTH};
   static const unsigned all[LENGTH] = {0, 1, 2, 3};

@@ -1,12 +1,14 @@
 /*
  * Promise of simulator/timeline.h: on a network without contention each built-in algorithm takes
- * what its formula says, within 1 per cent, for groups of up to 2,048 ranks. TEST_FORMULAS=all in
- * the environment: also algorithms with a connection between each two ranks at 2,048.
+ * the time of its formula, within 1 per cent, for groups of up to 2,048 ranks. With
+ * TEST_FORMULAS=all in the environment this includes algorithms with a connection between each two
+ * ranks at 2,048.
  *
- * The formulas of Thakur, Rabenseifner and Gropp (IJHPCA 2005), Chan, Heimlich, Purkayastha and van
- * de Geijn (2007) and of the algorithms' sources, with the rounds that our plans have. p ranks; M
- * bytes of the larger buffer, in one loop; piece: M / p; a, b: of a message; g: of a byte that is
- * reduced. Messages of one rank to several go side by side, since each has a connection of its own.
+ * The formulas are those of Thakur, Rabenseifner and Gropp (IJHPCA 2005), of Chan, Heimlich,
+ * Purkayastha and van de Geijn (2007), and of the algorithms' sources, with the rounds that our
+ * plans have. p: ranks; M: bytes of the larger buffer, in one loop; piece: M / p; a, b: time of a
+ * message and of a byte; g: time of a byte that is reduced. Messages of one rank to several others
+ * run side by side, since each has a connection of its own.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,14 +18,14 @@
 #include "support/harness.h"
 #include "timeline.h"
 
-/* Hosts have `l` ranks; ai, bi: within a host. Of one rank a host, all is between hosts. */
+/* Hosts have `l` ranks; ai, bi: within a host. With one rank on each host, all is between hosts. */
 typedef struct terms {
   double p, m, piece, lg, a, b, g;
   double l, hosts, lgh, ai, bi;
   uint32_t ranks;
 } terms;
 
-enum { SPLIT = 4 }; /* of bcube */
+enum { SPLIT = 4 }; /* for bcube */
 
 /* ---- formulas */
 
@@ -39,7 +41,7 @@ static double rabenseifner(const terms *t) {
 static double double_tree_all_reduce(const terms *t) {
   return 2 * t->lg * (t->a + t->m / 2 * t->b) + (2 * t->lg - 1) * t->m / 2 * t->g;
 }
-/* Of two ranks, both trees are one connection. */
+/* With two ranks, both trees are one connection. */
 static double double_tree_reduce(const terms *t) {
   if (t->ranks == 2) return t->a + t->m * t->b + t->m / 2 * t->g;
   return t->lg * (t->a + t->m / 2 * t->b + t->m * t->g);
@@ -79,7 +81,7 @@ static double hierarchical_reduce(const terms *t) {
 static double chain_broadcast(const terms *t) { return (t->p - 1) * (t->a + t->m * t->b); }
 static double binomial_broadcast(const terms *t) { return t->lg * (t->a + t->m * t->b); }
 static double flat_broadcast(const terms *t) { return t->a + t->m * t->b; }
-/* The first piece goes round behind one that was scattered. */
+/* The first piece travels around the ring behind one that was scattered. */
 static double scatter_all_gather(const terms *t) { return (t->p - 1) * t->a + t->m * t->b; }
 static double two_level_broadcast(const terms *t) { return t->a + t->ai + t->m * (t->b + t->bi); }
 static double hierarchical_broadcast(const terms *t) {
@@ -91,11 +93,12 @@ static double rounds_all_gather(const terms *t) {
   return ceil(t->lg) * t->a + (t->p - 1) * t->piece * t->b;
 }
 static double one_piece(const terms *t) { return t->a + t->piece * t->b; }
-/* Within hosts in turns; then the leaders' pieces one by one, and the last one to the members. */
+/* Within hosts in turns. Then the leaders' pieces travel one by one, and the last one to the
+ * members. */
 static double two_level_all_gather(const terms *t) {
   return t->l * (t->ai + t->piece * t->bi) + (t->hosts - 1) * t->l * (t->a + t->piece * t->b);
 }
-/* The last round brings half of all pieces, which then go to the members. */
+/* The last round brings half of all pieces, which then travel to the members. */
 static double hierarchical_all_gather(const terms *t) {
   return 2 * t->ai + (1 + t->p / 2) * t->piece * t->bi + t->lgh * t->a +
          (t->p - t->l) * t->piece * t->b;
@@ -144,7 +147,7 @@ static double chain_exclusive(const terms *t) {
   return (t->p - 1) * (t->a + t->m * t->b) + (t->p - 2) * t->m * t->g;
 }
 
-/* ---- which is whose */
+/* ---- the formula of each algorithm */
 
 enum { ANY = 1, POWERS = 2, EVEN = 4 }; /* sizes of groups */
 enum { FEW = 8 /* connections */, HOSTS = 16 };
@@ -308,7 +311,7 @@ static uint64_t plan_bytes(df_operation operation, int algorithm, uint32_t n, in
   return bytes;
 }
 
-/* Twice for n log n; never four times for each doubling. Rank 0 has the most to do. */
+/* Less than twice for n log n; never four times for each doubling. Rank 0 has most of the work. */
 DF_TEST(simulator_formulas, no_table_of_a_rank_grows_with_the_square_of_ranks, 60) {
   for (int operation = 0; operation < DF_OP_COUNT; operation++)
     for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++) {

@@ -4,8 +4,8 @@
  *     collectives once.
  *   - concat is group after group; roundrobin is index by index across the groups.
  *   - Keys rise along every GPU's expected order, and the collectives between two keys are those
- * that df_layout_indices_between names.
- *   - Components: groups that share a GPU are in one; 3d stages are not.
+ *     that df_layout_indices_between names.
+ *   - Groups that share a GPU are in one component; 3d stages are not.
  */
 #include <stdlib.h>
 

@@ -23,7 +23,7 @@ DF_TEST(mt19937, published_outputs, 10) {
   }
 }
 
-/* What CPython 3.11 prints for random.seed(S) and then random.random().hex(). */
+/* CPython 3.11 prints these values for random.seed(S) and then random.random().hex(). */
 DF_TEST(mt19937, same_doubles_as_cpython, 10) {
   static const struct {
     uint64_t seed;

@@ -1,7 +1,7 @@
 /*
  * Promises of simulator/engine_reference.h: it gives the published Python program's verdicts.
- *   - Verdicts that the published program printed for seed 2023, round by round.
- *   - The two examples in which it differs from the definition.
+ *   - It gives the verdicts that the published program printed for seed 2023, round by round.
+ *   - It reproduces the two examples in which that program differs from the definition.
  */
 #include <string.h>
 
@@ -28,7 +28,7 @@ static bool compare(void *context, uint64_t round, bool deadlock) {
   "[2,3,5],[4,5,6],[6,7,0,1,3]],\"coll_cnt_per_group\":[10,9,8,7],"
 #define HEAD "{\"total_rounds\":100,\"fix_seed\":1,\"order\":\"roundrobin\","
 
-/* Configurations, and what the published program printed for each of their hundred rounds. */
+/* Configurations, with the output of the published program for each of their hundred rounds. */
 DF_TEST(reference, verdicts_of_the_published_program, 30) {
   static const struct {
     const char *config, *verdicts;
@@ -99,8 +99,8 @@ static void judge(const df_layout *layout, const uint32_t *orders, const uint32_
   df_dense_destroy(&dense);
 }
 
-/* Groups {0,1} and {0,1} with one collective each; GPU 0 runs a, b and GPU 1 runs b, a. Each group
- * sees one collective only, so the published check finds nothing; but nobody can ever finish. */
+/* Groups {0,1} and {0,1} with one collective each. GPU 0 runs a, b and GPU 1 runs b, a. Each group
+ * sees one collective only, so the published check finds nothing, but no GPU can ever finish. */
 DF_TEST(reference, misses_a_circle_across_groups, 10) {
   static const uint32_t first[] = {0, 2, 4}, members[] = {0, 1, 0, 1}, counts[] = {1, 1};
   static const uint32_t orders[] = {0, 1, 1, 0}, group_of[] = {0, 1};
@@ -112,8 +112,8 @@ DF_TEST(reference, misses_a_circle_across_groups, 10) {
   df_layout_destroy(&layout);
 }
 
-/* Groups {1,2} with collective 0 and {0,1} with 1, 2, 3, concat order, no disorder: every GPU
- * follows one order, so nothing can deadlock; but GPU 0 is a collective ahead of GPU 1 from the
+/* Groups {1,2} with collective 0 and {0,1} with 1, 2, 3, concat order, no disorder. Every GPU
+ * follows one order, so nothing can deadlock, but GPU 0 is a collective ahead of GPU 1 from the
  * start. */
 DF_TEST(reference, reports_a_deadlock_without_disorder, 10) {
   static const uint32_t first[] = {0, 2, 4}, members[] = {1, 2, 0, 1}, counts[] = {1, 3};
@@ -126,7 +126,7 @@ DF_TEST(reference, reports_a_deadlock_without_disorder, 10) {
   df_layout_destroy(&layout);
 }
 
-/* The same through the random stream: with no disorder every round is that one. */
+/* The same through the random stream: without disorder every round is that one. */
 DF_TEST(reference, the_same_through_a_configuration, 10) {
   static const char text[] =
       "{\"rounds\":3,\"model\":\"Single\",\"grouping_policy\":\"Arbitrary\",\"gpu_num\":3,"

@@ -1,9 +1,9 @@
 /*
  * Promises of simulator/schedule.h and wait_graph.h:
- *   - A schedule's verdict follows the definition in both models; a collective that some members
- * never run leaves the others waiting.
- *   - The circle is a shortest one: compared with all circles on random standstills.
- *   - Files are merged; whatever is wrong is one sentence with the key's path.
+ *   - A schedule's verdict follows the definition in both models. If some members never run a
+ *     collective, the others wait.
+ *   - The circle is a shortest one: it is compared with all circles on random standstills.
+ *   - Files are merged. Every error gives one sentence with the key's path.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -68,8 +68,7 @@ DF_TEST(schedule, a_member_that_never_comes, 10) {
 
 enum { GPUS = 7, COLLS = 9 };
 
-/* From the definition: waits[g] has bit h where GPU g waits for a collective that GPU h holds back.
- */
+/* From the definition: waits[g] has bit h if GPU g waits for a collective that GPU h delays. */
 static void find_waits(const df_sequences *sequences, const df_dense *dense, unsigned *waits) {
   bool begun[GPUS][COLLS] = {{false}};
   for (uint32_t gpu = 0; gpu < GPUS; gpu++)
@@ -166,7 +165,7 @@ DF_TEST(wait_graph, finds_a_shortest_circle, 30) {
   df_dense_destroy(&dense);
 }
 
-/* ---- what is wrong is said */
+/* ---- errors */
 
 DF_TEST(schedule, errors_name_the_key, 30) {
   static const struct {

@@ -1,9 +1,9 @@
 /*
  * Promises of simulator/sweep_ticks.h:
  *   - Both ends of an axis are labelled, ticks rise, and no two labels are nearer than the gap.
- *   - A logarithmic axis has a tick at every decade; labels stand at decades and at the ends, and
- *     on a short axis at 2 and 5 as well.
- *   - Numbers are short, and read back as what they stand for.
+ *   - A logarithmic axis has a tick at every decade. Labels are at decades and at the ends, and on
+ *     a short axis at 2 and 5 as well.
+ *   - Numbers are short, and can be read back as the value that they represent.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static int check_ticks(double low, double high, bool logarithmic, double gap) {
   return count;
 }
 
-/* The labels, one space between: "1e-9 1e-8". */
+/* The labels, separated by one space: "1e-9 1e-8". */
 static void expect_labels(double low, double high, bool logarithmic, const char *wanted) {
   char text[DF_TICK_TEXT_BYTES], all[512] = "";
   int count = check_ticks(low, high, logarithmic, 0.07);
@@ -46,7 +46,8 @@ static void expect_labels(double low, double high, bool logarithmic, const char 
 DF_TEST(ticks, labels, 10) {
   expect_labels(1e-9, 1e-5, true, "1e-9 1e-8 1e-7 1e-6 1e-5");
   expect_labels(3e-9, 2e-5, true, "3e-9 1e-8 1e-7 1e-6 1e-5 2e-5");
-  expect_labels(9e-9, 1.1e-5, true, "9e-9 1e-7 1e-6 1.1e-5"); /* decades give way to the ends */
+  expect_labels(9e-9, 1.1e-5, true,
+                "9e-9 1e-7 1e-6 1.1e-5"); /* labels at decades are omitted near the ends */
   expect_labels(1e-3, 0.1, true, "0.001 0.002 0.005 0.01 0.02 0.05 0.1");
   expect_labels(2e-6, 1e-5, true, "2e-6 5e-6 1e-5");
   expect_labels(1e-40, 1, true,

@@ -1,7 +1,7 @@
 /*
  * Promises of simulator/timeline.h, flows.h and network_model.h:
- *   - On a network where messages do not meet, an algorithm takes what its formula says.
- *   - Flows share ports max-min fairly, whatever begins and ends.
+ *   - On a network without contention, an algorithm takes the time of its formula.
+ *   - Flows share ports max-min fairly, whenever flows begin and end.
  *   - No algorithm is faster than the bound, on any network, for any size; and each ends.
  *   - The same question has the same answer.
  */
@@ -65,7 +65,8 @@ DF_TEST(simulator_time, algorithms_take_what_their_formulas_say, 120) {
   }
 }
 
-/* A chain of pieces: each crosses n - 1 connections, and the last one waits for those before it. */
+/* A chain of pieces: each crosses n - 1 connections, and the last one waits for the earlier
+ * ones. */
 DF_TEST(simulator_time, pieces_follow_each_other_through_a_chain, 20) {
   static const char overhead[] =
       "{\"between\": {\"latency_us\": 0, \"GBps\": 1}, \"overhead_us\": 7}";
@@ -80,7 +81,7 @@ DF_TEST(simulator_time, pieces_follow_each_other_through_a_chain, 20) {
   df_network_model_free(&model);
 }
 
-/* With one slot, each message waits until the slot of the one before has come back. */
+/* With one slot, each message waits until the slot of the previous one has been returned. */
 DF_TEST(simulator_time, a_slot_is_free_when_its_release_has_come_back, 20) {
   df_network_model model = network_of("{\"between\": {\"latency_us\": 10, \"GBps\": 1}}", 2);
   for (uint32_t slots = 1; slots <= 2; slots++) {
@@ -100,7 +101,7 @@ static void note_change(void *user, uint32_t flow) {
   ++*(int *)user;
 }
 
-/* Max-min: no flow could have more but by taking from one that has no more than it. */
+/* Max-min: a flow can get more only if a flow that has no more than it gets less. */
 static void check_fair(const df_flows *flows, uint32_t n) {
   for (uint32_t f = 0; f < n; f++) {
     const df_flow *flow = &flows->flows[f];

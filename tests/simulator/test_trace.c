@@ -1,10 +1,10 @@
 /*
  * Promises of simulator/trace.h:
- *   - Calls in one order on every rank are free of deadlock, whatever the format; an exchanged pair
- * is a circle, with the numbers of the calls and the program's lines.
- *   - Messages that are launched together do not wait for each other; a ring that has forgotten its
- * first calls is compared from where all rings have them; what had to be assumed is noted.
- *   - Whatever is wrong is one sentence with file, place and reason.
+ *   - Calls in one order on every rank are free of deadlock, whatever the format. An exchanged pair
+ *     is a circle, with the numbers of the calls and the program's lines.
+ *   - Messages that are launched together do not wait for each other. If a ring has lost its first
+ *     calls, the comparison starts where all rings have them. Every assumption is reported.
+ *   - Every error gives one sentence with file, place and reason.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,7 +130,7 @@ DF_TEST(trace, rings_that_forgot, 20) {
 }
 
 DF_TEST(trace, members_that_nobody_tells, 20) {
-  /* Gloo describes no group by its name. */
+  /* Gloo does not describe groups by their names. */
 #define GLOO(entries) "{\"pg_config\":{\"\":{\"ranks\":\"[0, 1]\"}},\"entries\":[" entries "]}"
 #define SUB(record)                                                                                \
   "{\"record_id\":" #record ",\"process_group\":[\"1\",\"undefined\"],\"collective_seq_id\":1,"    \
@@ -160,7 +160,7 @@ DF_TEST(trace, members_that_nobody_tells, 20) {
   "\\\"7\\\",\\\"ranks\\\":[0,1]}]\"]}},"
 
 DF_TEST(trace, execution_traces, 20) {
-  /* Nodes are written when they end: ids say in which order they began. */
+  /* Nodes are written when they end; ids give the order in which they began. */
   const char *same[] = {
       TRACE(OPERATOR(9, "c10d::broadcast_", 5, "true") "," OPERATOR(4, "c10d::allreduce_", 5,
                                                                     "false")),
@@ -216,7 +216,7 @@ DF_TEST(trace, param_lists, 20) {
   expect(one_waits, 2, true, 0);
 }
 
-/* ---- what is wrong is said ---- */
+/* ---- errors */
 
 #define NAMED "\"profiling_name\":\"nccl:x\",\"process_group\":[\"0\",\"\"]"
 

@@ -1,8 +1,8 @@
 /*
  * Promises of simulator/wilson.h:
- *   - The interval is Wilson's: the proportions p for which |hits/n - p| is 1.96 standard errors of
- * p.
- *   - It is [0, x] without hits and [x, 1] with nothing but hits, and contains the ratio.
+ *   - The interval is Wilson's: the proportions p for which |hits/n - p| is at most 1.96 standard
+ *     errors of p.
+ *   - It is [0, x] without hits, [x, 1] if every round is a hit, and it contains the ratio.
  */
 #include <math.h>
 

@@ -72,7 +72,8 @@ static void ring(FILE *out, int n) {
   end_algo(out);
 }
 
-/* Everybody sends each its part, several chunks in a message, through scratch memory. */
+/* Each rank sends a part to each other rank, several chunks in a message, through scratch
+ * memory. */
 static void all_pairs(FILE *out, int n) {
   enum { PART = 3 };
   algo(out, "allreduce", n, n * PART, 1, "inplace=\"1\"");
@@ -104,7 +105,8 @@ static void all_pairs(FILE *out, int n) {
   end_algo(out);
 }
 
-/* Two groups: partners exchange through channel 1, then each group's ring. As older files write. */
+/* Two groups: partners exchange through channel 1, then each group runs a ring. Older files have
+ * this form. */
 static void two_groups(FILE *out, int n) {
   const int group = n / 2;
   algo(out, "allgather", n, n, 2, "inplace=\"0\" outofplace=\"1\" minBytes=\"64\" maxBytes=\"0\"");
@@ -132,7 +134,7 @@ static void two_groups(FILE *out, int n) {
   end_algo(out);
 }
 
-/* TE-CCL's copies, and rows in the middle of the output. */
+/* Copies as in TE-CCL's files, and rows in the middle of the output. */
 static void copied_gather(FILE *out, int n) {
   enum { PART = 2 };
   algo(out, "allgather", n, n * PART, 1, "inplace=\"1\" outofplace=\"0\" redop=\"nop\"");
@@ -152,7 +154,7 @@ static void copied_gather(FILE *out, int n) {
   end_algo(out);
 }
 
-/* Into scratch memory, and from there to its place. */
+/* Receives into scratch memory, and copies from there to the place. */
 static void through_scratch(FILE *out, int n) {
   algo(out, "alltoall", n, n, 1, "outofplace=\"1\" inplace=\"0\"");
   for (int r = 0; r < n; r++) {
@@ -224,7 +226,7 @@ static void ring_scatter(FILE *out, int n) {
   end_algo(out);
 }
 
-/* In place only: partial sums lie in the input. */
+/* In place only: partial sums are in the input. */
 static void scatter_in_place(FILE *out, int n) {
   algo(out, "reduce_scatter", n, n, 1, "inplace=\"1\" outofplace=\"0\"");
   for (int r = 0; r < n; r++) {

@@ -25,7 +25,7 @@
 #endif
 
 int df_slowdown(void) {
-  const char *other = getenv("TEST_SLOWDOWN"); /* an emulated device is slower still */
+  const char *other = getenv("TEST_SLOWDOWN"); /* an emulated device is even slower */
   if (other != NULL && atoi(other) > 0) return atoi(other);
 #if defined(UNDER_THREAD_SANITIZER)
   return 10;
@@ -146,7 +146,7 @@ void df_random_shuffle(df_random *random, int *items, int count) {
 enum { TUNED_MAX = 64, TUNED_BYTES = 64 };
 static char tuned_names[TUNED_MAX][TUNED_BYTES], tuned_values[TUNED_MAX][TUNED_BYTES];
 
-/* The numbers that the program was started with stay in force. */
+/* The numbers that the program was started with remain in force. */
 static void keep_given_numbers(void) {
   static int is_done;
   const char *given = getenv("DFCCL_TUNING");

@@ -40,11 +40,11 @@
 #define DF_SKIP(...) df_plain_skip(__VA_ARGS__)
 #endif
 
-/* Ends the process, and with it the test, when condition is false; prints the formatted sentence.
- */
+/* Ends the process, and with it the test, if the condition is false; prints the formatted
+ * sentence. */
 #define CHECK(condition, ...)                                                                      \
   ((condition) ? (void)0 : df_test_fail(__FILE__, __LINE__, #condition, __VA_ARGS__))
-/* The call must return this code; else prints both and the library's sentence. */
+/* The call must return this code; otherwise prints both codes and the library's sentence. */
 #define RESULT(call, expected) df_check_result(__FILE__, __LINE__, #call, (call), (expected))
 #define OK(call) RESULT(call, dfcclSuccess)
 /* Waits, under the watchdog, until the expression is true. */
@@ -60,20 +60,18 @@ typedef void (*df_test_body)(void);
 /* Runs body under a watchdog of that many seconds (more under a sanitizer). */
 void df_test_run(const char *name, double seconds, df_test_body body);
 
-/* The watchdog by itself, for processes that a test has forked and for the property program.
- * Starting it again moves the deadline. In a forked child the parent's watchdog does not run: start
- * one. */
+/* The watchdog by itself, for processes that a test has forked and for the property program. To
+ * start it again moves the deadline. In a forked child the parent's watchdog does not run, so the
+ * child must start its own. */
 void df_watchdog_start(const char *name, double seconds);
 void df_watchdog_stop(void);
-/* Called, if set, when a check fails, the watchdog strikes or the process aborts: prints how to
- * repeat the case.
- */
+/* A function that is called, if set, when a check fails, the watchdog strikes or the process
+ * aborts. It prints the command that repeats the case. */
 void df_on_failure(void (*print)(void));
-/* A number of the tuning table, for the contexts that this process makes from here on; value NULL:
- * the library's. */
+/* Sets a number of the tuning table for the contexts that this process creates from now on; value
+ * NULL: the library's default. */
 void df_tune(const char *name, const char *value);
-/* For the watchdog's report: what the calling thread is waiting for at the moment; NULL: nothing.
- */
+/* Sets the text for the watchdog's report about the calling thread's present wait; NULL: none. */
 void df_waiting_for(const char *what);
 
 /* Contexts that the watchdog dumps. */
@@ -94,10 +92,10 @@ void df_nap(void);
 void df_sleep_ms(int milliseconds);
 uint64_t df_now_ns(void); /* CLOCK_MONOTONIC */
 double df_seconds(void);  /* the same */
-/* How many times slower this build is than a plain one, roughly: 1, or more under a sanitizer or
- * an emulator, or what TEST_SLOWDOWN says. */
+/* The rough factor by which this build is slower than a plain one: 1, more under a sanitizer or an
+ * emulator, or the value of TEST_SLOWDOWN. */
 int df_slowdown(void);
-/* Do the tests run under an emulator, as those of a cross build? */
+/* Whether the tests run under an emulator, as those of a cross build do. */
 bool df_is_emulated(void);
 
 /* A random number generator with a seed: splitmix64. */
@@ -109,7 +107,7 @@ int df_random_below(df_random *random, int limit); /* 0..limit-1; limit >= 1 */
 bool df_random_chance(df_random *random, int percent);
 void df_random_shuffle(df_random *random, int *items, int count);
 
-/* What the plain runner knows. */
+/* The plain runner: adds a test to its list, and skips the running test. */
 void df_plain_enlist(const char *suite, const char *name, double seconds, df_test_body body);
 _Noreturn void df_plain_skip(const char *format, ...) DF_TEST_PRINTF(1, 2);
 

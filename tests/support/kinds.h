@@ -1,4 +1,4 @@
-/* The public functions by a collective's kind. The names differ from the library's own, so that
+/* The public functions, by kind of collective. The names differ from the library's own, so that
  * tests of its parts can use them too. */
 #ifndef DF_TESTS_SUPPORT_KINDS_H
 #define DF_TESTS_SUPPORT_KINDS_H

@@ -51,7 +51,7 @@ int df_child_count(void) {
   return count;
 }
 
-/* Appends name, which may end with its line end, as a line; false: no room. */
+/* Appends name, with or without a line end, as a line; false: no room. */
 static bool add_line(char *names, size_t bytes, size_t *used, const char *name) {
   size_t length = strcspn(name, "\n");
   if (*used + length + 2 > bytes) return false;
@@ -72,8 +72,8 @@ void df_shm_names(char *names, size_t bytes) {
 }
 
 /* The sockets that processes of this session hold, by inode. A socket without a name in a file
- * system lives as long as somebody holds it, so one that nobody of this session holds is not ours;
- * the programs of other tests are in sessions of their own. */
+ * system exists as long as a process holds it, so one that no process of this session holds is
+ * foreign: the programs of other tests are in sessions of their own. */
 typedef struct inode_set {
   unsigned long inodes[1 << 16];
   size_t count;
@@ -83,7 +83,7 @@ static void add_sockets_of(inode_set *set, const char *process) {
   char path[300], target[64];
   snprintf(path, sizeof path, "/proc/%s/fd", process);
   DIR *descriptors = opendir(path);
-  if (descriptors == NULL) return; /* it has just ended */
+  if (descriptors == NULL) return; /* the process has just ended */
   for (const struct dirent *entry; (entry = readdir(descriptors)) != NULL;) {
     ssize_t length = readlinkat(dirfd(descriptors), entry->d_name, target, sizeof target - 1);
     if (length <= 0) continue;

@@ -10,8 +10,9 @@
 #include "support/harness.h"
 
 /*
- * Page-locked memory is taken from the driver in chunks that are never given back: its allocation
- * waits for all work of the GPU. What is given back is kept by size, a power of two, for the next.
+ * The driver provides page-locked memory in chunks that are never returned to it, because its
+ * allocation waits for all work of the GPU. Freed memory is kept by size, a power of two, and
+ * reused.
  */
 enum { PAGE_BYTES = 4096, STACK_AHEAD_BYTES = 128 << 10 };
 enum { LEAST_SHIFT = 6, MOST_SHIFT = 40, CHUNK_BYTES = 8 << 20, HEADER_BYTES = 64 };
@@ -21,7 +22,7 @@ typedef struct block {
   int shift;
 } block;
 
-/* Of the driver, with its types spelt out. */
+/* Functions of the driver, with their types written out. */
 static struct {
   int (*init)(unsigned flags);
   int (*device_get)(int *device, int ordinal);
@@ -79,7 +80,7 @@ void df_driver_enter(void) {
 
 /* ---- the program's own memory */
 
-extern char __data_start[], _end[]; /* of static variables: the linker's */
+extern char __data_start[], _end[]; /* the limits of static variables, which the linker defines */
 
 static void show(const void *begin, const void *end) {
   const unsigned portable_and_mapped = 1 | 2;
@@ -90,7 +91,8 @@ static void show(const void *begin, const void *end) {
         (size_t)(last - first), error);
 }
 
-/* Frames of functions that are called later lie below this one: they exist from here on. */
+/* Frames of functions that are called later are below this one, so their pages exist from here
+ * on. */
 static __attribute__((noinline)) void show_stack(void) {
   volatile char ahead[STACK_AHEAD_BYTES];
   pthread_attr_t attributes;
@@ -118,9 +120,9 @@ void df_memory_show_program(void) {
   pthread_mutex_unlock(&pool_lock);
 }
 
-/* ---- memory that is taken */
+/* ---- allocated memory */
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void *cut(size_t bytes) {
   const unsigned portable_and_mapped = 1 | 2;
   if (bytes > chunk_left) {
@@ -179,7 +181,7 @@ void df_memory_copy(void *to, const void *from, size_t bytes) {
     return;
   }
   df_driver_enter();
-  /* A copy from pageable memory returns before the device has done it. */
+  /* A copy from pageable memory returns before the device has executed it. */
   CHECK(driver.copy((uintptr_t)to, (uintptr_t)from, bytes) == 0 && driver.synchronize(NULL) == 0,
         "a copy of %zu bytes failed", bytes);
 }

@@ -1,5 +1,5 @@
 /* Memory that both the test and the library's device reach, and copies to memory that only the
- * device does. With TEST_BACKEND=cuda: page-locked memory, by the driver that is installed. */
+ * device reaches. With TEST_BACKEND=cuda it is page-locked memory, from the installed driver. */
 #ifndef DF_TESTS_SUPPORT_MEMORY_H
 #define DF_TESTS_SUPPORT_MEMORY_H
 
@@ -8,26 +8,26 @@
 
 bool df_on_cuda(void); /* TEST_BACKEND is cuda */
 
-/* With TEST_BACKEND=cuda: the device reaches the program's static variables, and the stack of the
- * main thread, from here on, if that is the caller. Elsewhere, and with TEST_PROGRAM_MEMORY=hidden:
- * nothing. */
+/* With TEST_BACKEND=cuda: from now on the device reaches the program's static variables, and the
+ * stack of the main thread if that is the caller. Otherwise, and with TEST_PROGRAM_MEMORY=hidden:
+ * no effect. */
 void df_memory_show_program(void);
 
-/* Functions of the CUDA driver that is installed, which may be the emulated one: each entry is the
- * address of a pointer to a function, and the name that the driver has it under. */
+/* Looks up functions of the installed CUDA driver, which may be the emulated one. Each entry has
+ * the address of a function pointer, and the name that the driver exports. */
 typedef struct {
   const char *name;
   void *entry;
 } df_driver_entry;
 void df_driver_find(const df_driver_entry *entries, size_t count);
-/* Device 0 is the calling thread's, with its primary context. */
+/* Makes device 0, with its primary context, the calling thread's device. */
 void df_driver_enter(void);
 
 /* Aligned to 64 bytes. */
 void *df_memory_take(size_t bytes);
 void df_memory_give(void *memory);
 
-/* Device memory, of dfcclMemAlloc or other; ordinary memory where the tests use the CPU. */
+/* Device memory, of dfcclMemAlloc or other; ordinary memory if the tests use the CPU. */
 void df_memory_copy(void *to, const void *from, size_t bytes);
 
 #endif

@@ -57,7 +57,8 @@ static uint64_t encode_small_float(dfcclDataType_t type, double value) {
          (uint64_t)ldexp(fraction, mantissa_bits);
 }
 
-/* Small integers are most of what the suites encode: made once, by the function above. */
+/* The suites encode mostly small integers: their encodings are computed once, by the function
+ * above. */
 enum { TABLE_LIMIT = 4096 };
 static uint16_t small_integers[DF_DATA_TYPES][2 * TABLE_LIMIT + 1];
 

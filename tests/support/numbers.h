@@ -1,5 +1,5 @@
 /*
- * Data types, by arithmetic: rounding to 16- and 8-bit floats is done from the definition of the
+ * Arithmetic of data types. Rounding to 16- and 8-bit floats follows from the definition of the
  * format (exponent and mantissa bits), independently of the library's conversions.
  */
 #ifndef DF_TESTS_SUPPORT_NUMBERS_H
@@ -15,9 +15,9 @@
 size_t df_type_bytes(dfcclDataType_t type);
 bool df_type_is_float(dfcclDataType_t type);
 bool df_type_is_signed(dfcclDataType_t type);
-/* Bitwise operators are the integers'. */
+/* Bitwise operators exist for integers only. */
 bool df_type_has(dfcclDataType_t type, dfcclRedOp_t op);
-/* op, or another one that the type has. */
+/* op, or another operator that the type has. */
 dfcclRedOp_t df_operator_for(dfcclDataType_t type, dfcclRedOp_t op);
 
 /* The largest n such that every integer from -n to n is exact in the float type. */
@@ -30,7 +30,7 @@ double df_type_epsilon(dfcclDataType_t type);
 uint64_t df_float_encode(dfcclDataType_t type, double value);
 double df_float_decode(dfcclDataType_t type, uint64_t bits);
 
-/* An integer cut to the type's width, with the sign the type gives it. */
+/* An integer reduced to the type's width, with the sign of the type. */
 int64_t df_integer_wrap(dfcclDataType_t type, uint64_t value);
 
 /* Reads and writes element index of a buffer as a bit pattern. */

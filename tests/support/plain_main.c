@@ -47,8 +47,7 @@ _Noreturn void df_plain_skip(const char *format, ...) {
   df_watchdog_end_process(SKIPPED);
 }
 
-/* Returns the wait status of the test's process; fills reason with why it was skipped, if it was.
- */
+/* Returns the wait status of the test's process. If the test was skipped, fills reason. */
 static int run_in_child(int test, char reason[REASON_BYTES]) {
   if (pipe(reason_pipe) != 0) abort();
   fflush(NULL);
@@ -58,7 +57,7 @@ static int run_in_child(int test, char reason[REASON_BYTES]) {
     snprintf(name, sizeof name, "%s/%s", tests[test].suite, tests[test].name);
     close(reason_pipe[0]);
     df_test_run(name, tests[test].seconds, tests[test].body);
-    exit(0); /* with exit handlers: the sanitizers' leak check is one */
+    exit(0); /* runs the exit handlers, one of which is the sanitizers' leak check */
   }
   close(reason_pipe[1]);
   ssize_t length = read(reason_pipe[0], reason, REASON_BYTES - 1);

@@ -26,7 +26,8 @@
 #include <sanitizer/lsan_interface.h>
 #endif
 
-/* Rank 0 makes the id and writes it once for each other rank; reads of one id's size never mix. */
+/* Rank 0 creates the id and writes it once for each other rank; reads of one id's size never
+ * mix. */
 static void exchange_id(int rank, int ranks, const int ends[2], dfcclUniqueId *id) {
   if (rank == 0) {
     OK(dfcclGetUniqueId(id));

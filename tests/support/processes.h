@@ -1,4 +1,5 @@
-/* Ranks as processes: forked by the test, joined by a unique id that travels over a pipe. */
+/* Ranks as processes: forked by the test, and joined by a unique id that they receive through a
+ * pipe. */
 #ifndef DF_TESTS_SUPPORT_PROCESSES_H
 #define DF_TESTS_SUPPORT_PROCESSES_H
 
@@ -13,21 +14,22 @@ typedef struct {
   pid_t pids[DF_FAMILY_MAX];
 } df_family;
 
-/* In a rank's process: body(rank, ranks, id, arg). Returning ends the process with status 0 (after
- * the leak check under AddressSanitizer), a failed check with 1. The child has a watchdog of its
- * own with the given seconds, and dies with its parent. Rank 0 makes the id. */
+/* A rank's process calls body(rank, ranks, id, arg). When body returns, the process ends with
+ * status 0 (after the leak check under AddressSanitizer); after a failed check it ends with 1. The
+ * child has a watchdog of its own with the given seconds, and dies with its parent. Rank 0 creates
+ * the id. */
 typedef void (*df_rank_body)(int rank, int ranks, const dfcclUniqueId *id, void *arg);
 void df_fork(df_family *family, int ranks, double seconds, df_rank_body body, void *arg);
 
-/* Called first in each rank's process, while it has one thread: as rank of ranks. */
+/* A hook that each rank's process calls first, while it has one thread: as rank of ranks. */
 void df_on_rank_start(void (*enter)(int rank, int ranks));
 
 /* Waits for a rank's process; returns its wait status. */
 int df_reap(df_family *family, int rank);
-/* Waits for all; every one must have ended with status 0. */
+/* Waits for all processes; each must have ended with status 0. */
 void df_join(df_family *family);
 
-/* dfcclInit with the usual configuration, known to the watchdog. */
+/* Calls dfcclInit with the usual configuration, and registers the context with the watchdog. */
 dfcclContext_t df_init(int rank, int ranks, const dfcclUniqueId *id, const dfcclConfig_t *config);
 void df_finish(dfcclContext_t ctx); /* dfcclDestroy */
 

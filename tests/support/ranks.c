@@ -36,7 +36,8 @@ dfcclResult_t df_register(dfcclContext_t ctx, dfcclCollId_t id, const df_collect
   options.varying = coll->varying;
   int identity[1024], all = 0;
   OK(dfcclGetRank(ctx, NULL, &all));
-  if (coll->group == NULL && coll->members != all) { /* ranks 0 to members - 1, not all of them */
+  if (coll->group == NULL &&
+      coll->members != all) { /* ranks 0 to members - 1, which are fewer than all */
     for (int i = 0; i < coll->members; i++) identity[i] = i;
     options.ranks = identity;
     options.nRanks = coll->members;

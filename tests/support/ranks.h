@@ -5,14 +5,15 @@
 #include "support/harness.h"
 #include "support/reference.h"
 
-/* The defaults, with the backend that the environment variable TEST_BACKEND names: cpu (when it is
- * not set) or cuda. */
+/* The default configuration, with the backend that the environment variable TEST_BACKEND names: cpu
+ * (the default) or cuda. */
 dfcclConfig_t df_config(void);
 
-/* All ranks of a job in this process (dfcclInitAll), known to the watchdog. config NULL: df_config.
- */
+/* All ranks of a job in this process (dfcclInitAll), registered with the watchdog. config NULL:
+ * df_config. */
 void df_make_contexts(dfcclContext_t *ctxs, int ranks, const dfcclConfig_t *config);
-/* Destroys them, each from a thread of its own: a destroy may wait for a peer's runs. */
+/* Destroys the contexts, each in a thread of its own, because a destroy may wait for a peer's
+ * runs. */
 void df_free_contexts(dfcclContext_t *ctxs, int ranks);
 
 /* The dfcclRegister and dfcclRun function of the collective's kind. */
@@ -32,11 +33,11 @@ void df_in_threads(int ranks, void (*body)(int rank, void *arg), void *arg);
 /* Counts callbacks. */
 typedef struct {
   atomic_int calls, failures;
-  atomic_int status; /* of the latest call */
+  atomic_int status; /* status of the latest call */
 } df_tally;
 void df_tally_callback(dfcclCollId_t coll, dfcclResult_t status, void *tally);
 
-/* Does the text contain the words? For sentences that must name a value. */
+/* Whether the text contains the words. Used for sentences that must name a value. */
 bool df_mentions(const char *text, const char *words);
 
 dfcclStats_t df_stats(dfcclContext_t ctx);

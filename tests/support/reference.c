@@ -8,7 +8,7 @@
 
 enum { PIECE = 1024 /* elements handled at a time */ };
 
-/* A copy: the library's own is not in the shared library. */
+/* A copy of this function, because the shared library does not export its own. */
 static const struct {
   const char *name;
   df_operation_members inputs, outputs;
@@ -109,20 +109,19 @@ static uint64_t draw(uint64_t stream, size_t index) {
   return mix(stream + (uint64_t)index * 0x9E3779B97F4A7C15u);
 }
 
-/* A float's contribution, as a small integer; see the head of reference.h for what it must satisfy.
- */
+/* A float's contribution, as a small integer; the head of reference.h states its conditions. */
 static int64_t small_integer(const df_collective *coll, int position, size_t index,
                              uint64_t random) {
   const int64_t exact = df_type_exact_integers(coll->type);
   const int64_t capped = exact > 4096 ? 4096 : exact;
   if (coll->op == dfcclMax || coll->op == dfcclMin)
     return (int64_t)(random % (uint64_t)(2 * capped + 1)) - capped;
-  if (coll->op == dfcclProd) { /* at most two factors of two: exact in every type */
+  if (coll->op == dfcclProd) { /* at most two factors of two, which is exact in every type */
     bool two = (index + (size_t)position) % (size_t)coll->members < 2;
     int64_t sign = random & 1 ? -1 : 1;
     return two ? 2 * sign : sign;
   }
-  /* Sum and Avg: the absolute values add up to at most `capped`. */
+  /* For Sum and Avg: the sum of the absolute values is at most `capped`. */
   const int64_t share = capped / coll->members;
   if (share >= 1) return (int64_t)(random % (uint64_t)(2 * share + 1)) - share;
   const size_t stride = (size_t)((coll->members + capped - 1) / capped);
@@ -181,7 +180,7 @@ static uint64_t finish(const df_collective *coll, int64_t total) {
   return (uint64_t)(total / members);
 }
 
-/* Of the first `members`. */
+/* The combination of the contributions of the first `members` members. */
 static void reduced(const df_collective *coll, int members, uint64_t run, size_t first,
                     size_t count, void *out) {
   int64_t total[PIECE], other[PIECE];
@@ -223,8 +222,8 @@ void df_contribution(const df_collective *coll, int position, uint64_t run, size
   }
 }
 
-/* The receive buffer is one block of coll->count elements of each member. skipped: of a member's
- * contribution. */
+/* The receive buffer has one block of coll->count elements for each member. skipped: elements of a
+ * member's contribution before its block. */
 static void gathered(const df_collective *coll, uint64_t run, size_t skipped, size_t first,
                      size_t count, void *out) {
   for (size_t done = 0; done < count;) {

@@ -9,7 +9,7 @@
 
 #include "support/harness.h"
 
-/* R, S, D, ... of one thread; Z when it is gone. */
+/* The state of one thread: R, S, D, ...; Z when it does not exist. */
 static char state_of(const char *path) {
   char line[512] = "";
   FILE *file = fopen(path, "r");

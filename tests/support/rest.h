@@ -1,7 +1,7 @@
 /*
- * When other threads and processes have done all they can do by themselves: each of them sleeps, at
- * many looks in a row. A thread that is only starved of a processor is runnable, not asleep: so
- * this holds on a loaded machine, where sleeping for "long enough" does not.
+ * Detects that other threads and processes have done all that they can do by themselves: each of
+ * them sleeps, in several observations in a row. A thread that merely has no processor is runnable,
+ * not asleep. So the condition is right on a loaded machine, where a fixed sleep is not.
  */
 #ifndef DF_TESTS_SUPPORT_REST_H
 #define DF_TESTS_SUPPORT_REST_H
@@ -9,16 +9,17 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* All threads of these processes (the calling one excepted) sleep now; processes that have ended
- * count as asleep. */
+/* Whether all threads of these processes (except the calling one) sleep now; processes that have
+ * ended count as asleep. */
 bool df_asleep(const pid_t *pids, int count);
 
-/* Waits until they slept at so many looks in a row, a hundredth of a second apart. */
+/* Waits until the threads slept in that many observations in a row, a hundredth of a second
+ * apart. */
 void df_await_rest(const pid_t *pids, int count, int looks);
 
-/* Before a fork under a sanitizer: its allocator does not survive one while another thread is
- * inside it. Returns when all other threads of this process sleep, outside the allocator therefore.
- */
+/* Call it before a fork under a sanitizer, whose allocator does not survive a fork while another
+ * thread is inside it. Returns when all other threads of this process sleep, and are therefore
+ * outside the allocator. */
 void df_quiet_before_fork(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* What all-reduces on streams are given, and what must be behind them: values that tell rank,
- * collective, round and element. */
+/* Inputs and expected results of all-reduces on streams: values that identify rank, collective,
+ * round and element. */
 #ifndef DF_TESTS_SUPPORT_ROUNDS_H
 #define DF_TESTS_SUPPORT_ROUNDS_H
 

@@ -38,7 +38,7 @@ static uint64_t value_of(const df_vector_part *p, int from, int to, size_t i) {
   return value ^ value >> 29;
 }
 
-/* Sums wrap, as those of integers do. */
+/* Sums wrap, as integers do. */
 static uint64_t expected(const df_vector_part *p, int from, size_t i) {
   if (p->coll->kind != DF_REDUCE_SCATTER_V) return value_of(p, from, p->position, i);
   uint64_t sum = 0;
@@ -122,7 +122,7 @@ void df_vector_check(const df_vector_part *p) {
   for (int from = 0; from < c->members; from++) {
     const char *piece =
         (const char *)p->recv + (elsewhere ? 0 : p->recv_at[from] * df_type_bytes(c->type));
-    if (c->kind == DF_REDUCE_SCATTER_V && from > 0) break; /* all pieces are one */
+    if (c->kind == DF_REDUCE_SCATTER_V && from > 0) break; /* all pieces are the same piece */
     for (size_t i = 0; i < p->receives[from]; i++) {
       uint64_t stored = 0;
       df_element_store(c->type, &stored, 0, expected(p, from, i));

@@ -1,5 +1,5 @@
-/* Collectives of uneven pieces as a test sees them: who sends how much to whom, the buffers with
- * gaps that must not change, and what each member must receive. */
+/* Vector collectives (V), for tests: the counts of each pair, the buffers with gaps that must not
+ * change, and the result that each member must receive. */
 #ifndef DF_TESTS_SUPPORT_VECTOR_COLLECTIVES_H
 #define DF_TESTS_SUPPORT_VECTOR_COLLECTIVES_H
 
@@ -11,7 +11,7 @@ enum { DF_VECTOR_MOST = 12 }; /* members */
 
 typedef enum {
   DF_ALL_GATHER_V,
-  DF_REDUCE_SCATTER_V, /* sums; of integers */
+  DF_REDUCE_SCATTER_V, /* reductions: a sum of integers */
   DF_GATHER_V,
   DF_SCATTER_V,
   DF_ALL_TO_ALL_V,
@@ -19,7 +19,7 @@ typedef enum {
   DF_VECTOR_KINDS
 } df_vector_kind;
 
-/* Known to all members alike. */
+/* All members have the same values. */
 typedef struct {
   df_vector_kind kind;
   dfcclDataType_t type;
@@ -29,11 +29,11 @@ typedef struct {
   size_t counts[DF_VECTOR_MOST][DF_VECTOR_MOST]; /* from, to; by position */
 } df_vector_coll;
 
-/* Counts below `most`, a quarter of them 0. */
+/* Counts below `most`; a quarter of them are 0. */
 void df_vector_draw(df_vector_coll *coll, df_vector_kind kind, dfcclDataType_t type, int members,
                     size_t most, df_random *random);
 
-/* One member's buffers of one run. The collective must stay where it is as long. */
+/* One member's buffers of one run. The collective must not move in memory while they exist. */
 typedef struct {
   const df_vector_coll *coll;
   int position;
@@ -47,7 +47,7 @@ typedef struct {
 } df_vector_part;
 
 bool df_vector_has_in_place(df_vector_kind kind);
-/* Allocates and fills. */
+/* Allocates and fills the buffers. */
 void df_vector_make(df_vector_part *part, const df_vector_coll *coll, int position, uint64_t run,
                     bool in_place);
 void df_vector_check(const df_vector_part *part); /* fails the test */

@@ -1,7 +1,7 @@
 /*
- * The watchdog: a thread that sleeps until the deadline. A test that is still running then is
- * stuck: what it waits for, what every context waits for (dfcclDump) and the stack of every thread
- * go to standard error, and the process ends with status 124.
+ * The watchdog is a thread that sleeps until the deadline. A test that still runs then is stuck.
+ * The watchdog prints the test's present wait, the state of every context (dfcclDump) and the stack
+ * of every thread to standard error, and ends the process with status 124.
  */
 #include "support/harness.h"
 #include "support/watchdog.h"
@@ -66,7 +66,8 @@ void df_unwatch_child(int pid) {
 }
 
 _Noreturn void df_watchdog_end_process(int status) {
-  if (watchdog.owner == getpid()) /* else the list is a copy, and names this child's siblings */
+  if (watchdog.owner ==
+      getpid()) /* otherwise the list is a copy, and names this child's siblings */
     for (int i = 0; i < CHILDREN_MAX; i++)
       if (atomic_load(&children[i]) > 0) kill(atomic_load(&children[i]), SIGKILL);
   _exit(status);
@@ -134,11 +135,12 @@ static void *watch(void *unused) {
 }
 
 void df_watchdog_start(const char *name, double seconds) {
-  if (watchdog.owner != getpid()) { /* the first time in this process */
+  if (watchdog.owner != getpid()) { /* the first start in this process */
     watchdog.owner = getpid();
     watchdog.running = false;
     memset(contexts, 0, sizeof contexts);
-    memset(children, 0, sizeof children); /* a copy of the parent's: this process's siblings */
+    memset(children, 0,
+           sizeof children); /* a copy of the parent's list, which names this process's siblings */
     pthread_mutex_init(&watchdog.lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -152,10 +154,11 @@ void df_watchdog_start(const char *name, double seconds) {
   }
   pthread_mutex_lock(&watchdog.lock);
   snprintf(watchdog.name, sizeof watchdog.name, "%s", name);
-  const char *other =
-      getenv("TEST_SECONDS"); /* for whoever hunts a hang and will not wait so long */
+  const char *other = getenv(
+      "TEST_SECONDS"); /* for a developer who searches for a hang and wants a shorter limit */
   watchdog.seconds = other != NULL ? atof(other) : seconds * df_slowdown();
-  /* Not signalled: at the old deadline the watchdog sees the new one. Tests only move it later. */
+  /* No signal is sent: at the old deadline the watchdog reads the new one. Tests only move it
+   * later. */
   clock_gettime(CLOCK_MONOTONIC, &watchdog.deadline);
   watchdog.deadline.tv_sec += (time_t)watchdog.seconds;
   watchdog.stopping = false;

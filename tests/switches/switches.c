@@ -1,20 +1,20 @@
 /*
- * Collectives that go over to other algorithms all the time: every rank runs six collectives in an
- * order of its own, several runs at once, and the first member of each asks for another algorithm every
+ * Collectives that switch to other algorithms all the time. Every rank runs six collectives in an
+ * order of its own, several runs at once. The first member of each requests another algorithm every
  * 1 to 20 runs of it. Every element of every run is checked.
  *
  *   switches [--ranks N] [--rounds N] [--seed S] [--preempt] [--processes | --env] [--tune]
- *     --processes  a process for each rank; else a thread
+ *     --processes  one process for each rank; otherwise one thread
  *     --env        this process is one rank, as the environment says (dfcclInitFromEnv)
  *     --preempt    the daemons preempt after every step
- *     --tune       the tuner asks instead
+ *     --tune       the tuner requests the switches
  *   switches --kills JOBS [--ranks N] [--seed S]
- *     Jobs of processes with the tuner on. The rank that leads all collectives but one is killed at a
- *     moment drawn from the seed, after its first switch: rank 0, and in each second job the last one,
- *     which the root outlives. Every survivor must hear an error within LATEST_S seconds.
+ *     Jobs of processes with the tuner on. The rank that leads five of the six collectives is killed
+ *     at a moment drawn from the seed, after its first switch: rank 0, and in each second job the
+ *     last rank, which the root survives. Every survivor must get an error within LATEST_S seconds.
  *
- * One line a rank: runs and switches. Exit status 0 if all is well; 1 after a wrong element, an
- * unexpected error, or a survivor that hears nothing.
+ * Each rank prints one line: its runs and switches. The exit status is 0 on success, and 1 after a
+ * wrong element, an unexpected error, or a survivor without an error.
  */
 #include <dfccl.h>
 #include <pthread.h>
@@ -46,7 +46,7 @@ static struct {
   int preempt, processes, env, tune;
 } options = {.ranks = 4, .rounds = 1000, .seed = 1};
 
-static int leader; /* of all collectives but one */
+static int leader; /* the rank that leads five of the six collectives */
 
 typedef struct one_rank {
   dfcclContext_t ctx;
@@ -70,7 +70,7 @@ static void must(const one_rank *r, dfcclResult_t result) {
   exit(1);
 }
 
-/* Of rank `rank`, at place `i` of its send buffer. */
+/* Element `i` of the send buffer of rank `rank`. */
 static int32_t value(int rank, uint64_t run, size_t i) {
   return (int32_t)((rank + 1) * (int)(i % 97 + 1) + (int)(run % 1013));
 }
@@ -82,7 +82,8 @@ static int is_wide(operation_kind kind, int output) {
   return kind == ALL_TO_ALL || kind == (output ? ALL_GATHER : REDUCE_SCATTER);
 }
 
-/* The second collective is led from the other end of the ranks: its group has the opposite order. */
+/* The second collective is led from the other end of the ranks: its group has the opposite
+ * order. */
 static int is_reversed(int c) { return (c == 1) != (leader != 0); }
 /* From a rank to its position in the group, and back. */
 static int across(const one_rank *r, int c, int which) {
@@ -160,7 +161,8 @@ static void check(const one_rank *r, int c, uint64_t run) {
     }
 }
 
-/* Names that the operation lacks, and moments at which it cannot change, are refused. */
+/* Names that the operation lacks are refused, and so are requests at moments when it cannot
+ * switch. */
 static void perhaps_switch(one_rank *r, int c) {
   static const char *const names[] = {
       "ring",     "doubling", "direct", "flat",     "allpairs", "doubletree", "halving",
@@ -172,7 +174,7 @@ static void perhaps_switch(one_rank *r, int c) {
   if (result == dfcclSuccess) r->next_switch[c] = r->submitted[c] + 1 + draw(&r->random, 20);
 }
 
-/* Of the leader, for who will kill it. */
+/* Written by the leader, for the process that will kill it. */
 static atomic_ullong *explored;
 
 static void note_explored(const one_rank *r) {
@@ -185,7 +187,7 @@ static void note_explored(const one_rank *r) {
   atomic_store(explored, switches);
 }
 
-/* Moves the watchdog's deadline: a rank that gets no further for ROUND_S is stuck. */
+/* Moves the watchdog's deadline: a rank that makes no progress for ROUND_S is stuck. */
 static void begin_round(void) { df_watchdog_start("a round of switches", ROUND_S); }
 
 static void play(one_rank *r) {
@@ -298,7 +300,7 @@ static void pause_us(uint64_t us) {
   nanosleep(&t, NULL);
 }
 
-/* Ends with the status, or -1 after LATEST_S seconds. */
+/* Returns the status, or -1 after LATEST_S seconds. */
 static int await_end(pid_t pid) {
   int status = 0;
   for (int i = 0; i < LATEST_S * 1000; i++) {
@@ -381,7 +383,7 @@ int main(int argc, char **argv) {
   }
   if (options.preempt) df_tune("preempt_every", "1");
   if (options.tune || options.kills)
-    setenv("DFCCL_TUNE_BUDGET", "0", 1); /* explores all the time */
+    setenv("DFCCL_TUNE_BUDGET", "0", 1); /* the tuner explores all the time */
   return options.kills       ? kill_leaders()
          : options.env       ? as_environment_says()
          : options.processes ? in_processes()

@@ -23,8 +23,8 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
-/* A block is one thread of the operating system, its lanes are fibers: shared memory is what each
- * thread has one of. It is not cleared between blocks. */
+/* A block is one thread of the operating system, and its lanes are fibers. So shared memory is
+ * thread-local. It is not cleared between blocks. */
 #define __shared__ static thread_local
 #define __CUDA_EMULATOR__ 1
 
@@ -46,7 +46,8 @@ static inline uint2 make_uint2(unsigned x, unsigned y) { return uint2{x, y}; }
 #define warpSize 32
 
 #define __syncthreads() cuda_emulator_meet_block(__FILE__, __LINE__)
-/* Barriers before and after the answer, so that the next vote does not meet this one's. */
+/* There are barriers before and after the answer, so that the next vote does not mix with this
+ * one. */
 static inline int emulator_vote(bool fact, const char *file, int line) {
   static thread_local uint32_t against; /* a block is one thread */
   if (!fact) __atomic_store_n(&against, 1, __ATOMIC_RELAXED);
@@ -117,11 +118,11 @@ static inline void __nanosleep(unsigned ns) { cuda_emulator_rest(ns); }
 static inline long long clock64() { return (long long)cuda_emulator_clock(); }
 static inline unsigned long long emulator_global_timer() { return cuda_emulator_clock(); }
 
-/* The source tells the compiler what it knows; here it is checked. */
+/* The source states facts to the compiler; here they are checked. */
 #define __isGlobal(pointer) cuda_emulator_check_global(pointer)
 #define __builtin_assume(fact) ((fact) ? (void)0 : cuda_emulator_mistake("not true: %s", #fact))
 
-/* ---- A kernel that can be launched. */
+/* ---- a kernel that can be launched */
 template <class... A> struct emulator_kernel_caller {
   template <size_t... I>
   static void call_with(const void *function, void **arguments, std::index_sequence<I...>) {
