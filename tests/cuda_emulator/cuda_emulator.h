@@ -54,7 +54,7 @@ CUDA_EMULATOR_API void cuda_emulator_register(cuda_emulator_kernel *kernel);
 typedef struct cuda_emulator_counts {
   uint64_t device_allocations, device_bytes, host_allocations, ipc_mappings, streams, events;
   uint64_t calls, launches, resident_blocks, most_resident_blocks;
-  uint64_t loading_launches; /* of a kernel that was not loaded before */
+  uint64_t loading_launches; /* launches of a kernel that was not loaded before */
   uint64_t waiting_grids;    /* launches without a started block */
   uint32_t primary_contexts; /* a bit for each device whose context exists */
 } cuda_emulator_counts;

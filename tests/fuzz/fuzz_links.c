@@ -225,8 +225,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int runnable = df_coll_is_runnable(&v->desc, block, cursor);
     df_step_result result = df_coll_step(&v->desc, block, cursor, &v->lanes);
     DF_ASSERT(result != DF_STEP_CANCELLED);
-    if (!runnable)
-      DF_ASSERT(result == DF_STEP_BLOCKED); /* otherwise a daemon would sleep although the step can progress */
+    /* Otherwise a daemon would sleep although the step can progress. */
+    if (!runnable) DF_ASSERT(result == DF_STEP_BLOCKED);
     if (result == DF_STEP_DONE) {
       cursor->run++;
       cursor->phase = DF_PHASE_BEGIN;

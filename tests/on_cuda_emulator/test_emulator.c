@@ -345,7 +345,7 @@ DF_TEST(emulator, a_device_holds_so_many_blocks, 60) {
   CHECK(counts.resident_blocks == 0, "blocks are left");
 }
 
-/* The device is full. Of the waiting grids, the first one of the greatest priority starts first. */
+/* The device is full. The first waiting grid of the greatest priority starts first. */
 DF_TEST(emulator, priority_decides_who_is_next, 60) {
   int least, greatest, multiprocessors;
   CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));

@@ -71,7 +71,8 @@ static void check_socket(int fd, int rank) {
   CHECK(type == SOCK_SEQPACKET && domain == AF_UNIX, "type %d, domain %d", type, domain);
 }
 
-/* Everybody tells everybody its rank: each socket leads where it says, and carries nothing else. */
+/* Each rank sends its rank to each other one: each socket leads to the right rank, and has no other
+ * data. */
 static void talk(const df_mesh *mesh) {
   for (int rank = 0; rank < mesh->n_ranks; rank++)
     if (mesh->sockets[rank] >= 0)
@@ -101,9 +102,9 @@ static void check_mesh(const crew *c, const member *m, const df_mesh *mesh) {
   if (!m->mute) talk(mesh);
 }
 
-static const crew *current_crew; /* of this process */
+static const crew *current_crew; /* members in this process */
 
-/* Those of earlier turns, and the root in the parent's process. */
+/* Waits for the members of earlier turns, and for the root in the parent's process. */
 static void await_turn(const crew *c, const member *m) {
   pid_t pids[CREW_MAX + 1] = {getppid()};
   int count = 1;
@@ -143,7 +144,7 @@ static void *run_member(void *argument) {
   return NULL;
 }
 
-/* The limit that leaves so many free descriptors. */
+/* The limit that leaves that many free descriptors. */
 static rlim_t descriptors_up_to(int count) {
   int taken[64], last = 0;
   CHECK(count <= 64, "%d descriptors", count);
@@ -192,7 +193,7 @@ pid_t start_process(crew *c, int first, double seconds) {
   return pid;
 }
 
-/* Makes the id, if it is to be one, only now: its root's thread must not run while we fork. */
+/* Creates the id, if the crew needs one, only now: its root's thread must not run during a fork. */
 void open_gate(crew *c) {
   if (c->key[0] == '\0' && c->id.internal[0] == '\0') OK(df_bootstrap_create_id(&c->id, NULL));
   __atomic_store_n(&c->gate, 1, __ATOMIC_RELEASE);
@@ -240,7 +241,8 @@ void check_mentions(const member *m, const char *words) {
         m->sentence);
 }
 
-/* Runs prepare in a process that then stays until it is killed; returns when it is prepared. */
+/* Runs prepare in a process that then lives until it is killed; returns when prepare has
+ * returned. */
 pid_t start_helper(void (*prepare)(crew *c), crew *c) {
   int ready[2];
   char byte;
@@ -267,7 +269,8 @@ void address_of(const crew *c, unsigned char key[DF_KEY_BYTES], unsigned char na
   df_derive(name, DF_NAME_BYTES, key, "dfccl address", NULL, 0, NULL, 0);
 }
 
-/* A process that is counted in as that rank, and then sits still, its listener open. */
+/* A process that joins the rendezvous as that rank and then does nothing, with its listener
+ * open. */
 pid_t start_still_rank(crew *c, int rank) {
   fflush(NULL);
   pid_t pid = fork();

@@ -1,17 +1,18 @@
 /*
- * The CUDA daemon without a GPU: what a CUDA block executes (src/daemon_kernel/block_cuda.h), its
- * lanes as threads of the host and barriers between them, built with ThreadSanitizer where it is.
+ * The CUDA daemon without a GPU: the code of a CUDA block (src/daemon_kernel/block_cuda.h), with
+ * threads of the host as lanes and with barriers between them. Built with ThreadSanitizer where it
+ * is available.
  *
  * Promises:
- *   - All lanes take the same way: no lane misses a barrier (all would hang), and none touches what
- *     the leader decides without a barrier in between (ThreadSanitizer).
+ *   - All lanes take the same branches. No lane misses a barrier (all would hang), and no lane
+ *     accesses a decision of the leader without a barrier in between (ThreadSanitizer).
  *   - Shared memory need not be initialised, and nothing is lost with it at the end of a launch.
  *   - Collectives submitted in opposite orders on two ranks complete, each run once, with the right
  *     results, through preemption, parking and new launches.
- *   - So it is with messages in words, whose lanes each find what they move.
- *   - A block that has parked goes back to work when there is something for it while others stay.
+ *   - The same holds for messages in words, of which each lane finds its own part.
+ *   - A parked block resumes when there is work for it while other blocks are resident.
  *
- * What it cannot show: how a GPU orders memory, schedules warps or performs.
+ * The test cannot show how a GPU orders memory, schedules warps or performs.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -19,7 +20,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* A block's barrier, and what its lanes agree upon: each two votes have words of their own. */
+/* A block's barrier, and the votes of its lanes: two consecutive votes use different words. */
 struct lanes_meeting {
   pthread_barrier_t barrier;
   uint32_t against[2];
@@ -92,7 +93,7 @@ struct rank_state {
   df_cursor memory[BLOCKS][COLLECTIVES];
   float input[COLLECTIVES][RUNS][COUNT], output[COLLECTIVES][RUNS][COUNT];
   uint32_t completed[COLLECTIVES];
-  /* a launch */
+  /* state of one launch */
   df_cuda_daemon daemon;
   df_cuda_gate gate;
   df_cuda_relay relay;
@@ -108,7 +109,7 @@ struct rank_state {
 
 static rank_state ranks[RANKS];
 static bool relays; /* block 0 passes SQEs on */
-/* Send the input; add what comes to it. Rank 1 has its operands the other way round. */
+/* Send the input, and add the received data to it. Rank 1 has its operands in the other order. */
 static df_primitive primitives[RANKS][2];
 
 static uint8_t *make_ring(uint32_t stride) {
@@ -121,8 +122,8 @@ static uint8_t *make_ring(uint32_t stride) {
 
 /* Both ends of the link from one rank to the other. */
 static void make_links(uint32_t from, uint32_t collective, uint32_t block) {
-  /* In some collectives payload is behind the commit word, aligned to 8 bytes only, or at the next
-   * line; in others it travels in words. */
+  /* In some collectives the payload is behind the commit word, aligned to 8 bytes only, or begins
+   * at the next line; in others it travels in words. */
   const uint32_t offsets[] = {DF_LINK_FLAGGED_OFFSET, DF_LINK_LL, DF_LINK_STAGED_OFFSET};
   const uint32_t offset = offsets[collective % 3];
   df_link link;
@@ -246,7 +247,8 @@ static void *run_lane(void *argument) {
 static void launch(rank_state *rank) {
   rank->daemon.launch = ++rank->launches;
   for (uint32_t b = 0; b < BLOCKS; b++) rank->images[b].running = 1;
-  memset(rank->shared, 0xa5, sizeof rank->shared); /* as uninitialised as it gets */
+  memset(rank->shared, 0xa5,
+         sizeof rank->shared); /* filled with garbage, as uninitialised memory may be */
   for (uint32_t i = 0; i < BLOCKS * LANES; i++) {
     lane_thread *thread = &rank->threads[i];
     thread->rank = rank;
@@ -283,7 +285,7 @@ static uint32_t collect(rank_state *rank) {
   return n;
 }
 
-/* Launches the ranks again and again until they have completed what was submitted. */
+/* Launches the ranks repeatedly until they have completed all submitted runs. */
 static void finish(uint32_t runs_each) {
   uint32_t left = RANKS * runs_each;
   while (left > 0) {
@@ -326,7 +328,7 @@ static void opposite_orders(uint32_t preempt_every) {
   free_ranks();
 }
 
-/* Rank 0 finds nobody, saves what it has begun and leaves; later both are there. */
+/* Rank 0 finds no peer, saves the run that it has begun, and leaves; later both are resident. */
 static void a_launch_ends_stuck() {
   const df_tunables tunables = {4000, 1000, 2, 4000, 16000, 0, 0, 0};
   make_ranks(&tunables);
@@ -345,8 +347,7 @@ static void a_launch_ends_stuck() {
   free_ranks();
 }
 
-/* Makes a collective one that copies its input to its output in many small steps, on block 0 alone.
- */
+/* Makes the collective copy its input to its output in many small steps, on block 0 alone. */
 static void make_local_copy(df_descriptor *desc, df_part *part, df_primitive *copy) {
   memset(copy, 0, sizeof *copy);
   copy->flags = DF_PRIM_STORE;
@@ -362,8 +363,8 @@ static void make_local_copy(df_descriptor *desc, df_part *part, df_primitive *co
   desc->n_links = 0;
 }
 
-/* Block 0 is kept busy by batches of runs that do not concern block 1. That one fetches a batch at
- * once, parks while block 0 executes it, and must come back to fetch the next. */
+/* Batches of runs that do not concern block 1 keep block 0 busy. Block 1 fetches a batch at once,
+ * parks while block 0 executes it, and must resume to fetch the next one. */
 static void a_parked_block_comes_back() {
   enum { BATCH = (COLLECTIVES - 1) * DF_RUNS_AHEAD, MORE_AT = BATCH / 2 };
   const df_tunables tunables = {4000, 1000, 2, 4000, 16000, 0, 0, 0};
@@ -373,7 +374,7 @@ static void a_parked_block_comes_back() {
   df_part part;
   for (uint32_t c = 1; c < COLLECTIVES; c++) {
     make_local_copy(&rank->descriptors[c], &part, &copy);
-    rank->run_words[c].runs[RUNS] = rank->run_words[c].runs[0]; /* run numbers go on */
+    rank->run_words[c].runs[RUNS] = rank->run_words[c].runs[0]; /* run numbers continue */
   }
   launch(rank);
   uint64_t pushed = 0, popped = 0;
@@ -387,7 +388,7 @@ static void a_parked_block_comes_back() {
     }
     while (df_cq_pop_mpsc(&rank->device.cq, &cqe)) popped++;
     if (df_observe_u32(&rank->images[0].running) == 0 &&
-        df_observe_u32(&rank->images[1].running) == 0) { /* both found a quiet moment */
+        df_observe_u32(&rank->images[1].running) == 0) { /* both found a moment without work */
       join(rank);
       launch(rank);
     }

@@ -1,2 +1,2 @@
-/* Can nvcc's host compiler build and link with a sanitizer? Tried when the build is configured. */
+/* Checks at configuration whether nvcc's host compiler can build and link with a sanitizer. */
 int main() { return 0; }

@@ -31,7 +31,8 @@ typedef struct device {
 
 static const uint32_t device_never;
 
-/* Collectives without primitives: each run is complete as soon as it is stepped. Free with free. */
+/* Collectives without primitives: each run is complete after its first step. Free the result with
+ * free. */
 static inline device *device_make(uint32_t n_blocks, df_tunables tunables) {
   device *d = aligned_alloc(64, DF_ALIGN_UP(sizeof *d, (size_t)64));
   CHECK(d != NULL, "no memory");

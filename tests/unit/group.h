@@ -1,8 +1,8 @@
 /*
- * A group of ranks in one thread: the plans of all of them, executed by the real step function over
- * links in plain memory, in whatever order a seed says. Between two steps every context is copied
- * out of its slot and back in, as a preemption does. Every message is checked: sent once, received
- * once, as long on one side as on the other.
+ * A group of ranks in one thread. The plans of all ranks are executed by the library's step
+ * function over links in plain memory, in an order that a seed decides. Between two steps every
+ * context is copied out of its slot and back, as a preemption does. Every message is checked: it is
+ * sent once and received once, with the same length on both sides.
  */
 #ifndef DF_TESTS_UNIT_GROUP_H
 #define DF_TESTS_UNIT_GROUP_H
@@ -25,14 +25,14 @@ typedef struct group_options {
   dfcclRedOp_t op;
   df_shape_limits limits;
   int lends;       /* every message that may lend its buffer does */
-  uint32_t common; /* common slots of each block, which every run uses; 0: there are none */
+  uint32_t common; /* common slots of each block, which every run uses; 0: none */
   int in_place;
   int several; /* messages of several pieces */
-  int ahead;   /* slots are given back a quarter of the ring at a time, unless buffers are lent */
-  uint64_t first_run; /* run number to begin with: where sequence numbers start */
+  int ahead;   /* slots are released a quarter of the ring at a time, unless buffers are lent */
+  uint64_t first_run; /* first run number, which decides the first sequence numbers */
 } group_options;
 
-/* One direction of a pair of ranks: the rings of all blocks, and what is under way in each. */
+/* One direction of a pair of ranks: the rings of all blocks, and the messages in flight in each. */
 typedef struct group_traffic {
   uint64_t sent, received;
   uint64_t sequence[DF_MAX_LINK_SLOTS], count[DF_MAX_LINK_SLOTS];
@@ -51,8 +51,8 @@ typedef struct group_rank {
   df_lanes lanes;
   df_move move;
   df_bell bell;
-  uint64_t *mapping;       /* of the common slots: all ranks read them where they are */
-  uint8_t *input, *output; /* allocations; what a run is given may point into them */
+  uint64_t *mapping;       /* the common slots, which all ranks read in place */
+  uint8_t *input, *output; /* allocations; a run's arguments may point into them */
   const void *send;
   void *recv;
 } group_rank;
@@ -98,7 +98,8 @@ static inline void group_link(group *g, uint32_t rank, uint32_t which) {
     uint64_t *credit = (uint64_t *)(ring + (uint64_t)g->shape.stride * g->shape.n_slots);
     uint64_t before = g->o.first_run * g->shape.parts[b].loops * planned->messages;
     *credit = before & DF_SEQUENCE_MASK;
-    for (uint64_t k = 0; k < g->shape.n_slots && before > k; k++) /* what earlier runs left */
+    for (uint64_t k = 0; k < g->shape.n_slots && before > k;
+         k++) /* the state that earlier runs left */
       *(uint64_t *)(ring + ((before - k) & (g->shape.n_slots - 1)) * g->shape.stride) = (before - k)
                                                                                         << 1;
     me->desc->links[b * me->plan->n_links + which] =
@@ -240,7 +241,7 @@ static inline group_traffic *group_traffic_of(group *g, uint32_t from, uint32_t 
   return &g->pipes[from * g->o.n + to].traffic[b];
 }
 
-/* Books what the step just did: its move says it. */
+/* Records the step's move, from which all counts follow. */
 static inline void group_book(group *g, uint32_t rank, uint32_t block) {
   const df_move *move = &g->ranks[rank].move;
   if (move->send_link && move->announces) {
@@ -268,7 +269,7 @@ static inline void group_book(group *g, uint32_t rank, uint32_t block) {
   }
 }
 
-/* One attempt at one step of one block: returns what the step function said. */
+/* One attempt at one step of one block; returns the step function's result. */
 static inline df_step_result group_step(group *g, uint32_t rank, uint32_t block) {
   group_rank *me = &g->ranks[rank];
   df_cursor slot = me->saved[block]; /* the context is loaded ... */
@@ -278,7 +279,7 @@ static inline df_step_result group_step(group *g, uint32_t rank, uint32_t block)
   g->steps++;
   if (result == DF_STEP_BLOCKED || result == DF_STEP_CANCELLED) return result;
   if (phase != DF_PHASE_DRAIN && me->desc->parts[block].loops > 0) group_book(g, rank, block);
-  if (result == DF_STEP_DONE) { /* what the daemon does then */
+  if (result == DF_STEP_DONE) { /* the daemon does the same then */
     me->saved[block].run++;
     me->saved[block].phase = DF_PHASE_BEGIN;
     me->done[block] = 1;
@@ -286,7 +287,7 @@ static inline df_step_result group_step(group *g, uint32_t rank, uint32_t block)
   return result;
 }
 
-/* Executes one run on all ranks; their buffers are in send and recv. Returns 0 when it is stuck: no
+/* Executes one run on all ranks, with the buffers in send and recv. Returns 0 if it is stuck: no
  * block can step. */
 static inline int group_try_run(group *g, uint64_t run) {
   uint32_t blocks = g->shape.n_blocks, total = g->o.n * blocks, left = total, blocked = 0;
@@ -298,7 +299,8 @@ static inline int group_try_run(group *g, uint64_t run) {
     memset(me->done, 0, blocks * sizeof *me->done);
   }
   while (left > 0) {
-    /* Mostly at random; once a while everybody in turn, so that a deadlock is seen as one. */
+    /* Usually a random block; at intervals all blocks in turn, so that a deadlock is detected as
+     * one. */
     int sweep = blocked > 8 * total;
     uint32_t tries = sweep ? total : 1;
     int moved = 0;

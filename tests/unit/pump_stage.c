@@ -43,7 +43,7 @@ static void pipe_gather(df_stream *stream, int gathers) {
   if (!gathers) side->out->hidden = 0;
 }
 
-/* Nothing else acknowledges here, however long it takes. */
+/* Nothing else is acknowledged here, however long it takes. */
 static void pipe_acknowledge(df_stream *stream) {
   wire_pipe *pipe = ((wire_side *)stream)->in;
   if (pipe->end - pipe->at > pipe->hidden) return;

@@ -7,7 +7,7 @@ double search_uniform(df_random *random, double least, double most) {
   return least + (most - least) * (double)(df_random_next(random) >> 11) / 9007199254740992.0;
 }
 
-/* The same for the same point. */
+/* A pseudo-random factor, the same for the same point. */
 static double ratio_of(const search_world *w, const df_point *p) {
   df_random random = {p->subspace * 1000003u + p->at[0] * 10007u + p->at[1] * 101u + w->surface};
   if (memcmp(p, &w->search.registered, sizeof *p) == 0) return 1;

@@ -18,7 +18,7 @@ dfcclResult_t stage_open_with(df_stage *s, void (*change)(df_peer_info *peer_inf
   df_settings settings;
   df_mesh mesh = {.n_ranks = STAGE_RANKS};
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
-  config.backend = dfcclBackendCpu; /* host buffers, and peers that are played on the CPU */
+  config.backend = dfcclBackendCpu; /* host buffers, and peers that the test plays on the CPU */
   OK(df_settings_read(&settings, &config));
   mesh.peer_info = calloc(STAGE_RANKS, sizeof *mesh.peer_info);
   mesh.sockets = calloc(STAGE_RANKS, sizeof *mesh.sockets);

@@ -1,5 +1,5 @@
-/* A stage for one rank of three: it is a context made of the library's parts, and the test plays
- * its peers, processes of their own, at the other ends of their connections. */
+/* A stage for one rank of three. The rank is a context made of the library's parts. The test plays
+ * its peers, which count as processes of their own, at the other ends of their connections. */
 #ifndef DF_TESTS_UNIT_STAGE_H
 #define DF_TESTS_UNIT_STAGE_H
 
@@ -19,23 +19,23 @@ typedef union df_datagram {
 } df_datagram;
 
 void stage_open(df_stage *s);
-/* change: what the ranks say about themselves. */
+/* change: modifies the peer info of the ranks. */
 dfcclResult_t stage_open_with(df_stage *s, void (*change)(df_peer_info *peer_info));
-/* Rank 1 has said where its bell is, so that links with it can stand. */
+/* Rank 1 has sent the place of its bell, so that links with it can be connected. */
 void stage_open_with_bell(df_stage *s);
-/* Destroys the context, closes what is left of the ends. */
+/* Destroys the context, and closes the remaining ends. */
 void stage_close(df_stage *s);
-/* A peer's process ends. */
+/* Simulates the end of a peer's process. */
 void stage_die(df_stage *s, int peer);
 
-/* Blocks until the rank says something to this peer. 0: the connection has ended. */
+/* Blocks until the rank sends a message to this peer. 0: the connection has ended. */
 int stage_hear(const df_stage *s, int peer, df_datagram *heard);
-/* ... until it is of this kind and about this. 0: the connection has ended without. */
+/* Blocks until a message of this kind and object. 0: the connection has ended without it. */
 int stage_hears(const df_stage *s, int peer, df_message_kind kind, uint64_t id);
 /* text: its payload; NULL: none. */
 void stage_say(const df_stage *s, int peer, df_message message, const char *text);
 
-/* As if rank 1 had said it, without the connection; takes fd. */
+/* Delivers the message as if rank 1 had sent it, without the connection; takes over fd. */
 void stage_handle(const df_stage *s, df_message *message, int fd);
 /* Ordinary shared memory. */
 void stage_offer_segment(const df_stage *s, uint64_t id, uint64_t bytes, uint64_t use);
@@ -46,10 +46,10 @@ void stage_offer_rings(const df_stage *s, uint32_t peer, dfcclCollId_t id,
 void stage_announce(const df_stage *s, dfcclCollId_t id, const df_announcement *announcement);
 /* An all-reduce of ranks 0 and 1, of STAGE_COUNT bytes. */
 dfcclResult_t stage_register_of_two(const df_stage *s, dfcclCollId_t id);
-/* Rank 0 receives `count` bytes that rank 1 never sends: returns when the run is in the daemon. */
+/* Rank 0 waits for `count` bytes that rank 1 never sends; returns when the run is in the daemon. */
 void stage_begin_broadcast(const df_stage *s, dfcclCollId_t id, size_t count, const void *send,
                            void *recv);
-/* What a member announces that registers the same. */
+/* The announcement of a member that registers the same collective. */
 df_announcement stage_announcement_of(const df_stage *s, dfcclCollId_t id);
 
 #endif

@@ -1,5 +1,5 @@
-/* One block of one rank that executes a plan of a few primitives, step by step, with its records
- * kept and without: for tests of single steps. The test plays the peers. */
+/* One block of one rank that executes a plan of a few primitives step by step, with its records
+ * kept and not kept, for tests of single steps. The test plays the peers. */
 #ifndef DF_TESTS_UNIT_STEPPER_H
 #define DF_TESTS_UNIT_STEPPER_H
 
@@ -12,8 +12,7 @@
 
 enum { ELEMENTS = 8, SLOTS = 2, STRIDE = 128 };
 
-/* One block of one rank with a link in (0) and a link out (1), both ends of which the test holds.
- */
+/* One block of one rank with a link in (0) and a link out (1); the test holds both remote ends. */
 typedef struct fixture {
   df_descriptor desc;
   df_run_words words;

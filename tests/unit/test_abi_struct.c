@@ -1,7 +1,7 @@
 /*
- * Promise of src/host/settings/abi_struct.c: a struct of an older header is read as far as it goes, with the
- * defaults for the rest; one of a newer header is accepted while it asks for nothing that this
- * library lacks; any other size is refused with a sentence, and nothing behind the struct is read.
+ * Promise of src/host/settings/abi_struct.c: a struct of an older header is read up to its size,
+ * with the defaults for the rest. A struct of a newer header is accepted while its further members
+ * are zero. Any other size is refused with a sentence, and nothing behind the struct is read.
  */
 #include "host/settings/abi_struct.h"
 
@@ -11,7 +11,7 @@
 
 #include "support/harness.h"
 
-/* The first bytes of `whole` in memory of just that size, and `size` as what the caller says. */
+/* The first bytes of `whole` in memory of exactly that size, and `size` as the caller's claim. */
 static void *cut(const void *whole, size_t bytes, size_t size) {
   void *given = calloc(1, bytes);
   CHECK(given != NULL, "no memory");
@@ -74,7 +74,7 @@ DF_TEST(growing, sizes_that_make_no_sense_are_not_followed, 30) {
   const size_t sizes[] = {0, 1, 8, 15, 16, sizeof(dfcclStats_t) + 1, 4104, SIZE_MAX / 2, SIZE_MAX};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
-    void *given = cut(&stats, 16, sizes[i]); /* no more than its head is there */
+    void *given = cut(&stats, 16, sizes[i]); /* only its head exists */
     RESULT(df_growing_check(&df_growing_stats, given), dfcclInvalidArgument);
     CHECK(strstr(df_last_sentence(), "stats has size") != NULL, "%s", df_last_sentence());
     free(given);

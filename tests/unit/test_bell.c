@@ -1,10 +1,10 @@
 /*
  * Promises of src/base/bell.c:
- *   - News that comes after prepare never lets the sleeper sleep on (tests/model/bell.pml checks
+ *   - A ring after prepare never lets the sleeper continue to sleep (tests/model/bell.pml checks
  *     every interleaving).
- *   - A sleep ends when the bell is rung, or when its time is over.
- *   - Nobody asleep: ringing costs no wake-up, and sleepers are counted exactly.
- *   - All of that between processes, too.
+ *   - A sleep ends when the bell is rung, or when its time has passed.
+ *   - If nobody sleeps, ringing costs no wake-up. Sleepers are counted exactly.
+ *   - All of that holds between processes, too.
  */
 #include "base/bell.h"
 
@@ -53,11 +53,11 @@ DF_TEST(bell, a_sleep_ends_with_its_time, 30) {
   CHECK(bell.sleepers == 0, "%u sleepers", bell.sleepers);
 }
 
-/* Two sides that hand a number to each other and sleep while it is the other's turn. */
+/* Two sides pass a number to each other, and sleep during the other side's turn. */
 typedef struct table {
   df_bell bell[2];
   uint64_t turn;
-  uint64_t plain; /* belongs to whose turn it is */
+  uint64_t plain; /* belongs to the side whose turn it is */
 } table;
 
 static void play(table *t, uint64_t side, uint64_t turns) {

@@ -1,11 +1,11 @@
 /*
  * Promises of src/bootstrap/bootstrap.h:
- *   - All ranks get every card and a socket to each rank of another process, whoever comes first,
- *     however they are spread over processes and threads, by id and by key.
- *   - Or none does: a wrong or missing rank ends the join of all others with a sentence that names
- *     it, long before the timeout unless nobody can know earlier.
- *   - A rank whose root has vanished joins the next one, whatever it told the first.
- *   - Jobs may follow each other; nothing stays behind: no descriptor, no thread, no address.
+ *   - All ranks get the peer info of every rank and a socket to each rank of another process, in
+ *     any order of arrival, in any distribution over processes and threads, by id and by key.
+ *   - Or the join fails on all ranks: a wrong or missing rank ends it with a sentence that names
+ *     the rank, long before the timeout unless no rank can have noticed earlier.
+ *   - A rank whose root has vanished joins the next root, whatever it has sent to the first one.
+ *   - Jobs may follow each other, and nothing remains: no descriptor, no thread, no address.
  */
 #include "bootstrap/bootstrap.h"
 
@@ -27,9 +27,9 @@
 #include "support/leftovers.h"
 #include "support/rest.h"
 
-/* ---- All meet ---- */
+/* ---- All ranks join ---- */
 
-/* Names of sockets that say dfccl: ours must go, those of other jobs come and go. */
+/* Names of sockets that contain dfccl: ours must vanish, while those of other jobs come and go. */
 static char names_before[1 << 17], names_after[1 << 17];
 
 static void meet(bool by_key, int n, int per_process) {
@@ -114,7 +114,7 @@ DF_TEST(bootstrap, jobs_of_one_process_and_one_key_follow_each_other, 60) {
   }
 }
 
-/* A rank whose join is through and whose context is not opened yet, forks. */
+/* A rank forks after its join has returned and before its context is open. */
 static int child_has_sockets(const df_mesh *mesh, int n) {
   int status;
   pid_t child = fork();
@@ -161,7 +161,7 @@ static void hold_address(crew *c) {
 }
 
 DF_TEST(bootstrap, a_root_that_is_slow_to_leave_is_waited_for, 30) {
-  /* A process holds the address, as rank 0 of an earlier job of this key would, and then goes. */
+  /* A process holds the address, as rank 0 of an earlier job of this key would, and then ends. */
   crew *c = make_crew(true, 3, 1);
   pid_t holder = start_helper(hold_address, c);
   start_crew(c);
@@ -173,7 +173,7 @@ DF_TEST(bootstrap, a_root_that_is_slow_to_leave_is_waited_for, 30) {
   for (int i = 0; i < 3; i++) check_code(c, i, dfcclSuccess);
 }
 
-/* ---- Some are wrong ---- */
+/* ---- Some ranks are wrong ---- */
 
 static void disagree_on_size(bool by_key) {
   crew *c = make_crew(by_key, 3, 1);
@@ -198,7 +198,7 @@ DF_TEST(bootstrap, a_different_number_of_ranks_ends_the_join_of_all, 60) {
 
 static void claim_twice(bool by_key, int rank) {
   crew *c = make_crew(by_key, 4, 1);
-  c->members[3].rank = rank; /* so rank 3 is missing */
+  c->members[3].rank = rank; /* so rank 3 is reported as missing */
   c->members[3].turn = 1;
   start_crew(c);
   reap_crew(c);
@@ -247,7 +247,7 @@ static bool leave_ranks_out(int timeout_ms) {
   for (int by_key = 0; by_key <= 1; by_key++) open_gate(crews[by_key]);
   for (int by_key = 0; by_key <= 1; by_key++) {
     reap_crew(crews[by_key]);
-    for (int i = 0; i < 2; i++) /* one of the two that come may be missed too */
+    for (int i = 0; i < 2; i++) /* one of the two present ranks may be reported as missing too */
       late |= is_late(&crews[by_key]->members[i]) &&
               strstr(crews[by_key]->members[i].sentence, "ranks 1-2 and 4-6") == NULL;
     for (int i = 0; i < 2 && !late; i++) {
@@ -260,7 +260,7 @@ static bool leave_ranks_out(int timeout_ms) {
 
 DF_TEST(bootstrap, missing_ranks_are_named_in_time, 120) { IN_GOOD_TIME(ms, leave_ranks_out(ms)); }
 
-/* As long as the setting says, and not shorter: a rank that comes late may still be in time. */
+/* The join lasts as long as the setting says, and no less: a late rank may still be in time. */
 DF_TEST(bootstrap, the_others_have_the_whole_time, 60) {
   for (int by_key = 0; by_key <= 1; by_key++) {
     crew *c = make_crew(by_key, 2, 1);
@@ -354,7 +354,7 @@ static void *enter(void *rank_0) {
   return NULL;
 }
 
-/* The root hears where rank 1 has its doors, since rank 0 says that it is of another host. */
+/* The root receives the listeners of rank 1, since rank 0 reports that it is on another host. */
 static void vanish_after_place(const crew *c) {
   df_root_options options = {
       .listener = -1, .same_user_only = true, .n_ranks = 2, .idle_ms = TWO_ROOTS_MS};
@@ -384,7 +384,7 @@ static void vanish_after_place(const crew *c) {
   free(rank_0);
 }
 
-/* The first root ends when rank 1 has said where its doors are; the second asks nobody for doors. */
+/* The first root ends when rank 1 has sent its listeners; the second root requests no listeners. */
 DF_TEST(bootstrap, what_a_rank_told_an_earlier_root_is_forgotten, 60) {
   crew *c = make_crew(true, 2, 2);
   df_peer_info info = info_of(0);

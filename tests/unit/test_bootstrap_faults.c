@@ -1,7 +1,7 @@
 /*
- * Promises of src/bootstrap/bootstrap.h when something goes wrong around it:
+ * Promises of src/bootstrap/bootstrap.h about failures around it:
  *   - A rank that dies or fails ends the join of all others with a sentence that names it.
- *   - Nothing stays behind, not even after SIGKILL.
+ *   - Nothing remains, not even after SIGKILL.
  */
 #include "bootstrap/bootstrap.h"
 
@@ -22,7 +22,7 @@
 #include "support/leftovers.h"
 #include "support/rest.h"
 
-/* ---- Some die ---- */
+/* ---- Some ranks die ---- */
 
 static void check_killed_is_named(const crew *c, int victim) {
   char words[32];
@@ -31,7 +31,8 @@ static void check_killed_is_named(const crew *c, int victim) {
     const member *m = &c->members[i];
     if (i == victim) continue;
     check_mentions(m, words);
-    /* By a key, who had not found rank 0 before it died cannot know that it was there. */
+    /* By a key: a rank that had not found rank 0 before its death cannot know that rank 0
+     * existed. */
     if (c->key[0] != '\0' && strstr(m->sentence, "rank 0 of 4 did not come") != NULL) continue;
     check_code(c, i, dfcclRemoteError);
     check_mentions(m, "died");
@@ -39,7 +40,7 @@ static void check_killed_is_named(const crew *c, int victim) {
 }
 
 static bool kill_while_collecting(bool by_key, int victim, int timeout_ms) {
-  crew *c = make_crew(by_key, 4, 1); /* rank 3 never comes */
+  crew *c = make_crew(by_key, 4, 1); /* rank 3 never joins */
   df_quiet_before_fork();
   for (int i = 0; i < 3; i++) {
     c->members[i].timeout_ms = by_key ? 2 * timeout_ms : LONG_MS;
@@ -66,14 +67,15 @@ DF_TEST(bootstrap_faults, a_rank_killed_while_others_wait_is_named_at_once, 90) 
   IN_GOOD_TIME(ms, kill_while_collecting(true, 0, ms));
 }
 
-/* What a survivor may see: the victim was up before it died, or is named. Returns false where
- * another was missed, since the machine was slow. */
+/* The outcomes that a survivor may have: the victim had joined before it died, or is named. Returns
+ * false if another rank was reported as missing, because the machine was slow. */
 static bool check_survivor(const crew *c, int index, int victim) {
   const member *m = &c->members[index];
   char words[32];
   snprintf(words, sizeof words, "rank %d ", victim);
   if (code_of(m) == dfcclSuccess) return true;
-  /* Who comes so late that rank 0 has given up, and said so for a while, finds nobody. */
+  /* A rank that joins after rank 0 has given up, and has refused callers for a while, finds no
+   * root. */
   if (m->code == dfcclTimeout && c->key[0] != '\0' && strstr(m->sentence, "rank 0 of 6 did not"))
     return true;
   if (is_late(m) && strstr(m->sentence, words) == NULL) return false;
@@ -83,15 +85,15 @@ static bool check_survivor(const crew *c, int index, int victim) {
   return true;
 }
 
-/* Counts the survivors that were told. */
+/* Counts the survivors that were notified. */
 static bool kill_at_any_moment(bool by_key, int victim, useconds_t after_us, int timeout_ms,
                                int *told) {
   bool in_time = true;
   int told_now = 0;
   crew *c = make_crew(by_key, 6, 1);
   for (int i = 0; i < 6; i++) {
-    c->members[i].timeout_ms = timeout_ms; /* who never came is missed late */
-    c->members[i].mute = true;             /* the dead do not answer */
+    c->members[i].timeout_ms = timeout_ms; /* a rank that never joins is reported late */
+    c->members[i].mute = true;             /* dead ranks do not answer */
   }
   start_crew(c);
   usleep(after_us);
@@ -156,7 +158,7 @@ DF_TEST(bootstrap_faults, a_rank_that_cannot_go_on_tells_the_others, 60) {
   }
 }
 
-/* Ranks that the root has no descriptor for have come: they are not to blame. */
+/* Ranks for which the root has no descriptor have called: the sentence must not blame them. */
 DF_TEST(bootstrap_faults, a_root_without_descriptors_says_so, 120) {
   crew *c = make_crew(true, 24, 1);
   for (int i = 0; i < 24; i++) c->members[i].timeout_ms = 2000;

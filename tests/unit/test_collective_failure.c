@@ -1,17 +1,21 @@
-/* Promises of src/host/runs/collective_failure.c and of those who ask it, seen from a rank whose
- * peers are played by this test:   - A rank that is given up on the word of a third rank, or for
- * what it sends, is told which     collectives that ended: it may be alive.   - Every death that a
- * rank sees is told to the others, not only the first.   - Who gives everything up tells also what
- * had failed before: that message may be what was lost.   - A registration that ends before its
- * peer has announced it is told as failed.   - Who had no memory for a message is given up by the
- * ranks of its process.   - What its callback has deregistered counts as registered no more.   -
- * After a failure no peer is told to unmap memory that it may be reading: any, or, where one
- * collective has failed, what its runs in the daemon have been given.   - Where only the reading of
- * a connection failed, the peer sees it end.   - Runs that a member which has left could have no
- * part in are refused, whatever became of its     last words, and registrations that it could have
- * no part in cost nothing for ever.   - Rings are kept until their sender has deregistered or left
- * in order: who lost its connection     may live, and write to them.   - Links are refused that
- * cannot lie in the memory that is offered for them. */
+/* Promises of src/host/runs/collective_failure.c and of its callers, seen from a rank whose peers
+ * are played by this test:
+ *   - A peer that is given up because of a third rank's report, or of its own messages, receives
+ *     the collectives that this ended: it may be alive.
+ *   - Every death that a rank sees is reported to the others, not only the first one.
+ *   - A rank that gives up everything also reports what had failed before, since that message may
+ *     be the one that was lost.
+ *   - If a registration ends before its peer has announced it, the peer receives the failure.
+ *   - A peer without memory for a message is given up by the ranks of its process.
+ *   - A collective that its callback has deregistered no longer counts as registered.
+ *   - After a failure no peer is asked to unmap memory that it may be reading: any memory, or, if
+ *     one collective has failed, the memory of its runs in the daemon.
+ *   - If only the reading of a connection failed, the peer sees its end.
+ *   - Runs in which a member that has left could not take part are refused, whatever became of its
+ *     last messages. Registrations in which it could not take part cost nothing permanently.
+ *   - Rings are kept until their sender has deregistered or left in order: a sender that lost its
+ *     connection may be alive, and write to them.
+ *   - Links that cannot lie in the memory that is offered for them are refused. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,17 +77,18 @@ DF_TEST(failure, what_had_failed_before_all_is_given_up_is_told, 30) {
   register_on_all(&s);
   df_rank_lock(&s.context->lock);
   df_coll *coll = df_find(s.context, COLL);
-  df_fail_collective(s.context, coll, dfcclTimeout, 0, "it took too long"); /* untold: lost */
+  df_fail_collective(s.context, coll, dfcclTimeout, 0,
+                     "it took too long"); /* it was not notified: the message is lost */
   df_give_up(s.context, dfcclOutOfMemory, "no memory for a message");
   df_rank_unlock(&s.context->lock);
-  OK(dfcclDestroy(s.context)); /* the connections end: nothing more is to come */
+  OK(dfcclDestroy(s.context)); /* the connections end, so no more messages arrive */
   for (int r = 1; r < RANKS; r++) {
     CHECK(stage_hears(&s, r, DF_MESSAGE_FAIL, COLL), "rank %d was not told", r);
     close(s.peers[r]);
   }
 }
 
-/* The message may be of an earlier registration: then the peer has not given up this one. */
+/* The message may belong to an earlier registration. Then the peer has not given up this one. */
 DF_TEST(failure, a_registration_that_ends_unmet_is_told, 30) {
   df_stage s;
   stage_open(&s);
@@ -91,7 +96,7 @@ DF_TEST(failure, a_registration_that_ends_unmet_is_told, 30) {
   stage_say(&s, 1, (df_message){.kind = DF_MESSAGE_FAIL, .id = COLL, .a = dfcclOutOfMemory},
             "no memory for a link");
   CHECK(stage_hears(&s, 2, DF_MESSAGE_FAILURE_REASON, DF_NOBODY), "the failure was not heard");
-  OK(dfcclDestroy(s.context)); /* the connections end: nothing more is to come */
+  OK(dfcclDestroy(s.context)); /* the connections end, so no more messages arrive */
   CHECK(stage_hears(&s, 1, DF_MESSAGE_FAIL, COLL), "rank 1 was not told");
   for (int r = 1; r < RANKS; r++) close(s.peers[r]);
 }
@@ -129,7 +134,7 @@ DF_TEST(failure, nobody_unmaps_after_a_failure, 30) {
   void *memory;
   stage_open(&s);
   OK(dfcclMemAlloc(s.context, &memory, 1 << 16));
-  stage_die(&s, 1); /* rank 2 may be reading still, and know nothing yet */
+  stage_die(&s, 1); /* rank 2 may still be reading, and has not been notified */
   CHECK(stage_hears(&s, 2, DF_MESSAGE_FAILURE_REASON, 1), "rank 2 was not told of the death");
   OK(dfcclMemFree(s.context, memory));
   OK(dfcclDestroy(s.context));
@@ -182,8 +187,8 @@ DF_TEST(failure, what_a_failed_run_was_given_stays_mapped, 30) {
 
 /* ---- a rank that has left */
 
-/* It had no memory for the message that deregisters: whether its announcement comes before our
- * registration or after. */
+/* Rank 2 had no memory for its deregistration: its announcement arrives before our registration, or
+ * after. */
 DF_TEST(failure, who_has_left_is_waited_for_no_more, 30) {
   int8_t buffer[COUNT] = {0};
   for (int early = 0; early < 2; early++) {
@@ -193,7 +198,7 @@ DF_TEST(failure, who_has_left_is_waited_for_no_more, 30) {
     const df_announcement announcement = stage_announcement_of(&s, COLL);
     stage_announce(&s, COLL, &announcement);
     if (early) stage_announce(&s, COLL + 1, &announcement);
-    OK(dfcclRunAllReduce(s.context, COLL, buffer, buffer, NULL, NULL)); /* perhaps with rank 1 */
+    OK(dfcclRunAllReduce(s.context, COLL, buffer, buffer, NULL, NULL)); /* possibly with rank 1 */
     stage_handle(&s, &(df_message){.kind = DF_MESSAGE_BYE}, -1);
     if (early) OK(stage_register_of_two(&s, COLL + 1));
     RESULT(dfcclRunAllReduce(s.context, COLL + early, buffer, buffer, NULL, NULL),
@@ -218,7 +223,7 @@ DF_TEST(failure, who_has_left_takes_no_memory, 30) {
   stage_close(&s);
 }
 
-/* ---- offers that make no sense */
+/* ---- malformed offers */
 
 static int has_offer(const df_stage *s) {
   df_rank_lock(&s->context->lock);
@@ -247,16 +252,16 @@ static dfcclResult_t register_after_offer(df_shm_offer offer) {
   return result;
 }
 
-/* n_slots: times what was agreed on. */
+/* n_slots: times the number that was agreed on. */
 DF_TEST(failure, an_offer_that_makes_no_sense_is_refused, 60) {
   const df_shm_offer good = {.segment = DF_FIRST_LINKS_SEGMENT, .n_slots = 1};
   df_shm_offer offers[] = {good, good, good, good, good, good, good, good, good, good};
   RESULT(register_after_offer(good), dfcclSuccess);
-  offers[0].segment++;                /* never heard of */
+  offers[0].segment++;                /* an unknown segment */
   offers[1].segment = 1;              /* memory that may be unmapped */
   offers[2].n_slots = 0;              /* less than was agreed on */
   offers[3].n_slots = 3;              /* no power of two */
-  offers[4].n_slots = 1 << 16;        /* more than are possible */
+  offers[4].n_slots = 1 << 16;        /* more than the library's limit */
   offers[5].offset = 32;              /* within a line */
   offers[6].offset = 2 * DF_PAGE;     /* behind the segment */
   offers[7].offset = UINT64_MAX - 63; /* whose end is within it */
@@ -287,7 +292,7 @@ static uint64_t ring_bytes_of(const df_stage *s) {
   return bytes;
 }
 
-/* The end of its connection says nothing about what rank 1 writes to. */
+/* The end of its connection does not prove that rank 1 has stopped writing to its rings. */
 static void keeps_rings(void (*end)(df_stage *s)) {
   static int8_t received[STAGE_COUNT];
   df_stage s;
@@ -311,7 +316,7 @@ static void hang_up(df_stage *s) { stage_die(s, 1); }
 DF_TEST(failure, rings_of_who_is_cut_off_are_kept, 30) { keeps_rings(talk_nonsense); }
 DF_TEST(failure, rings_of_who_ended_its_connection_are_kept, 30) { keeps_rings(hang_up); }
 
-/* It does not write any more. */
+/* It no longer writes. */
 DF_TEST(failure, rings_of_who_deregistered_go_back, 30) {
   static int8_t received[STAGE_COUNT];
   df_stage s;
@@ -383,7 +388,7 @@ DF_TEST(failure, what_is_deregistered_cannot_fail, 30) {
   df_break(ctxs[1], dfcclTimeout, "something else took too long");
   df_rank_unlock(&ctxs[1]->lock);
   EVENTUALLY(has_heard(ctxs[0], 1));
-  int alone = 0; /* a group that rank 1 has no part in */
+  int alone = 0; /* rank 1 is no member of the group */
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   options.ranks = &alone;
   options.nRanks = 1;

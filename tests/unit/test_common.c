@@ -1,8 +1,8 @@
 /*
  * Promises of src/transports/shm/common_slots.c:
- *   - What goes to several processes goes through common slots from the run on that begins after
- *     all of them have mapped those, and not before; each peer reads it at an address of its own.
- *   - Common slots are there where common says so, and go back with the collective.
+ *   - Data for several processes uses common slots from the first run that begins after all of them
+ *     have mapped the slots, and not before. Each peer reads them at an address of its own.
+ *   - Common slots exist if the configuration says so, and are returned with the collective.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ enum { COLL = 7, COUNT = 1 << 16, COMMONS = 1, RINGS = 1 };
 
 static int8_t input[1 << 21];
 
-/* As if rank `from` had said it. */
+/* Delivers the message as if rank `from` had sent it. */
 static void handle(const df_stage *s, uint32_t from, df_message message, int fd) {
   message.magic = DF_MESSAGE_MAGIC;
   df_rank_lock(&s->context->lock);
@@ -51,12 +51,12 @@ static int is_ready(const df_stage *s) {
 }
 
 typedef struct readers {
-  uint8_t *rings[STAGE_RANKS]; /* as rank 0 sees them */
+  uint8_t *rings[STAGE_RANKS]; /* addresses as rank 0 sees them */
   uint32_t stride, n_slots;
 } readers;
 
-/* Rank 0 sends so much to both peers, which have rings for it, rank 2's deeper_by times as deep as
- * was agreed on: returns when its run may begin. */
+/* Rank 0 sends that much to both peers, which have rings for it; rank 2's ring is deeper_by times
+ * as deep as agreed. Returns when rank 0's run may begin. */
 static readers begin(const df_stage *s, size_t bytes, uint32_t deeper_by) {
   const uint32_t ranks[STAGE_RANKS] = {0, 1, 2};
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
@@ -79,7 +79,7 @@ static readers begin(const df_stage *s, size_t bytes, uint32_t deeper_by) {
     uint64_t bytes_of_rings = df_link_ring_bytes(a.stride, n_slots) * a.n_blocks;
     offer(s, rank, DF_FIRST_LINKS_SEGMENT + RINGS, DF_ALIGN_UP(bytes_of_rings, (uint64_t)DF_PAGE),
           DF_SEGMENT_LINKS);
-    /* A small ring that is deep gives back a quarter of its slots at a time. */
+    /* A small ring that is deep releases a quarter of its slots at a time. */
     const uint16_t mask = n_slots > a.n_slots ? (uint16_t)(n_slots / 4 - 1) : 0;
     stage_offer_rings(s, rank, COLL,
                       &(df_shm_offer){.segment = DF_FIRST_LINKS_SEGMENT + RINGS,
@@ -93,7 +93,8 @@ static readers begin(const df_stage *s, size_t bytes, uint32_t deeper_by) {
   return r;
 }
 
-/* Where the peer finds the message of run `number`, which it then gives back; 0: in its slot. */
+/* The place where the peer finds the message of run `number`, which it then releases; 0: in its
+ * slot. */
 static uint64_t take(const readers *r, uint32_t rank, uint64_t number) {
   const uint8_t *slot = r->rings[rank] + (number & (r->n_slots - 1)) * r->stride;
   uint64_t commit;
@@ -125,7 +126,7 @@ DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
   for (int rank = 1; rank < STAGE_RANKS; rank++)
     CHECK(stage_hears(&s, rank, DF_MESSAGE_SEGMENT, COMMONS), "rank %d is not told", rank);
   uint64_t number = 1;
-  for (; number <= 2; number++) { /* nobody, then one of them has mapped it */
+  for (; number <= 2; number++) { /* none of them, then one of them has mapped it */
     if (number == 2) {
       say_mapped(&s, 1, views[1]);
       run(&s);
@@ -161,7 +162,8 @@ DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
   stage_close(&s);
 }
 
-/* Have so large a broadcast's messages, with so many cores for three ranks, common slots? */
+/* Whether the messages of a broadcast of that size have common slots, with that many cores for
+ * three ranks. */
 static int has_common_if(const char *setting, uint32_t cores, size_t bytes, uint32_t deeper_by) {
   df_stage s;
   df_tune("common", setting);
@@ -189,8 +191,9 @@ DF_TEST(common, slots_are_where_they_gain, 60) {
   CHECK(!has_common("2", 3, 16384 - DF_CACHE_LINE), "too short to be lent");
 }
 
-/* A ring that is deep so that its sender can run ahead lends nothing. That of one reader is, since
- * its settings are others: what the other one would be lent, nobody would have written. */
+/* A ring that is deep so that its sender can run ahead lends nothing. One reader's ring is, because
+ * its settings differ: no rank would have written the buffer that the other reader would be
+ * lent. */
 DF_TEST(common, slots_are_lent_to_all_or_none, 60) {
   df_tune("lend_min", "1");
   CHECK(has_common_if("2", 3, 512, 1), "both rings as agreed on");

@@ -1,8 +1,8 @@
-/* Promises of src/host/runs/completion.c: a run's status is what became of that run, in whatever
- * order the host hears of a collective's runs. They end in order, but several threads and several
- * queues tell of them: a run that succeeded is never told as failed, because a later one that
- * failed was heard of first, nor one that failed as a success. Callbacks that a waiter does not
- * come to run are run by the poller. */
+/* Promises of src/host/runs/completion.c. A run's status is the outcome of that run, in whatever
+ * order the host receives the completions of a collective. The runs end in order, but several
+ * threads and several queues report them. A successful run is never reported as failed because a
+ * later, failed one was reported first, nor is a failed run reported as successful. The poller runs
+ * callbacks that no waiting thread runs. */
 #include <stdlib.h>
 
 #include "base/mutex.h"
@@ -42,11 +42,11 @@ static void drive(job *j) {
 static void open_job(job *j) {
   *j = (job){0};
   df_tune("quit_polls", "1000000000");
-  df_tune("spread", "0"); /* to count the ranks of a processor takes the lock */
+  df_tune("spread", "0"); /* the count of a processor's ranks takes the lock */
   two_ranks_open(j->ctxs);
 }
 
-/* After one run its links stand. */
+/* After one run its links are connected. */
 static void add(job *j, dfcclCollId_t coll) {
   for (int r = 0; r < RANKS; r++)
     OK(dfcclRegisterAllReduce(j->ctxs[r], coll, COUNT, dfcclInt32, dfcclSum, NULL));
@@ -55,8 +55,8 @@ static void add(job *j, dfcclCollId_t coll) {
   for (int r = 0; r < RANKS; r++) OK(dfcclWait(j->ctxs[r], coll));
 }
 
-/* Rank 0's daemon is on its device, and is executed by this thread only, since it wants to drive.
- */
+/* Rank 0's daemon is in its device, and only this thread executes it, because it requests to
+ * drive. */
 static void hold(job *j) {
   j->ctxs[0]->device.executor->progress_begin(&j->ctxs[0]->device, &j->driver);
   while (!j->driver.held) drive(j);
@@ -68,7 +68,8 @@ static void make(job *j) {
   hold(j);
 }
 
-/* Its block has no owner, as last turns want it. It is still wanted, so that nobody takes it. */
+/* Its block has no owner, as last turns need it. It is still requested, so that no thread takes
+ * it. */
 static void let_go(job *j) {
   j->driver.held = 0;
   df_publish_u32(&j->driver.executor->blocks[0].owner, 0);
@@ -76,7 +77,7 @@ static void let_go(job *j) {
 
 static int has_entry(const job *j) { return df_cq_has_entry(&j->ctxs[0]->device.shared->cq); }
 
-/* [lock] The runs that rank 1 does not meet. */
+/* [lock] Submits the runs for which rank 1 has none. */
 static void give_up(job *j) {
   df_fail_collective(j->ctxs[0], df_find(j->ctxs[0], COLL), dfcclTimeout, 1, "it took too long");
 }
@@ -92,8 +93,8 @@ static void free_job(job *j) {
   two_ranks_close(j->ctxs);
 }
 
-/* A thread that has ended a run in its last turn has not told of it yet, when the later ones have
- * ended too, and their CQEs are taken. */
+/* A thread that has ended a run in its last turn has not reported it yet when the later runs have
+ * ended too and their CQEs are taken. */
 static void tell_late(dfcclCallback_t callback, uint32_t later) {
   job j;
   df_borrowed_turn turn;
@@ -104,17 +105,17 @@ static void tell_late(dfcclCallback_t callback, uint32_t later) {
   run(&j, 1, NULL);
   let_go(&j);
   EVENTUALLY(ctx->device.executor->last_turn(&ctx->device, &turn));
-  for (uint32_t i = 0; i < later; i++) run(&j, 0, note); /* rank 1 does not */
+  for (uint32_t i = 0; i < later; i++) run(&j, 0, note); /* rank 1 submits none */
   drive(&j);
   df_rank_lock(&ctx->lock);
   give_up(&j);
   df_rank_unlock(&ctx->lock);
   while (df_load_relaxed_u64(&ctx->runs.cqes_seen) <
-         1 + in_device) { /* the first run's, and these */
+         1 + in_device) { /* the first run's callbacks, and these */
     drive(&j);
     df_reap_and_ring(ctx); /* or the poller does */
   }
-  df_sleep_ms(10); /* the poller has heard that the collective failed, and sleeps again */
+  df_sleep_ms(10); /* the poller has received the collective's failure, and sleeps again */
   EVENTUALLY(df_load_relaxed_u32(&ctx->runs.poller_bell.sleepers) == 1);
   CHECK(df_observe_u32(&j.ended) == 0, "a run was told before an earlier one");
   if (!df_complete_borrowed(ctx, &turn)) df_ring_poller(ctx);
@@ -129,7 +130,7 @@ DF_TEST(completion, a_last_turn_that_is_told_late_before_many, 30) {
   tell_late(NULL, MOST_RUNS - 1);
 }
 
-/* Somebody sleeps, as far as the context knows. */
+/* Pretends to the context that a thread sleeps. */
 DF_TEST(completion, a_last_turn_wakes_who_waits, 30) {
   job j;
   df_borrowed_turn turn;
@@ -148,9 +149,9 @@ DF_TEST(completion, a_last_turn_wakes_who_waits, 30) {
   free_job(&j);
 }
 
-/* Three CQEs, of which the last two are of runs that were given up, in every order: each in a ring
- * of its own, they may be found so. Nobody takes them meanwhile, since this thread has the lock,
- * which these turns do not need. */
+/* Takes three CQEs, of which the last two belong to runs that were given up, in every order; they
+ * may be found so, because each is in a ring of its own. No other thread takes them meanwhile,
+ * because this thread has the lock, which these turns do not need. */
 DF_TEST(completion, cqes_in_any_order, 30) {
   static const int orders[][CQES] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                      {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
@@ -162,7 +163,7 @@ DF_TEST(completion, cqes_in_any_order, 30) {
     run(&j, 1, NULL);
     for (int k = 0; k < CQES; k++) run(&j, 0, note);
     df_rank_lock(&ctx->lock);
-    while (!has_entry(&j)) drive(&j); /* the first one; the second has no peer */
+    while (!has_entry(&j)) drive(&j); /* the first run; the second has no peer */
     give_up(&j);
     for (int k = 0; k < CQES; k++)
       while (!df_cq_pop_mpsc(&ctx->device.shared->cq, &cqes[k])) drive(&j);
@@ -196,8 +197,8 @@ static uint64_t cqes_written(job *j) {
   return df_load_relaxed_u64(&j->driver.executor->blocks[0].block->stats.cqes_written);
 }
 
-/* A waiter finds that many runs with callbacks have ended, its own among them, while the poller
- * sleeps. It runs its own callback, and leaves: nothing else will wake the poller. */
+/* A waiting thread finds that many runs with callbacks have ended, its own among them, while the
+ * poller sleeps. It runs its own callback and leaves, and nothing else would wake the poller. */
 DF_TEST(completion, callbacks_that_a_waiter_leaves_are_run_by_the_poller, 30) {
   job j;
   open_job(&j);

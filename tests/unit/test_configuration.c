@@ -1,9 +1,9 @@
 /*
- * Promise of src/tuning/configuration.c: how collectives travel changes on purpose only. The file
- * decisions.txt has two parts, which docs/TESTING.md describes:
- *   - a sample that people can read: each operation, some groups and machines, all sizes;
+ * Promise of src/tuning/configuration.c: the configuration of collectives changes on purpose only.
+ * The file decisions.txt has two parts, which docs/TESTING.md describes:
+ *   - a readable sample: each operation, some groups and machines, all sizes;
  *   - a hash for each operation and each kind of group over the full grid of questions and over
- *     every number of their decisions, so that no difference goes unnoticed.
+ *     every number of their decisions, so that every difference is noticed.
  *
  *   unit_configuration FILE                compares; prints the lines that differ, and why
  *   unit_configuration --rewrite FILE      writes the decisions of this build
@@ -24,7 +24,7 @@ enum {
   LINE_BYTES = 256,
   MOST_LINES = 1000,
   MOST_EXPLAINED = 3,
-  GPU_BLOCKS = 8 /* what a large GPU's rank has */
+  GPU_BLOCKS = 8 /* a large GPU's value for each rank */
 };
 
 typedef enum { ON_CPU, ON_GPU, DEVICES } device;
@@ -41,8 +41,8 @@ typedef struct question {
 
 typedef struct answer {
   char word[WORD_BYTES];
-  uint32_t slots; /* of each ring of position 0 */
-  uint64_t check; /* of every number of the decision, and of all positions */
+  uint32_t slots; /* depth of each ring of position 0 */
+  uint64_t check; /* hash of every number of the decision, and of all positions */
 } answer;
 
 static answer now[DF_OP_COUNT][RANKS][DEVICES][PROCESSES][CORES][SIZES];
@@ -51,7 +51,7 @@ static answer *at(const question *q) {
   return &now[q->operation][q->ranks - 1][q->device][q->processes][q->cores - 1][q->size];
 }
 
-/* The questions of a row differ in their sizes only. */
+/* The questions of a row differ only in their sizes. */
 static int next_row(question *q) {
   if (q->cores == 0) return *q = (question){.ranks = 1, .cores = 1}, 1;
   if (++q->cores <= CORES) return 1;
@@ -138,7 +138,7 @@ static void decide_at(decision *d, df_plan *plan) {
   static df_link none_lends_nothing[64];
   df_configuration *m = &d->configuration;
   df_configuration_decide(m, &d->question, plan);
-  /* far_ns follows from the machine's clock. */
+  /* far_ns depends on the machine's clock, so it is left out. */
   df_ring ring = df_configuration_ring(m, &d->question, plan, 0);
   if (plan->n_links > sizeof none_lends_nothing / sizeof *none_lends_nothing)
     fail("a plan has more links than were expected");
@@ -202,7 +202,7 @@ static void name_decision(answer *a, const decision *d) {
   a->check = d->sum;
 }
 
-/* The explanation of each decision fits, and has all parts. */
+/* The explanation of each decision fits its buffer, and has all parts. */
 static void check_words(const decision *d) {
   char why[4096], algorithm[64];
   df_configuration_explain(&d->configuration, &d->question, d->plan, &d->ring, why, sizeof why);
@@ -226,7 +226,7 @@ static void decide_all(void) {
 
 /* ---- the sample ---- */
 
-/* Which groups and machines the sample has, of each operation. */
+/* The groups and machines of the sample, for each operation. */
 static const struct {
   uint32_t ranks, cores;
   device device;
@@ -244,7 +244,7 @@ static question sample_of(df_operation operation, int i) {
                     .processes = sampled[i].processes};
 }
 
-/* "64K": of a power of two of bytes. */
+/* "64K", for a power of two of bytes. */
 static const char *size_of(uint32_t power, char *text, size_t bytes) {
   static const char units[][2] = {"", "K", "M"};
   snprintf(text, bytes, "%llu%s", 1ull << power % 10, units[power / 10]);
@@ -316,7 +316,7 @@ static void write_sample(FILE *file, df_operation operation) {
   }
 }
 
-/* Of all ranks, cores and sizes: names, slots, and all numbers of all positions. */
+/* Covers all ranks, cores and sizes: names, slots, and all numbers of all positions. */
 static uint64_t hash_of(df_operation operation, device on, processes in) {
   uint64_t sum = 1;
   question q = {0};

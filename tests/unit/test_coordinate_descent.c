@@ -1,7 +1,8 @@
 /*
- * Promise of src/tuning/coordinate_descent.c: on surfaces of the form that AutoCCL's model gives (NSDI 2025,
- * 4.2), with random numbers in it and 5 % noise, in a space as large as the paper's (Table 2), the
- * search comes within 5 % of the best on at least 95 % of surfaces, and measures at most 64 points.
+ * Promise of src/tuning/coordinate_descent.c: on surfaces of the form of AutoCCL's model (NSDI
+ * 2025, 4.2) with random parameters and 5 % noise, in a space as large as the paper's (Table 2),
+ * the search comes within 5 % of the best on at least 95 % of surfaces, and measures at most 64
+ * points.
  */
 #include "tuning/coordinate_descent.h"
 
@@ -12,20 +13,20 @@
 
 #include "support/harness.h"
 
-/* The paper's: algorithms x protocols x transports; channels 1..128, threads 32..640, chunks of
- * 256 B..2 MiB, each on a grid of 1, 1.5, 2, 3, 4, 6, ... */
+/* The paper's space: algorithms x protocols x transports; channels 1..128, threads 32..640, chunks
+ * of 256 B..2 MiB, each on a grid of 1, 1.5, 2, 3, 4, 6, ... */
 enum { SUBSPACES = 2 * 3 * 2, CHANNELS = 14, THREADS = 10, CHUNKS = 27, SAMPLES = 8 };
 
 static const uint8_t sizes[DF_DESCENT_AXES] = {CHANNELS, THREADS, CHUNKS, 1};
 
 typedef struct surface {
-  double a0, b0, a1, b1, worse_channels, worse_chunks; /* of one subspace */
+  double a0, b0, a1, b1, worse_channels, worse_chunks; /* parameters of one subspace */
 } surface;
 
 static double uniform(df_random *random, double least, double most) {
   return least + (most - least) * (double)(df_random_next(random) >> 11) / 9007199254740992.0;
 }
-/* Between the two, by ratio. */
+/* A number between the two, uniform in its logarithm. */
 static double spread(df_random *random, double least, double most) {
   return exp(uniform(random, log(least), log(most)));
 }
@@ -37,7 +38,8 @@ static double on_grid(double least, int at) {
   return least * (double)(1u << (at / 2)) * (at % 2 ? 1.5 : 1);
 }
 
-/* Seconds of a run of some bytes: the less of the two bandwidths, with congestion. */
+/* Seconds of a run of that many bytes: limited by the smaller of two bandwidths, with
+ * congestion. */
 static double time_of(const surface *s, const df_point *p) {
   const double channels = on_grid(1, p->at[0]), threads = on_grid(32, p->at[1]),
                chunk = on_grid(256, p->at[2]);
@@ -99,7 +101,7 @@ DF_TEST(descent, surfaces_of_the_model, 120) {
     df_point p;
     df_descent_begin(&descent, DF_DESCENT_MOST);
     for (int s = 0; s < SUBSPACES; s++) {
-      /* Where a library without a tuner might begin: some channels and threads, chunks of 64 KiB. */
+      /* The start of a library without a tuner: some channels and threads, chunks of 64 KiB. */
       static const uint8_t start[DF_DESCENT_AXES] = {7, 6, 16, 0};
       draw(&all[s], &random);
       df_descent_add(&descent, sizes, start);
@@ -127,7 +129,7 @@ DF_TEST(descent, surfaces_of_the_model, 120) {
   CHECK(good >= SURFACES * 95 / 100, "only %u of %d", good, SURFACES);
 }
 
-/* Nothing to gain: the default stays, and few points are measured. */
+/* If nothing can be gained, the default remains, and few points are measured. */
 DF_TEST(descent, a_flat_surface, 30) {
   static const uint8_t start[DF_DESCENT_AXES] = {3, 3, 0, 0}, some[DF_DESCENT_AXES] = {8, 8, 1, 1};
   df_descent descent;
@@ -143,7 +145,7 @@ DF_TEST(descent, a_flat_surface, 30) {
         "moved");
 }
 
-/* What cannot be had is not asked for again. */
+/* A point that is not available is not requested again. */
 DF_TEST(descent, points_that_cannot_be_had, 30) {
   static const uint8_t start[DF_DESCENT_AXES] = {0, 0, 0, 0}, some[DF_DESCENT_AXES] = {8, 1, 1, 1};
   df_descent descent;

@@ -1,16 +1,16 @@
 /*
- * Promises of src/devices/cores.c and of what it is told:
- *   - A stuck executor publishes its processor.
- *   - It yields at once when a peer that it waits for was last seen on its own processor; otherwise
- *     when its patience is at an end; progress makes it patient anew.
- *   - Time that it gives to peers on its own processor makes it look for a better one, the less
- *     often the less it helps.
- *   - Moving to another processor pins nobody, also when the processors that are allowed change
+ * Promises of src/devices/cores.c and of the facts that it gets:
+ *   - A blocked executor publishes its processor.
+ *   - It yields at once when the peer that it waits for was last seen on its own processor,
+ *     otherwise when its patience has ended. Progress renews its patience.
+ *   - If it yields time to peers on its own processor, it searches for a better one, the less often
+ *     the less the search helps.
+ *   - A move to another processor pins no thread, even if the set of allowed processors changes
  *     meanwhile.
- *   - Ranks that wait for each other on one processor look for another one; with spread=0
- *     they do not.
- *   - A step that is blocked tells where the peer is that could help it, and nothing of a
- * collective stepped before.
+ *   - Ranks that wait for each other on one processor search for another one; with spread=0 they do
+ *     not.
+ *   - A blocked step reports the processor of the peer that could help it, and nothing of a
+ *     collective that was stepped before.
  */
 #include "devices/cores.h"
 
@@ -24,8 +24,8 @@
 #include "device.h"
 #include "two_ranks.h"
 
-/* In the place of the C library's. The kernel refuses a set of which no processor is allowed. */
-static int refuse_call;     /* which of the next calls is refused; 0: none */
+/* Replaces the C library's function. The kernel refuses a set without an allowed processor. */
+static int refuse_call;     /* number of the call that is refused, from now on; 0: none */
 static atomic_int pretends; /* all processors are allowed, and each move is refused */
 static atomic_int moves_tried;
 int sched_setaffinity(pid_t thread, size_t bytes, const cpu_set_t *set) {
@@ -49,7 +49,7 @@ int sched_getaffinity(pid_t thread, size_t bytes, cpu_set_t *set) {
   return syscall(SYS_sched_getaffinity, thread, bytes, set) < 0 ? -1 : 0;
 }
 
-/* To stay on one processor. */
+/* Keeps this thread on one processor. */
 static uint32_t pin(void) {
   cpu_set_t set;
   uint32_t cpu = df_cpu_current();
@@ -131,8 +131,8 @@ static void no_ranks(void *host, uint16_t ranks[DF_CORES_SEEN]) {
 
 enum { FIRST = DF_CORES_FIRST_LOSS_NS, YIELD = FIRST / DF_CORES_SAMPLE / 2 };
 
-/* Time given to peers on the same core makes it look for a better one: after 200 us, and each time
- * after twice as much as before, until they have stayed apart for long. */
+/* Time yielded to peers on the same core makes the executor search for a better one: after 200 us,
+ * and each time after twice as long as before, until they have been apart for long. */
 DF_TEST(cores, looks_for_a_better_core_when_too_much_is_lost, 30) {
   df_bell bell = {0};
   uint32_t looked = 0, cpu = df_cpu_current();
@@ -216,8 +216,8 @@ static void in_threads(void *(*body)(void *), void *first, void *second) {
   for (int r = 0; r < 2; r++) pthread_join(threads[r], NULL);
 }
 
-/* Rounds of a collective on the caller's processor, until a rank has tried to move, or so many.
- * Returns how many. */
+/* Rounds of a collective on the caller's processor, until a rank has tried to move, or that many.
+ * Returns the number of rounds. */
 static int meet(const char *spread, int rounds) {
   enum { AT_ONCE = 100 };
   dfcclContext_t ctxs[2];
@@ -293,7 +293,8 @@ DF_TEST(cores, blocked_steps_tell_where_the_peer_is, 30) {
   df_primitive third = send;
   third.send_ordinal = 2;
   make_stuck(d, 2, links, bells, rings, buffer, &third);
-  d->words_of[1].cancel = dfcclAborted; /* the first goes away, the second comes */
+  d->words_of[1].cancel =
+      dfcclAborted; /* the first rank leaves the processor, the second one arrives */
   device_submit(d, 2);
   uint32_t turns = 0;
   while (df_daemon_turn(block, lanes) != DF_TURN_COMPLETED)

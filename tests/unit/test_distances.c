@@ -1,5 +1,5 @@
-/* Promise of src/host/registration/link_setup.c: how far away a peer is, is looked at on links of
- * large messages, and nowhere where asking for the time costs more than a line takes to come. */
+/* Promise of src/host/registration/link_setup.c: the distance to a peer is measured on links of
+ * large messages, unless a clock read costs more time than a cache line takes to arrive. */
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,13 +11,14 @@
 
 enum { LARGE = 1 << 20 };
 
-/* In the place of the C library's: what asking for the time costs is added to the time. */
+/* Replaces the C library's function: the cost of a clock read is added to the time. */
 static _Atomic uint64_t cost_ns, passed_ns, looks;
 int clock_gettime(clockid_t clock, struct timespec *now) {
   int result = (int)syscall(SYS_clock_gettime, clock, now);
   uint64_t cost = atomic_load(&cost_ns);
   if (clock != CLOCK_MONOTONIC || cost == 0) return result;
-  /* By just so much at one look in eight, whatever the machine is doing; the others take longer. */
+  /* Adds exactly that much at one read in eight, whatever the machine does; the other reads take
+   * longer. */
   if (atomic_fetch_add(&looks, 1) % 8 != 0) cost *= 10;
   uint64_t ns = atomic_fetch_add(&passed_ns, cost) + (uint64_t)1000000000 * 1000000;
   *now = (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};

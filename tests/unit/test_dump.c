@@ -1,7 +1,7 @@
 /*
- * Promises of src/host/observe/dump.c about who reads and who else handles the signal:
- *   - A dump that cannot be written is an error with a sentence; a reader that has gone never ends
- *     the process, and leaves no signal behind.
+ * Promises of src/host/observe/dump.c about readers and about other handlers of the signal:
+ *   - A dump that cannot be written is an error with a sentence. A reader that has closed its end
+ *     never ends the process, and leaves no signal behind.
  *   - A run waits for the members whose messages are missing, and for no others.
  *   - SIGUSR2 still reaches the handler that was installed before the library's.
  */
@@ -38,7 +38,7 @@ DF_TEST(dump, whose_reader_has_gone, 30) {
   sigset_t set;
   pthread_sigmask(SIG_SETMASK, NULL, &set);
   CHECK(!sigismember(&set, SIGPIPE), "the signal is blocked from now on");
-  /* one that is the application's own stays */
+  /* a pending signal of the application remains */
   sigemptyset(&set);
   sigaddset(&set, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &set, NULL);
@@ -92,7 +92,7 @@ DF_TEST(dump, signal_that_was_ignored_before, 30) {
   signal_reaches((struct sigaction){.sa_handler = SIG_IGN}, NULL);
 }
 
-/* The hub of a flat all-reduce, whose second run only rank 1 meets at first. */
+/* The hub of a flat all-reduce, for whose second run only rank 1 has submitted at first. */
 DF_TEST(dump, a_run_waits_for_who_is_missing, 30) {
   enum { RANKS = 3 };
   dfcclContext_t ctxs[RANKS];

@@ -1,4 +1,4 @@
-/* The counts of a run of the moment: a call that is refused leaves nothing behind. */
+/* The counts of a run with counts of its own: a refused call leaves nothing behind. */
 #include "host/runs/dynamic_counts.h"
 
 #include <stdlib.h>

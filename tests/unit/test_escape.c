@@ -1,5 +1,5 @@
-/* Promise of src/base/escape.c: text comes out on one line, cut where it no longer fits, and no
- * escape is cut in two. */
+/* Promise of src/base/escape.c: the escaped text has one line and is cut where it no longer fits,
+ * and no escape is cut in two. */
 #include "base/escape.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * Promises of src/devices/cpu/executor.c: submitters that take first turns leave room for
- * what is in the task queue, however often they submit. A block leaves for a synchronisation,
- * whoever drives it and whatever its patience.
+ * Promises of src/devices/cpu/executor.c: submitters that execute first turns leave room for the
+ * task queue, however often they submit. A block leaves for a synchronisation, whichever thread
+ * drives it and whatever its patience.
  */
 #include <stdlib.h>
 
@@ -22,9 +22,10 @@ static void run_alone(dfcclContext_t ctx) {
   OK(dfcclWait(ctx, ALONE));
 }
 
-/* Rank 0's part of a collective is in its task queue, and its message has come; background threads
- * stay away, as if they came for the block in vain. The thread that submits short runs of its own
- * for ever, each of which ends in its first turn, executes it sooner or later. */
+/* Rank 0's part of a collective is in its task queue, and its message has arrived. The background
+ * threads do nothing, as if they had tried to take the block in vain. The thread that submits short
+ * runs of its own repeatedly, each of which ends in its first turn, must execute the collective
+ * eventually. */
 DF_TEST(executor, first_turns_leave_room_for_others, 30) {
   enum { MOST_RUNS = 10000 };
   dfcclContext_t ctxs[RANKS];
@@ -44,7 +45,7 @@ DF_TEST(executor, first_turns_leave_room_for_others, 30) {
   ctxs[0]->device.executor->progress_begin(&ctxs[0]->device, &request);
   while (!ctxs[0]->device.executor->progress_holds_all(&ctxs[0]->device, &request))
     ctxs[0]->device.executor->progress_turn(&ctxs[0]->device, &request, 1);
-  request.held = 0; /* let go of them, and still want them */
+  request.held = 0; /* unlock the blocks, but keep them requested */
   for (uint32_t b = 0; b < request.executor->n_blocks; b++)
     df_publish_u32(&request.executor->blocks[b].owner, 0);
   run_shared(ctxs, 0);
@@ -64,8 +65,8 @@ static void *wait_for_shared(void *ctx) {
   return NULL;
 }
 
-/* Rank 0's run is stuck until its peer comes, a waiter drives the block, and the block's patience
- * has no end. The peer comes only when the synchronisation is over. */
+/* Rank 0's run is blocked until its peer submits, a waiting thread drives the block, and the
+ * block's patience has no end. The peer submits only after the synchronisation. */
 DF_TEST(executor, a_block_that_a_waiter_drives_leaves_for_a_synchronisation, 30) {
   dfcclContext_t ctxs[RANKS];
   pthread_t waiter;
@@ -77,7 +78,7 @@ DF_TEST(executor, a_block_that_a_waiter_drives_leaves_for_a_synchronisation, 30)
   for (int round = 0; round < 10; round++) {
     run_shared(ctxs, 0);
     CHECK(pthread_create(&waiter, NULL, wait_for_shared, ctxs[0]) == 0, "no thread");
-    for (int i = 0; i < 20; i++) df_nap(); /* most often it drives by now */
+    for (int i = 0; i < 20; i++) df_nap(); /* usually the thread drives by now */
     OK(dfcclDeviceSynchronize(ctxs[0]));
     run_shared(ctxs, 1);
     OK(dfcclWait(ctxs[1], SHARED));

@@ -1,12 +1,12 @@
 /*
  * Promises of src/bootstrap/net/fork_guard.c:
  *   - A forked child is another process: it has a token of its own.
- *   - A child that is forked while this process listens does not keep the address taken: it has no
- *     listening socket, and closes nothing else when it is told to.
- *   - A child closes its parent's connections, whatever is made of them yet: else the other end would
- *     not see the parent die.
- *   - What listens no more is forgotten, in whatever order, and ends listening for a child that has
- *     it still.
+ *   - A child that is forked while this process listens does not keep the address in use: it has no
+ *     listening socket, and closes nothing else when asked to.
+ *   - A child closes its parent's connections, whatever their state; otherwise the other end would
+ *     not see the parent's death.
+ *   - A listener that is closed is removed from the list, in any order, and its listening ends for
+ *     a child that still has it.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -54,7 +54,7 @@ DF_TEST(process, a_child_listens_nowhere, 30) {
   if (child == 0) {
     int open = 0;
     for (int i = 0; i < 2; i++) open += fcntl(fds[i], F_GETFD) >= 0 || listeners[i].fd >= 0;
-    int other = dup2(STDERR_FILENO, fds[0]); /* somebody else's file with the same number */
+    int other = dup2(STDERR_FILENO, fds[0]); /* another file with the same number */
     df_listener_close(&listeners[0]);
     _exit(open != 0 || other != fds[0] || fcntl(other, F_GETFD) < 0);
   }
@@ -112,7 +112,7 @@ DF_TEST(process, what_is_closed_listens_nowhere, 30) {
   close(copy);
 }
 
-/* Of three some are closed, in this order; the memory of these is used for something else. */
+/* Three listeners are closed in this order; their memory is reused. */
 static void forget(const int *order, int n) {
   df_listener listeners[3];
   int fds[3], closed[3] = {0}, other = dup(STDERR_FILENO);
@@ -124,7 +124,7 @@ static void forget(const int *order, int n) {
   }
   for (int i = 0; i < n; i++) {
     df_listener_close(&listeners[order[i]]);
-    df_listener_close(&listeners[order[i]]); /* does nothing */
+    df_listener_close(&listeners[order[i]]); /* has no effect */
     closed[order[i]] = 1;
   }
   for (int i = 0; i < 3; i++)

@@ -1,7 +1,7 @@
 /*
  * Promises of src/bootstrap/rendezvous/handshake.h:
- *   - A sealed message verifies under its key only, and not when any bit of it has changed.
- *   - Keys differ in everything that they are derived from.
+ *   - The MAC of a message verifies under its key only, and not after any bit has changed.
+ *   - Keys differ if any of their inputs differs.
  *   - A refusal arrives as the code and the sentence that were sent, whatever their length.
  */
 #include "bootstrap/rendezvous/handshake.h"
@@ -67,7 +67,7 @@ DF_TEST(handshake, a_refusal_arrives_as_it_was_sent, 10) {
   df_refusal_write(&refusal, DF_MESSAGE_FAILURE, dfcclTimeout, longer, key);
   RESULT(df_refusal_read(&refusal, ""), dfcclTimeout);
   CHECK(strlen(df_last_sentence()) == DF_REASON_BYTES - 1, "%zu bytes", strlen(df_last_sentence()));
-  memset(refusal.reason, 'y', sizeof refusal.reason); /* an author who does not end it */
+  memset(refusal.reason, 'y', sizeof refusal.reason); /* a sender that omits the final zero */
   refusal.code = 1000;
   RESULT(df_refusal_read(&refusal, ""), dfcclRemoteError);
   CHECK(strlen(df_last_sentence()) == DF_REASON_BYTES, "%zu bytes", strlen(df_last_sentence()));

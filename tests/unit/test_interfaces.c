@@ -1,11 +1,11 @@
 /*
  * Promises of src/bootstrap/net/address.h, interfaces.h and listeners.h:
- *   - Addresses are written and read as people write them; nonsense is refused.
- *   - A pattern of DFCCL_NET_INTERFACES chooses by name, prefix, address and network, "!" takes
- *     away; an item that makes no sense, and a pattern without an interface, are refused, and the
- *     sentence names the interfaces that exist.
- *   - Doors have one port at all addresses, of the range that is asked for. If the network is off,
- *     others are told of none, whatever DFCCL_NET_ADVERTISE says.
+ *   - Addresses are written and read in the usual notation; malformed ones are refused.
+ *   - A pattern of DFCCL_NET_INTERFACES selects by name, prefix, address and network, and "!"
+ *     excludes. A malformed item, and a pattern without an interface, are refused, and the sentence
+ *     names the interfaces that exist.
+ *   - Listeners have one port at all addresses, from the requested range. If the network is off,
+ *     other ranks receive no listener, whatever DFCCL_NET_ADVERTISE says.
  */
 #include "bootstrap/net/interfaces.h"
 
@@ -100,7 +100,7 @@ DF_TEST(listeners, have_one_port_of_the_range, 20) {
   for (int i = 0; i < any->n_offered; i++)
     CHECK(any->offered[i].port == any->port, "offer %d has port %u", i, any->offered[i].port);
   network.first_port = any->port;
-  network.last_port = (uint16_t)(any->port + 40); /* others may have some of them */
+  network.last_port = (uint16_t)(any->port + 40); /* other processes may use some of them */
   OK(df_listeners_open(&first, &network, 0, 0, DF_ADDRESSES_MAX));
   CHECK(first->port > any->port && first->port <= network.last_port, "port %u", first->port);
   RESULT(df_listeners_open(&second, &network, any->port, any->port, 1), dfcclSystemError);

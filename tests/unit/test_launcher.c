@@ -1,10 +1,11 @@
 /*
  * Promises of src/bootstrap/launcher.h:
  *   - Rank, size and key come from the launcher that started the process: torchrun, Open MPI, MPICH
- *     or Slurm, the innermost of them where there are several.
- *   - All ranks of a job read the same key, another job (or the same one started again) another.
- *   - A variable that is missing or makes no sense is an error that names it and its value, and so
- * is a job with ranks on other hosts. Nothing is guessed.
+ *     or Slurm; if there are several, from the innermost one.
+ *   - All ranks of a job read the same key; another job, or the same one started again, another
+ *     key.
+ *   - A missing or invalid variable is an error that names it and its value, and so is a job with
+ *     ranks on other hosts. Nothing is guessed.
  */
 #include "bootstrap/launcher.h"
 
@@ -156,7 +157,7 @@ DF_TEST(launcher, hosts_and_the_root_are_told, 10) {
   check_root(launch_of(0, 8), DF_HOSTS_UNKNOWN, "127.0.0.1", 29500);
   ENVIRONMENT(TORCHRUN("0", "8", "29500"), "LOCAL_WORLD_SIZE=4");
   check_root(launch_of(0, 8), DF_HOSTS_SEVERAL, "127.0.0.1", 29500);
-  /* the port itself is the store's */
+  /* the store uses the port itself */
   ENVIRONMENT(TORCHRUN("0", "8", "29500"), "LOCAL_WORLD_SIZE=8", "TORCHELASTIC_RUN_ID=1");
   check_root(launch_of(0, 8), DF_HOSTS_ONE, "127.0.0.1", 29501);
   ENVIRONMENT("OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_SIZE=2",
@@ -181,7 +182,7 @@ DF_TEST(launcher, a_given_root_comes_first, 10) {
   OK(df_launcher_read(&launch, "[fd77::1]:4000"));
   check_root(launch, DF_HOSTS_UNKNOWN, "fd77::1", 4000);
   CHECK(launch.root.n_ports == 1, "%u ports", launch.root.n_ports);
-  ENVIRONMENT("PMI_RANK=0", "PMI_SIZE=4", "MPI_LOCALNRANKS=1"); /* hosts have no proxy in common */
+  ENVIRONMENT("PMI_RANK=0", "PMI_SIZE=4", "MPI_LOCALNRANKS=1"); /* hosts have no common proxy */
   OK(df_launcher_read(&launch, "host:4000"));
   CHECK(strstr(launch.key, "host:4000") != NULL, "%s", launch.key);
 }
@@ -234,9 +235,10 @@ DF_TEST(launcher, slurms_jobs_and_steps_are_told_apart, 10) {
   check_same(first, launch_of(1, 2)); /* a step may be smaller than its allocation */
 }
 
-/* ---- MPICH's key comes from the processes above ---- */
+/* ---- MPICH's key is computed from ancestor processes ---- */
 
-/* In a process, a descendant of one that is named as hydra's proxy is, or not: the key. */
+/* Computes the key in a descendant of a process that has the name of hydra's proxy, or another
+ * name. */
 static void read_below(const char *proxy_name, bool through_a_shell, df_launch *launch) {
   int ends[2];
   CHECK(pipe(ends) == 0, "no pipe");
@@ -282,7 +284,7 @@ DF_TEST(launcher, mpichs_ranks_recognise_each_other_by_their_proxy, 20) {
   check_different(other[0], first[0]);
 }
 
-/* ---- The whole way ---- */
+/* ---- The whole path ---- */
 
 DF_TEST(launcher, torchruns_ranks_meet_though_their_port_is_in_use, 60) {
   enum { RANKS = 4 };

@@ -1,10 +1,13 @@
-/* Promises of src/host/registration/match.c to a rank whose peers, played by this test, announce
- * what makes no sense to it, or in no order:   - A type, operator, operation or algorithm that this
- * version does not know differs from each that it knows: a mismatch with a sentence.   - So does
- * every number of the shape, which variables and tables of the ranks may make different.   - Runs
- * before the one whose counts differ go on; that one and later ones end, or are refused, with
- * dfcclMismatch and the sentence of who found it.   - Announcements of one id are dropped in
- * whatever order they are through with, and no other one     with them. */
+/* Promises of src/host/registration/match.c to a rank whose peers, played by this test, send
+ * announcements that are invalid for it, or in any order:
+ *   - A type, operator, operation or algorithm that this version does not have differs from each
+ *     that it has: a mismatch with a sentence.
+ *   - The same holds for every number of the shape, in which variables and tables of the ranks may
+ *     differ.
+ *   - Runs before the one whose counts differ continue. That run and later ones end, or are
+ *     refused, with dfcclMismatch and the sentence of the rank that found it.
+ *   - Announcements of one id are dropped in whatever order they are finished, and no others with
+ *     them. */
 #include <string.h>
 
 #include "base/mutex.h"
@@ -57,7 +60,7 @@ static dfcclResult_t status_of(const df_stage *s, uint64_t run) {
   return dfcclWaitRun(s->context, COLL, run, 0);
 }
 
-/* All runs have been submitted, and rank 1 does nothing for any. */
+/* All runs have been submitted, and rank 1 takes part in none of them. */
 static void handle_of_a_difference(df_stage *s, int8_t *buffer) {
   stage_open_with_bell(s);
   OK(stage_register_of_two(s, COLL));
@@ -69,7 +72,7 @@ static void handle_of_a_difference(df_stage *s, int8_t *buffer) {
   while (dfcclRunAllReduce(s->context, COLL, buffer, buffer, NULL, NULL) == dfcclSuccess) df_nap();
   CHECK(strstr(dfcclGetLastError(s->context), "5 elements"), "\"%s\"",
         dfcclGetLastError(s->context));
-  RESULT(status_of(s, 0), dfcclInProgress); /* the others have given it what it needs */
+  RESULT(status_of(s, 0), dfcclInProgress); /* the other ranks have sent all that it needs */
 }
 
 DF_TEST(match, runs_before_the_one_whose_counts_differ_go_on, 30) {
@@ -80,7 +83,7 @@ DF_TEST(match, runs_before_the_one_whose_counts_differ_go_on, 30) {
   df_coll *coll = df_find(s.context, COLL);
   CHECK(coll->members.run_limit == 1, "runs go on up to %llu",
         (unsigned long long)coll->members.run_limit);
-  coll->runs.retired = coll->runs.admitted = 1; /* as if run 0 were through */
+  coll->runs.retired = coll->runs.admitted = 1; /* simulates the completion of run 0 */
   df_check_run_limit(s.context, coll);
   coll->runs.retired = coll->runs.admitted = 0;
   CHECK(coll->failure.failed == dfcclMismatch, "%d: %s", (int)coll->failure.failed,
@@ -90,7 +93,7 @@ DF_TEST(match, runs_before_the_one_whose_counts_differ_go_on, 30) {
   stage_close(&s);
 }
 
-/* Who leaves earlier ends earlier runs, too, and its own reason counts for them. */
+/* A rank that leaves earlier ends earlier runs, too, with its own reason. */
 DF_TEST(match, an_end_before_the_difference_counts, 30) {
   df_stage s;
   int8_t buffer[COUNT] = {0};
@@ -113,7 +116,7 @@ static unsigned long records(const df_stage *s) {
   return n;
 }
 
-/* The peer announces a second time and deregisters that, before it deregisters the first. */
+/* The peer announces a second registration and deregisters it, before it deregisters the first. */
 DF_TEST(match, announcements_end_in_any_order, 30) {
   df_stage s;
   stage_open_with_bell(&s);
