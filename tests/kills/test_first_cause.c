@@ -180,7 +180,7 @@ DF_TEST(first_reason, survivors_do_not_wait_for_each_other, 30) {
 
 /* The same with a collective that the other rank has not even registered, before this rank has seen
  * the death itself. */
-DF_TEST(first_reason, nobody_waits_for_a_registration_that_is_refused, 30) {
+DF_TEST(first_reason, no_rank_waits_for_a_registration_that_is_refused, 30) {
   enum { SECOND = 7 };
   static const int pair[] = {0, 1};
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
@@ -200,7 +200,7 @@ DF_TEST(first_reason, nobody_waits_for_a_registration_that_is_refused, 30) {
 
 /* Ranks that leave close their connections to ranks that have left earlier, without another
  * message. Such an end is no death, and no reason for other ranks to fail. */
-DF_TEST(first_reason, who_has_left_sees_nobody_die, 30) {
+DF_TEST(first_reason, a_rank_that_has_left_sees_no_death, 30) {
   scene s = make_scene(0);
   register_both(&s);
   df_messenger_goodbye(&s.ctxs[0]->control, DF_GOODBYE_NS);
@@ -302,7 +302,7 @@ static void say(int end, df_message message, const char *text) {
 
 /* A rank that leaves may see other ranks leave before it, without a goodbye to it. Its reports
  * about them after its own goodbye have no effect. */
-DF_TEST(first_reason, what_is_said_after_the_goodbye_is_not_believed, 30) {
+DF_TEST(first_reason, reports_after_the_goodbye_have_no_effect, 30) {
   scene s = make_scene(0);
   register_both(&s);
   say(s.dead_ends[1], (df_message){.kind = DF_MESSAGE_BYE}, NULL);
@@ -340,7 +340,7 @@ static unsigned hear(scene *s) {
 
 /* Rank 0's goodbye to rank 2, which does not read, takes long. Meanwhile rank 1 leaves. Rank 0 must
  * not report that end to rank 2 as a failure. */
-DF_TEST(first_reason, a_rank_that_leaves_blames_nobody, 30) {
+DF_TEST(first_reason, a_rank_that_leaves_blames_no_other, 30) {
   enum { MANY = 2000 };
   static const int others[] = {0, DEAD};
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;

@@ -159,7 +159,7 @@ DF_TEST(emulated_daemon, a_launch_ends_itself_when_it_has_lived_long_enough, 30)
   close_stuck(open_stuck(&tunables, 1));
 }
 
-DF_TEST(emulated_daemon, a_turn_notices_that_its_collective_is_given_up, 30) {
+DF_TEST(emulated_daemon, a_turn_ends_when_its_collective_is_cancelled, 30) {
   df_tunables tunables = patient;
   tunables.quit_polls = 500 * US; /* finish waits for the device */
   world *w = open_stuck(&tunables, 0);

@@ -118,7 +118,7 @@ DF_TEST(emulator_memory, a_call_fails_when_asked_to, 60) {
   CHECK(counts.device_allocations == 0, "what is released with an error is released all the same");
 }
 
-DF_TEST(emulator_memory, a_lost_device_stops_and_says_so, 60) {
+DF_TEST(emulator_memory, a_lost_device_stops_and_reports_it, 60) {
   cudaStream_t stream = new_stream();
   void *memory;
   CUDA(cudaMalloc(&memory, 100));

@@ -75,7 +75,7 @@ DF_TEST(emulator_queues, a_command_behind_a_long_kernel_holds_its_queue, 60) {
   CHECK(look(s.next) == 3 && s.log[1] == 1 && s.log[2] == 3, "%u began", look(s.next));
 }
 
-DF_TEST(emulator_queues, an_event_holds_the_queue_of_who_waits_for_it, 60) {
+DF_TEST(emulator_queues, an_event_holds_the_queue_of_its_waiting_stream, 60) {
   cuda_emulator_set_queues(3, 0);
   const scene s = new_scene();
   cudaStream_t recorded = new_stream(), waiting = new_stream(), apart = new_stream(),
@@ -114,7 +114,9 @@ static void wait_beside_priority(int apart) {
 }
 
 DF_TEST(emulator_queues, priority_shares_queues, 60) { wait_beside_priority(0); }
-DF_TEST(emulator_queues, priority_has_queues_of_its_own_if_told_so, 60) { wait_beside_priority(1); }
+DF_TEST(emulator_queues, priority_has_queues_of_its_own_if_configured, 60) {
+  wait_beside_priority(1);
+}
 
 /* ---- calls that wait for the device delay others */
 

@@ -241,7 +241,7 @@ static void set_up_while_the_device_waits(int aborts) {
   nothing_is_left();
 }
 
-DF_TEST(emulated_library, link_set_up_holds_nobody_up, 60) { set_up_while_the_device_waits(0); }
+DF_TEST(emulated_library, link_set_up_delays_no_call, 60) { set_up_while_the_device_waits(0); }
 DF_TEST(emulated_library, link_set_up_that_is_given_up_meanwhile, 60) {
   set_up_while_the_device_waits(1);
 }

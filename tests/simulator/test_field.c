@@ -128,7 +128,7 @@ DF_TEST(field, emits_as_the_text_says, 20) {
   }
 }
 
-DF_TEST(field, is_the_same_whoever_draws_it, 20) {
+DF_TEST(field, is_the_same_on_every_thread, 20) {
   for (uint64_t seed = 1; seed <= 300; seed++) {
     sim_case random_case;
     sim_case_create(&random_case, seed, 6, 5, 8);

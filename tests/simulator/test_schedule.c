@@ -55,7 +55,7 @@ DF_TEST(schedule, a_sync_with_nothing_executing_has_no_effect, 10) {
   free(circle.wait);
 }
 
-DF_TEST(schedule, a_member_that_never_comes, 10) {
+DF_TEST(schedule, a_member_that_never_runs, 10) {
   df_circle circle;
   const char *text =
       "{\"groups\":{\"g\":[0,1,5]},\"gpus\":{\"0\":[{\"coll\":\"a\",\"group\":\"g\"}],"

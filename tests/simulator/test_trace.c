@@ -120,7 +120,7 @@ DF_TEST(trace, messages_launched_together_do_not_wait_for_each_other, 20) {
   expect(alone, 2, true, 0);
 }
 
-DF_TEST(trace, rings_that_forgot, 20) {
+DF_TEST(trace, rings_that_have_lost_calls, 20) {
   const char *late[] = {DUMP(B(1, 2) "," A(2, 3) "," B(3, 4)),
                         DUMP(A(0, 1) "," B(1, 2) "," A(2, 3) "," B(3, 4))};
   verdict judged = judge(late, 2, false);
@@ -129,7 +129,7 @@ DF_TEST(trace, rings_that_forgot, 20) {
   forget(&judged);
 }
 
-DF_TEST(trace, members_that_nobody_tells, 20) {
+DF_TEST(trace, members_that_no_file_names, 20) {
   /* Gloo does not describe groups by their names. */
 #define GLOO(entries) "{\"pg_config\":{\"\":{\"ranks\":\"[0, 1]\"}},\"entries\":[" entries "]}"
 #define SUB(record)                                                                                \

@@ -78,7 +78,7 @@ static inline void device_submit(device *d, uint32_t collective) {
 }
 
 static inline uint32_t device_pick(df_block *block) {
-  const df_lanes lanes = {.move = NULL}; /* which only tells the time, where it is told */
+  const df_lanes lanes = {.move = NULL}; /* only the clock is used, if any */
   df_scheduler_pick(block, &lanes);
   return block->picked ? block->picked->collective : DF_NO_COLLECTIVE;
 }

@@ -19,7 +19,7 @@ typedef struct group_options {
   df_operation operation;
   const char *algorithm;
   uint32_t n, root;
-  uint32_t split; /* of two-level algorithms; 0: 2 */
+  uint32_t split; /* for two-level algorithms; 0: 2 */
   uint64_t count;
   dfcclDataType_t type;
   dfcclRedOp_t op;

@@ -73,7 +73,7 @@ typedef struct wire_flow {
 wire_form wire_form_draw(df_random *random);
 void wire_flow_make(wire_flow *flow, wire_stage *stage, int from, uint32_t number,
                     const wire_form *form, uint64_t messages);
-/* Of both pumps, if they still exist. */
+/* Detaches the flow from both pumps, if they still exist. */
 void wire_flow_release(wire_flow *flow);
 void wire_flow_free(wire_flow *flow); /* checks the guards */
 uint32_t wire_flow_bytes(const wire_flow *flow, uint64_t sequence);

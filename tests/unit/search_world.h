@@ -17,17 +17,18 @@ typedef struct search_world {
   uint64_t surface;
   double baseline_ns, most_ratio,
       least_ratio;          /* times of the variants, relative to the registered one */
-  double setup_ns, cold_ns; /* until links stand; of the first run */
+  double setup_ns, cold_ns; /* of link set-up; of the first run */
   double noise;
-  double ratios[ALGORITHMS]; /* of all an algorithm's, but the registered one; 0: drawn */
-  double best_ratio;         /* of one algorithm; 0: none is better */
-  uint8_t best;              /* the number of that algorithm */
-  uint8_t sprinter;          /* an algorithm whose first runs take a third; 0: none */
-  int spikes;                /* every fourth run of that algorithm takes three times as long */
-  int ahead, lag;            /* runs until all members have switched; until they have reported */
-  int runs_ahead;            /* this rank's own times are not used */
-  int is_mute;               /* no member reports times */
-  uint64_t lost_of;          /* one of this many variants is cancelled; 0: none */
+  double ratios
+      [ALGORITHMS];  /* ratio of an algorithm's variants, except the registered one; 0: drawn */
+  double best_ratio; /* ratio of one algorithm; 0: none is better */
+  uint8_t best;      /* the number of that algorithm */
+  uint8_t sprinter;  /* an algorithm whose first runs take a third; 0: none */
+  int spikes;        /* every fourth run of that algorithm takes three times as long */
+  int ahead, lag;    /* runs until all members have switched; until they have reported */
+  int runs_ahead;    /* this rank's own times are not used */
+  int is_mute;       /* no member reports times */
+  uint64_t lost_of;  /* one of this many variants is cancelled; 0: none */
 
   uint64_t run;
   df_point in_force, next;

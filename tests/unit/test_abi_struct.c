@@ -53,7 +53,7 @@ DF_TEST(growing, older_configurations_keep_the_defaults_of_the_rest, 30) {
   CHECK(memcmp(&whole, &asked, sizeof whole) == 0, "a configuration of this version");
 }
 
-DF_TEST(growing, newer_structs_may_not_ask_for_what_is_unknown, 30) {
+DF_TEST(growing, newer_structs_may_not_set_unknown_members, 30) {
   struct {
     dfcclCollOptions_t options;
     uint64_t unknown[3];
@@ -70,7 +70,7 @@ DF_TEST(growing, newer_structs_may_not_ask_for_what_is_unknown, 30) {
         "%s", df_last_sentence());
 }
 
-DF_TEST(growing, sizes_that_make_no_sense_are_not_followed, 30) {
+DF_TEST(growing, invalid_sizes_are_refused, 30) {
   const size_t sizes[] = {0, 1, 8, 15, 16, sizeof(dfcclStats_t) + 1, 4104, SIZE_MAX / 2, SIZE_MAX};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
@@ -84,7 +84,7 @@ DF_TEST(growing, sizes_that_make_no_sense_are_not_followed, 30) {
   RESULT(df_growing_check(&df_growing_stats, &stats), dfcclInvalidArgument);
 }
 
-DF_TEST(growing, versions_that_make_no_sense_are_refused_by_their_value, 30) {
+DF_TEST(growing, invalid_versions_are_refused_by_their_value, 30) {
   static const unsigned nonsense[] = {0, 1, 99, 1000000, 4294967295u};
   static const unsigned sensible[] = {100, DFCCL_VERSION_CODE, DFCCL_VERSION_CODE + 1, 999999};
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER, whole = DFCCL_CONFIG_INITIALIZER;

@@ -18,7 +18,7 @@
 
 enum { FOREVER_MS = 100000 };
 
-DF_TEST(bell, nobody_asleep, 30) {
+DF_TEST(bell, no_sleeper, 30) {
   df_bell bell = {0};
   df_bell_ring(&bell);
   CHECK(bell.sequence == 0, "a wake-up for nobody");
@@ -128,7 +128,7 @@ static void *sleep_in_crowd(void *unused) {
   return NULL;
 }
 
-DF_TEST(bell, everybody_wakes_up, 30) {
+DF_TEST(bell, every_sleeper_wakes_up, 30) {
   for (int round = 0; round < 50; round++) {
     pthread_t threads[SLEEPERS];
     df_publish_u32(&crowd_open, 0);

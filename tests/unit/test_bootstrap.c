@@ -218,7 +218,7 @@ DF_TEST(bootstrap, two_processes_of_one_rank_end_the_join_of_all, 90) {
   claim_twice(true, 0);
 }
 
-DF_TEST(bootstrap, who_comes_after_a_failure_is_told_why, 30) {
+DF_TEST(bootstrap, a_rank_after_a_failure_gets_the_reason, 30) {
   crew *c = make_crew(false, 3, 1);
   c->members[1].n_ranks = 4;
   c->members[1].turn = 1;
@@ -285,7 +285,7 @@ DF_TEST(bootstrap, a_missing_rank_0_of_a_key_is_named, 30) {
   check_mentions(&c->members[0], "rank 0 of 2 did not come within 300 ms");
 }
 
-DF_TEST(bootstrap, senseless_arguments_are_refused, 10) {
+DF_TEST(bootstrap, invalid_arguments_are_refused, 10) {
   df_peer_info info = info_of(0);
   df_mesh mesh;
   dfcclUniqueId id;
@@ -385,7 +385,7 @@ static void vanish_after_place(const crew *c) {
 }
 
 /* The first root ends when rank 1 has sent its listeners; the second root requests no listeners. */
-DF_TEST(bootstrap, what_a_rank_told_an_earlier_root_is_forgotten, 60) {
+DF_TEST(bootstrap, messages_to_an_earlier_root_have_no_effect, 60) {
   crew *c = make_crew(true, 2, 2);
   df_peer_info info = info_of(0);
   df_mesh mesh;

@@ -109,7 +109,7 @@ static bool kill_at_any_moment(bool by_key, int victim, useconds_t after_us, int
   return in_time;
 }
 
-DF_TEST(bootstrap_faults, a_rank_killed_at_any_moment_hangs_nobody, 120) {
+DF_TEST(bootstrap_faults, a_rank_killed_at_any_moment_blocks_no_other, 120) {
   static char before[1 << 17], after[1 << 17];
   int told = 0;
   df_unix_socket_names(before, sizeof before);
@@ -141,7 +141,7 @@ DF_TEST(bootstrap_faults, the_death_of_an_ids_maker_is_noticed, 30) {
   }
 }
 
-DF_TEST(bootstrap_faults, a_rank_that_cannot_go_on_tells_the_others, 60) {
+DF_TEST(bootstrap_faults, a_rank_that_cannot_continue_reports_it, 60) {
   for (int by_key = 0; by_key <= 1; by_key++) {
     crew *c = make_crew(by_key, 24, 1);
     c->members[23].descriptors = 10;
@@ -159,7 +159,7 @@ DF_TEST(bootstrap_faults, a_rank_that_cannot_go_on_tells_the_others, 60) {
 }
 
 /* Ranks for which the root has no descriptor have called: the sentence must not blame them. */
-DF_TEST(bootstrap_faults, a_root_without_descriptors_says_so, 120) {
+DF_TEST(bootstrap_faults, a_root_without_descriptors_reports_it, 120) {
   crew *c = make_crew(true, 24, 1);
   for (int i = 0; i < 24; i++) c->members[i].timeout_ms = 2000;
   c->members[0].descriptors = 12;

@@ -35,7 +35,7 @@ static void register_on_all(const df_stage *s) {
   OK(dfcclRegisterAllReduce(s->context, COLL, COUNT, dfcclInt8, dfcclSum, NULL));
 }
 
-DF_TEST(failure, who_is_given_up_on_hearsay_is_told, 30) {
+DF_TEST(failure, a_rank_given_up_on_a_report_is_notified, 30) {
   df_stage s;
   stage_open(&s);
   register_on_all(&s);
@@ -46,7 +46,7 @@ DF_TEST(failure, who_is_given_up_on_hearsay_is_told, 30) {
   stage_close(&s);
 }
 
-DF_TEST(failure, who_sends_nonsense_is_told_and_heard_no_more, 30) {
+DF_TEST(failure, a_sender_of_malformed_messages_is_notified_and_ignored, 30) {
   df_stage s;
   stage_open(&s);
   register_on_all(&s);
@@ -58,7 +58,7 @@ DF_TEST(failure, who_sends_nonsense_is_told_and_heard_no_more, 30) {
   stage_close(&s);
 }
 
-DF_TEST(failure, a_later_death_is_told_too, 30) {
+DF_TEST(failure, a_later_death_is_reported_too, 30) {
   df_stage s;
   stage_open(&s);
   register_on_all(&s);
@@ -71,7 +71,7 @@ DF_TEST(failure, a_later_death_is_told_too, 30) {
   stage_close(&s);
 }
 
-DF_TEST(failure, what_had_failed_before_all_is_given_up_is_told, 30) {
+DF_TEST(failure, earlier_failures_are_reported_when_all_is_given_up, 30) {
   df_stage s;
   stage_open(&s);
   register_on_all(&s);
@@ -89,7 +89,7 @@ DF_TEST(failure, what_had_failed_before_all_is_given_up_is_told, 30) {
 }
 
 /* The message may belong to an earlier registration. Then the peer has not given up this one. */
-DF_TEST(failure, a_registration_that_ends_unmet_is_told, 30) {
+DF_TEST(failure, a_registration_that_ends_unmatched_is_reported, 30) {
   df_stage s;
   stage_open(&s);
   register_on_all(&s);
@@ -101,7 +101,7 @@ DF_TEST(failure, a_registration_that_ends_unmet_is_told, 30) {
   for (int r = 1; r < RANKS; r++) close(s.peers[r]);
 }
 
-DF_TEST(failure, a_later_loss_is_heard_from_a_broken_rank, 30) {
+DF_TEST(failure, a_broken_rank_reports_a_later_loss, 30) {
   df_stage s;
   const int ranks[] = {0, 2};
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
@@ -128,7 +128,7 @@ DF_TEST(failure, a_connection_that_cannot_be_read_is_ended, 30) {
 
 /* ---- memory that may be read */
 
-DF_TEST(failure, nobody_unmaps_after_a_failure, 30) {
+DF_TEST(failure, no_peer_unmaps_after_a_failure, 30) {
   static df_datagram heard;
   df_stage s;
   void *memory;
@@ -161,7 +161,7 @@ static void fail_a_broadcast(const df_stage *s, const void *send, void *recv) {
   RESULT(dfcclWait(s->context, COLL), dfcclMismatch);
 }
 
-DF_TEST(failure, what_a_failed_run_was_given_stays_mapped, 30) {
+DF_TEST(failure, memory_of_a_failed_run_stays_mapped, 30) {
   static df_datagram heard;
   int8_t buffer[COUNT];
   for (int sends = 0; sends < 2; sends++) {
@@ -189,7 +189,7 @@ DF_TEST(failure, what_a_failed_run_was_given_stays_mapped, 30) {
 
 /* Rank 2 had no memory for its deregistration: its announcement arrives before our registration, or
  * after. */
-DF_TEST(failure, who_has_left_is_waited_for_no_more, 30) {
+DF_TEST(failure, no_run_waits_for_a_rank_that_has_left, 30) {
   int8_t buffer[COUNT] = {0};
   for (int early = 0; early < 2; early++) {
     df_stage s;
@@ -210,7 +210,7 @@ DF_TEST(failure, who_has_left_is_waited_for_no_more, 30) {
   }
 }
 
-DF_TEST(failure, who_has_left_takes_no_memory, 30) {
+DF_TEST(failure, a_rank_that_has_left_takes_no_memory, 30) {
   df_stage s;
   stage_open(&s);
   stage_handle(&s, &(df_message){.kind = DF_MESSAGE_BYE}, -1);
@@ -253,7 +253,7 @@ static dfcclResult_t register_after_offer(df_shm_offer offer) {
 }
 
 /* n_slots: times the number that was agreed on. */
-DF_TEST(failure, an_offer_that_makes_no_sense_is_refused, 60) {
+DF_TEST(failure, a_malformed_offer_is_refused, 60) {
   const df_shm_offer good = {.segment = DF_FIRST_LINKS_SEGMENT, .n_slots = 1};
   df_shm_offer offers[] = {good, good, good, good, good, good, good, good, good, good};
   RESULT(register_after_offer(good), dfcclSuccess);
@@ -264,9 +264,9 @@ DF_TEST(failure, an_offer_that_makes_no_sense_is_refused, 60) {
   offers[4].n_slots = 1 << 16;        /* more than the library's limit */
   offers[5].offset = 32;              /* within a line */
   offers[6].offset = 2 * DF_PAGE;     /* behind the segment */
-  offers[7].offset = UINT64_MAX - 63; /* whose end is within it */
-  offers[8].release_mask = 2;         /* of no power of two */
-  offers[9].release_mask = 1023;      /* more than the ring has */
+  offers[7].offset = UINT64_MAX - 63; /* its end wraps around into the segment */
+  offers[8].release_mask = 2;         /* no power of two */
+  offers[9].release_mask = 1023;      /* more slots than the ring has */
   for (size_t i = 0; i < DF_COUNT_OF(offers); i++)
     CHECK(register_after_offer(offers[i]) == dfcclRemoteError, "offer %zu", i);
   offers[0] = good;
@@ -313,11 +313,11 @@ static void talk_nonsense(df_stage *s) {
 }
 static void hang_up(df_stage *s) { stage_die(s, 1); }
 
-DF_TEST(failure, rings_of_who_is_cut_off_are_kept, 30) { keeps_rings(talk_nonsense); }
-DF_TEST(failure, rings_of_who_ended_its_connection_are_kept, 30) { keeps_rings(hang_up); }
+DF_TEST(failure, rings_of_a_disconnected_rank_are_kept, 30) { keeps_rings(talk_nonsense); }
+DF_TEST(failure, rings_of_a_rank_that_ended_its_connection_are_kept, 30) { keeps_rings(hang_up); }
 
 /* It no longer writes. */
-DF_TEST(failure, rings_of_who_deregistered_go_back, 30) {
+DF_TEST(failure, rings_of_a_rank_that_deregistered_are_released, 30) {
   static int8_t received[STAGE_COUNT];
   df_stage s;
   stage_open(&s);
@@ -359,7 +359,7 @@ static df_peer_state state_of(dfcclContext_t context, uint32_t peer) {
   return state;
 }
 
-DF_TEST(failure, who_had_no_memory_for_a_message_is_given_up, 30) {
+DF_TEST(failure, a_rank_without_memory_for_a_message_is_given_up, 30) {
   dfcclContext_t ctxs[2];
   int8_t send[COUNT] = {0}, recv[COUNT];
   two_ranks_open(ctxs);
@@ -372,7 +372,7 @@ DF_TEST(failure, who_had_no_memory_for_a_message_is_given_up, 30) {
   two_ranks_close(ctxs);
 }
 
-DF_TEST(failure, what_is_deregistered_cannot_fail, 30) {
+DF_TEST(failure, a_deregistered_collective_cannot_fail, 30) {
   dfcclContext_t ctxs[2];
   callback_gate gate = {0};
   int8_t buffers[2][2][COUNT] = {0};

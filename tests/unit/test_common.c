@@ -2,7 +2,7 @@
  * Promises of src/transports/shm/common_slots.c:
  *   - Data for several processes uses common slots from the first run that begins after all of them
  *     have mapped the slots, and not before. Each peer reads them at an address of its own.
- *   - Common slots exist if the configuration says so, and are returned with the collective.
+ *   - Common slots exist if the configuration has them, and are returned with the collective.
  */
 #include <fcntl.h>
 #include <stdlib.h>

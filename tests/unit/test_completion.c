@@ -123,15 +123,15 @@ static void tell_late(dfcclCallback_t callback, uint32_t later) {
   free_job(&j);
 }
 
-DF_TEST(completion, a_last_turn_that_is_told_late, 30) { tell_late(note, 1); }
-DF_TEST(completion, a_last_turn_without_callback_that_is_told_late, 30) { tell_late(NULL, 1); }
+DF_TEST(completion, a_last_turn_that_is_reported_late, 30) { tell_late(note, 1); }
+DF_TEST(completion, a_last_turn_without_callback_that_is_reported_late, 30) { tell_late(NULL, 1); }
 /* More than the daemon holds: the others wait on the host. */
-DF_TEST(completion, a_last_turn_that_is_told_late_before_many, 30) {
+DF_TEST(completion, a_last_turn_that_is_reported_late_before_many, 30) {
   tell_late(NULL, MOST_RUNS - 1);
 }
 
 /* Pretends to the context that a thread sleeps. */
-DF_TEST(completion, a_last_turn_wakes_who_waits, 30) {
+DF_TEST(completion, a_last_turn_wakes_the_waiting_thread, 30) {
   job j;
   df_borrowed_turn turn;
   make(&j);

@@ -86,7 +86,7 @@ typedef struct decision {
   df_topology topology;
   df_configuration_question question;
   df_configuration configuration;
-  df_plan *plan; /* of position 0, which is the root */
+  df_plan *plan; /* the plan of position 0, which is the root */
   df_ring ring;
   uint32_t common_slots, borrowers;
   int lends;

@@ -146,7 +146,7 @@ DF_TEST(descent, a_flat_surface, 30) {
 }
 
 /* A point that is not available is not requested again. */
-DF_TEST(descent, points_that_cannot_be_had, 30) {
+DF_TEST(descent, unavailable_points, 30) {
   static const uint8_t start[DF_DESCENT_AXES] = {0, 0, 0, 0}, some[DF_DESCENT_AXES] = {8, 1, 1, 1};
   df_descent descent;
   df_point p;

@@ -101,7 +101,7 @@ static int count_allowed(void) {
   return n;
 }
 
-DF_TEST(cores, moving_pins_nobody, 30) {
+DF_TEST(cores, moving_pins_no_thread, 30) {
   int before = count_allowed();
   for (int refused = 0; refused <= 2; refused++) {
     refuse_call = refused;
@@ -160,7 +160,7 @@ DF_TEST(cores, looks_for_a_better_core_when_too_much_is_lost, 30) {
   CHECK(looked == 1, "it was not impatient again after a long time apart");
 }
 
-DF_TEST(cores, never_looks_for_a_better_core_where_it_must_not, 30) {
+DF_TEST(cores, never_looks_for_a_better_core_if_forbidden, 30) {
   df_bell bell = {0};
   uint32_t looked = 0, cpu = pin();
   df_cores cores = {.own = &bell, .patience = UINT32_MAX, .host = {&looked, no_ranks}};
@@ -275,7 +275,7 @@ static void make_stuck(device *d, uint32_t c, df_link links[2], df_bell bells[2]
     desc->words->runs[run] = (df_run_arguments){.send = buffer, .recv = buffer + 8};
 }
 
-DF_TEST(cores, blocked_steps_tell_where_the_peer_is, 30) {
+DF_TEST(cores, blocked_steps_report_the_peers_processor, 30) {
   const df_tunables tunables = {
       .spin_front = 2, .spin_min = 1, .spin_boost = 1, .fetch_polls = 1, .quit_polls = 1000};
   device *d = device_make(1, tunables);

@@ -53,12 +53,12 @@ static uint32_t looked_at(uint64_t ns) {
   return far_ns;
 }
 
-DF_TEST(distances, are_looked_at_where_the_clock_is_cheap, 30) {
+DF_TEST(distances, are_measured_if_the_clock_is_cheap, 30) {
   uint32_t far_ns = looked_at(60);
   CHECK(far_ns == 110, "from %u ns on", far_ns);
 }
 
-DF_TEST(distances, are_not_looked_at_where_the_clock_is_dear, 30) {
+DF_TEST(distances, are_not_measured_if_the_clock_is_slow, 30) {
   uint32_t far_ns = looked_at(61);
   CHECK(far_ns == 0, "from %u ns on", far_ns);
 }

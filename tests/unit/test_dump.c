@@ -27,7 +27,7 @@ static void says(dfcclResult_t result, const char *words) {
   CHECK(strstr(df_last_sentence(), words) != NULL, "\"%s\"", df_last_sentence());
 }
 
-DF_TEST(dump, whose_reader_has_gone, 30) {
+DF_TEST(dump, with_a_closed_reader, 30) {
   df_stage s;
   int ends[2];
   stage_open(&s);
@@ -93,7 +93,7 @@ DF_TEST(dump, signal_that_was_ignored_before, 30) {
 }
 
 /* The hub of a flat all-reduce, for whose second run only rank 1 has submitted at first. */
-DF_TEST(dump, a_run_waits_for_who_is_missing, 30) {
+DF_TEST(dump, a_run_waits_for_the_missing_members, 30) {
   enum { RANKS = 3 };
   dfcclContext_t ctxs[RANKS];
   float data[RANKS] = {1, 2, 4};

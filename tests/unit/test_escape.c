@@ -14,7 +14,7 @@ static void expect(const char *text, size_t bytes, const char *expected) {
   CHECK(escaped[bytes] == '#', "written beyond %zu bytes", bytes);
 }
 
-DF_TEST(escape, what_can_be_read_stays_as_it_is, 30) {
+DF_TEST(escape, printable_text_is_unchanged, 30) {
   expect("", 8, "");
   expect("layer 3/grad", 32, "layer 3/grad");
   expect("gr\xc3\xbc\xc3\x9f", 32, "gr\xc3\xbc\xc3\x9f");
@@ -26,7 +26,7 @@ DF_TEST(escape, control_characters_become_escapes, 30) {
   expect("\x1b[31m\x7f", 32, "\\x1b[31m\\x7f");
 }
 
-DF_TEST(escape, what_does_not_fit_is_left_out, 30) {
+DF_TEST(escape, text_that_does_not_fit_is_left_out, 30) {
   expect("abcdef", 4, "abc");
   expect("ab\ncd", 4, "ab");
   expect("ab\ncd", 5, "ab\\n");

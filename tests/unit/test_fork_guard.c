@@ -100,7 +100,7 @@ static int is_called(uint16_t port) {
   return connected;
 }
 
-DF_TEST(process, what_is_closed_listens_nowhere, 30) {
+DF_TEST(process, closed_listeners_listen_nowhere, 30) {
   df_listener listener;
   uint16_t port;
   int fd = df_listen_loopback(&port), copy = dup(fd);
@@ -141,7 +141,7 @@ static void forget(const int *order, int n) {
   close(other);
 }
 
-DF_TEST(process, what_is_closed_is_forgotten_in_any_order, 30) {
+DF_TEST(process, listeners_are_removed_in_any_order, 30) {
   for (int first = 0; first < 3; first++) {
     forget(&first, 1);
     for (int second = 0; second < 3; second++)

@@ -39,7 +39,7 @@ DF_TEST(handshake, a_header_is_known_by_all_its_fields, 10) {
   CHECK(!df_header_is_foreign(&signal.header), "another protocol");
 }
 
-DF_TEST(handshake, keys_differ_in_all_that_they_come_from, 10) {
+DF_TEST(handshake, keys_differ_with_each_input, 10) {
   unsigned char keys[7][DF_KEY_BYTES];
   unsigned char secret[DF_SECRET_BYTES] = {0};
   df_key_from_secret(keys[0], secret);

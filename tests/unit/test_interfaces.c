@@ -43,7 +43,7 @@ DF_TEST(address, is_read_as_it_is_written, 10) {
   }
 }
 
-DF_TEST(address, that_nobody_can_be_called_at_is_not_sane, 10) {
+DF_TEST(address, that_no_rank_can_call_is_not_sane, 10) {
   static const char *const senseless[] = {"10.0.0.1", "0.0.0.0:1", "224.0.0.1:1", "[::]:1",
                                           "[ff02::1]:1"};
   for (size_t i = 0; i < DF_COUNT_OF(senseless); i++) {
@@ -75,7 +75,7 @@ DF_TEST(interfaces, are_chosen_by_name_prefix_address_and_network, 10) {
   CHECK(df_interfaces_have(&all, &own) && !df_interfaces_have(&all, &other), "own addresses");
 }
 
-DF_TEST(interfaces, a_senseless_pattern_is_refused, 10) {
+DF_TEST(interfaces, a_malformed_pattern_is_refused, 10) {
   static const char *const wrong[] = {"e*h",  "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/x", "!", "=",
                                       "a,,b", "lo,10.0/8",   "host:1",    "10.0.0.1:80"};
   static df_interfaces all;
@@ -117,7 +117,7 @@ DF_TEST(listeners, have_one_port_of_the_range, 20) {
   df_listeners_close(NULL);
 }
 
-DF_TEST(listeners, are_told_to_nobody_if_the_network_is_off, 10) {
+DF_TEST(listeners, are_not_announced_if_the_network_is_off, 10) {
   df_network network = {.is_off = 1, .n_advertised = 1};
   network.advertised[0] = address_of("192.0.2.7");
   df_listeners *listeners;

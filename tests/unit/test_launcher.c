@@ -69,7 +69,7 @@ static void check_different(df_launch a, df_launch b) {
 #define SLURM(rank, size, job, step)                                                               \
   "SLURM_PROCID=" rank, "SLURM_NTASKS=" size, "SLURM_JOB_ID=" job, "SLURM_STEP_ID=" step
 
-DF_TEST(launcher, no_launcher_is_said_so, 10) {
+DF_TEST(launcher, no_launcher_is_an_error, 10) {
   ENVIRONMENT("HOME=/");
   check_refused("no launcher's variables are set");
   ENVIRONMENT("RANK=", "PMI_RANK=");
@@ -94,7 +94,7 @@ DF_TEST(launcher, a_restart_by_torchrun_is_another_job, 10) {
   check_different(first, launch_of(1, 2));
 }
 
-DF_TEST(launcher, what_makes_no_sense_is_named_with_its_value, 10) {
+DF_TEST(launcher, invalid_variables_are_named_with_their_values, 10) {
   ENVIRONMENT(TORCHRUN("two", "4", "29500"));
   check_refused("RANK (of torchrun) is \"two\"");
   ENVIRONMENT(TORCHRUN("-1", "4", "29500"));
@@ -123,7 +123,7 @@ DF_TEST(launcher, what_makes_no_sense_is_named_with_its_value, 10) {
   check_refused("SLURM_NTASKS (of Slurm) is \"0x2\"");
 }
 
-DF_TEST(launcher, what_is_missing_is_named, 10) {
+DF_TEST(launcher, missing_variables_are_named, 10) {
   ENVIRONMENT("RANK=0");
   check_refused("WORLD_SIZE is not set, though other variables of torchrun are");
   ENVIRONMENT("WORLD_SIZE=2");
@@ -152,7 +152,7 @@ static void check_root(df_launch launch, df_hosts hosts, const char *host, int p
   CHECK(port < 0 || launch.root.port == port, "port %u", launch.root.port);
 }
 
-DF_TEST(launcher, hosts_and_the_root_are_told, 10) {
+DF_TEST(launcher, hosts_and_the_root_are_reported, 10) {
   ENVIRONMENT(TORCHRUN("0", "8", "29500"));
   check_root(launch_of(0, 8), DF_HOSTS_UNKNOWN, "127.0.0.1", 29500);
   ENVIRONMENT(TORCHRUN("0", "8", "29500"), "LOCAL_WORLD_SIZE=4");
@@ -196,7 +196,7 @@ DF_TEST(launcher, the_innermost_launcher_counts, 10) {
   launch_of(5, 6);
 }
 
-DF_TEST(launcher, open_mpis_jobs_are_told_apart, 10) {
+DF_TEST(launcher, open_mpis_jobs_differ, 10) {
   ENVIRONMENT(OPEN_MPI("0", "2"), "PMIX_NAMESPACE=1", "OMPI_MCA_orte_hnp_uri=1.0;tcp://a:1");
   df_launch first = launch_of(0, 2);
   ENVIRONMENT(OPEN_MPI("1", "2"), "PMIX_NAMESPACE=1", "OMPI_MCA_orte_hnp_uri=1.0;tcp://a:1");
@@ -209,7 +209,7 @@ DF_TEST(launcher, open_mpis_jobs_are_told_apart, 10) {
   launch_of(1, 2);
 }
 
-DF_TEST(launcher, a_long_value_still_tells_jobs_apart, 10) {
+DF_TEST(launcher, a_long_value_still_distinguishes_jobs, 10) {
   char uri[3000] = "OMPI_MCA_orte_hnp_uri=";
   memset(uri + strlen(uri), 'a', sizeof uri - 1 - strlen(uri));
   uri[sizeof uri - 1] = '\0';
@@ -221,7 +221,7 @@ DF_TEST(launcher, a_long_value_still_tells_jobs_apart, 10) {
   check_different(first, launch_of(0, 2));
 }
 
-DF_TEST(launcher, slurms_jobs_and_steps_are_told_apart, 10) {
+DF_TEST(launcher, slurms_jobs_and_steps_differ, 10) {
   ENVIRONMENT(SLURM("0", "2", "10", "0"), "SLURM_NNODES=1");
   df_launch first = launch_of(0, 2);
   ENVIRONMENT(SLURM("1", "2", "10", "0"));

@@ -49,7 +49,7 @@ DF_TEST(match, numbers_of_the_shape_differ, 60) {
   differs_by(offsetof(df_announcement, varying), 1, "options.varying is 0 here and 1 there");
 }
 
-DF_TEST(match, what_this_version_does_not_know_differs, 60) {
+DF_TEST(match, unknown_values_differ, 60) {
   differs(offsetof(df_announcement, type), "data type is int8 here and unknown there");
   differs(offsetof(df_announcement, op), "reduction operator is sum here and unknown there");
   differs(offsetof(df_announcement, operation), "here and unknown there");
@@ -75,7 +75,7 @@ static void handle_of_a_difference(df_stage *s, int8_t *buffer) {
   RESULT(status_of(s, 0), dfcclInProgress); /* the other ranks have sent all that it needs */
 }
 
-DF_TEST(match, runs_before_the_one_whose_counts_differ_go_on, 30) {
+DF_TEST(match, runs_before_the_one_whose_counts_differ_continue, 30) {
   df_stage s;
   int8_t buffer[COUNT] = {0};
   handle_of_a_difference(&s, buffer);

@@ -1,8 +1,9 @@
 /*
  * Promises of src/tuning/model.c:
- *   - Predictions are the survey's formulas: their terms for messages, bytes and combined bytes have
- *     the factors that are printed there.
- *   - Ranks that share cores take as many times as long; what has no formula says so.
+ *   - Predictions are the survey's formulas: their terms for messages, bytes and combined bytes
+ *     have the factors that are printed there.
+ *   - Ranks that share cores take that many times as long. An algorithm without a formula is
+ *     reported as such.
  *   - The bound counts the bytes that a rank must receive, and those of all ranks on all cores. No
  *     prediction at the bound's rate is below it.
  */
@@ -23,7 +24,8 @@ static double us(df_operation operation, int algorithm, uint32_t n, uint64_t byt
   return df_model_us(&question, algorithm);
 }
 
-/* A run is messages * alpha + bytes * beta + combined * gamma: taken apart by the bytes. */
+/* A run takes messages * alpha + bytes * beta + combined * gamma. The byte count separates the
+ * terms. */
 static void expect(df_operation operation, int algorithm, uint32_t n, double messages, double bytes,
                    double combined) {
   enum { FEW = 1 << 10, MANY = 1 << 19 };
@@ -53,7 +55,7 @@ DF_TEST(model, has_the_surveys_formulas, 30) {
   }
 }
 
-/* Digits of 2 (split): each round has one partner, as in Rabenseifner's. */
+/* Digits of 2 (split): each round has one partner, as in Rabenseifner's algorithm. */
 DF_TEST(model, bcube_has_rounds_for_each_digit, 30) {
   for (uint32_t n = 2; n <= 64; n *= 2) {
     const double part = (n - 1.0) / n;
@@ -61,7 +63,8 @@ DF_TEST(model, bcube_has_rounds_for_each_digit, 30) {
   }
 }
 
-/* Between hosts 2(h - 1) messages of an h-th of each rank's share; within a host the others' shares. */
+/* Between hosts 2(h - 1) messages of an h-th of each rank's share; within a host the others'
+ * shares. */
 DF_TEST(model, hierarchies_add_what_is_near_and_what_is_far, 30) {
   for (uint32_t hosts = 2; hosts <= 8; hosts *= 2)
     for (uint32_t near = 1; near <= 8; near *= 2) {
@@ -91,7 +94,7 @@ DF_TEST(model, pipelines_fill_and_run, 30) {
   CHECK(fabs(found - expected) < 1e-6, "%f us, not %f", found, expected);
 }
 
-DF_TEST(model, shared_cores_take_longer_and_unknown_is_told, 30) {
+DF_TEST(model, shared_cores_take_longer_and_unknown_is_reported, 30) {
   df_model_question q = {.operation = DF_OP_ALL_REDUCE,
                          .n = 8,
                          .bytes = 4096,

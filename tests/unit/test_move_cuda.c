@@ -1,13 +1,13 @@
 /*
- * Promises of src/primitives/move_cuda.h, its source compiled for the host (no GPU is needed, none
- * is tested):
+ * Promises of src/primitives/move_cuda.h, whose source is compiled for the host (no GPU is needed,
+ * and none is tested):
  *   - Every type and operator gives the bits of the CPU mover: all pairs of 8-bit operands, random
- *     and special ones for the rest.
- *   - Any number of lanes, any count, any element-aligned addresses, one destination or two, a
- *     destination that is a source; nothing beyond the end is touched.
- *   - The same where what was received is in words (link.h), or what is sent. Nothing is moved
- *     where one word has another message's flag.
- *   - Of a message in words nothing is taken while one lane's part is missing, whichever.
+ *     and special ones for the other types.
+ *   - This holds for any number of lanes, any count, any element-aligned addresses, one destination
+ *     or two, and a destination that is a source. Nothing beyond the end is touched.
+ *   - The same holds if the received or the sent message is in words (link.h). Nothing is moved if
+ *     one word has another message's flag.
+ *   - Of a message in words nothing is taken while any lane's part is missing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,7 @@ static uint8_t *allocate(size_t bytes) {
 
 /* ---- Values */
 
-/* Bit patterns at random, half of them with an exponent of all ones or all zeros, or near it. */
+/* Random bit patterns, half of them with an exponent of all ones or all zeros, or near it. */
 static void fill(df_random *random, dfcclDataType_t type, uint8_t *to, size_t count) {
   const size_t size = df_type_size(type);
   for (size_t i = 0; i < count; i++) {
@@ -163,7 +163,7 @@ static void free_area(const area *m) {
   free(m->expected);
 }
 
-/* One move at chance's choice of lanes, count, addresses and destinations. */
+/* One move with a random choice of lanes, count, addresses and destinations. */
 static void check_shape(df_random *random, area *m, dfcclDataType_t type, int op) {
   static const uint32_t lanes[] = {1, 3, 32, 96};
   const size_t size = df_type_size(type);
@@ -238,14 +238,14 @@ static void check_words_shape(df_random *random, area *m, uint64_t *in, uint64_t
   uint8_t *local =
       m->a + (odd ? (size_t)df_random_below(random, (int)(GUARD_BYTES / size)) * size : 0);
   uint8_t *store = m->store + (odd ? size : 0);
-  const int receives = df_random_below(random, 3); /* 0: nothing in words; 1: a; 2: b */
+  const int receives = df_random_below(random, 3); /* 0: no operand is in words; 1: a is; 2: b is */
   const bool two = op != DIVIDE && op != COPY;
   memset(m->store, GUARD, MOST * 8 + 2 * GUARD_BYTES);
   memset(m->slot, GUARD, MOST * 8 + 2 * GUARD_BYTES);
   memset(in, 0, WORDS * sizeof *in);
   memset(out, GUARD, WORDS * sizeof *out);
   fill(random, type, local, count);
-  fill(random, type, m->b, count); /* what comes in words, or another source */
+  fill(random, type, m->b, count); /* the operand in words, or another source */
   df_move move =
       make_move(type, op, receives == 2 ? local : m->b, receives == 2 ? m->b : local, count, 3);
   if (receives == 2 && !two) move.a = m->b;
@@ -291,7 +291,7 @@ DF_TEST(move_cuda, words, 120) {
   free(out);
 }
 
-/* ---- Torn messages: some lanes of a warp have stored their parts, and others not yet. */
+/* ---- Torn messages: some lanes of a warp have stored their parts, and others have not */
 
 enum { TORN_LANES = 32, TORN_BYTES = 960 }; /* several words for each lane */
 
@@ -312,7 +312,8 @@ static void make_torn(torn *t) {
   t->send.send_flag = t->receive.recv_flag = FLAG;
 }
 
-/* What these lanes store, of a slot that was cleared. Returns whether the receiver takes it. */
+/* Stores the parts of these lanes to a cleared slot. Returns whether the receiver takes the
+ * message. */
 static int takes(torn *t, uint64_t stored) {
   memset(t->slot, 0, 2 * TORN_BYTES);
   memset(t->got, GUARD, sizeof t->got);

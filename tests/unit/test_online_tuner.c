@@ -1,8 +1,10 @@
-/* Promises of src/host/switching/online_tuner.c:   - A search begins with what the collective was
- * registered with, and tries each other algorithm,     whatever the collective has gone over to
- * before.   - Times of more or fewer runs than were asked for count for nothing, and so do those
- * that a member     tells again.   - While it waits, or watches and no window is near, no run reads
- * a clock, and none is told. */
+/* Promises of src/host/switching/online_tuner.c:
+ *   - A search begins with the registered configuration, and tries each other algorithm, whatever
+ *     algorithm the collective has switched to before.
+ *   - Times of more or fewer runs than requested are ignored, and so are times that a member sends
+ *     twice.
+ *   - While the tuner pauses, or watches and no window is near, no run reads a clock and no times
+ *     are sent. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +54,7 @@ static void begin(dfcclContext_t ctxs[2], const char *budget) {
   run(ctxs);
 }
 
-/* All have answered, and go over as runs reach the one that they have agreed on. */
+/* All members have answered, and switch as their runs reach the agreed one. */
 static int is_committed(dfcclContext_t ctx) {
   df_rank_lock(&ctx->lock);
   const int is = !df_find(ctx, COLL)->plan_switch->asks;
@@ -82,7 +84,7 @@ DF_TEST(tuner, a_search_begins_with_the_registered_algorithm, 120) {
   two_ranks_close(ctxs);
 }
 
-/* Rank 1 refuses the plan that rank 0 has proposed last. */
+/* Rank 1 refuses the latest plan that rank 0 has proposed. */
 static void refuse(dfcclContext_t ctx) {
   df_message message = {.kind = DF_MESSAGE_READY, .id = COLL, .b = 1};
   df_rank_lock(&ctx->lock);
@@ -91,7 +93,7 @@ static void refuse(dfcclContext_t ctx) {
   df_rank_unlock(&ctx->lock);
 }
 
-DF_TEST(tuner, a_change_of_the_application_that_is_called_off_before_the_search_begins, 120) {
+DF_TEST(tuner, a_switch_of_the_application_that_is_cancelled_before_the_search, 120) {
   dfcclContext_t ctxs[2];
   begin(ctxs, "0");
   OK(dfcclSetAlgorithm(ctxs[0], COLL, "doubling"));
@@ -103,7 +105,7 @@ DF_TEST(tuner, a_change_of_the_application_that_is_called_off_before_the_search_
   two_ranks_close(ctxs);
 }
 
-/* Rank 1 says that one run has taken 1 ns. */
+/* Rank 1 reports that one run has taken 1 ns. */
 static void tell_one_time(dfcclContext_t ctx) {
   struct {
     df_message message;
@@ -116,7 +118,7 @@ static void tell_one_time(dfcclContext_t ctx) {
   df_rank_unlock(&ctx->lock);
 }
 
-DF_TEST(tuner, only_as_many_times_as_were_asked_for, 120) {
+DF_TEST(tuner, only_as_many_times_as_were_requested, 120) {
   dfcclContext_t ctxs[2];
   begin(ctxs, "0");
   while (look_at(ctxs[0]).tuner.state != DF_SEARCH_MEASURING) run(ctxs);
@@ -132,8 +134,8 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* In the simplest case, at the usual budget: nothing is earned yet. Runs that take longer are
- * watched sooner: from 24 us on within the 132 runs that are looked at here, as in a build with a
+/* In the simplest case, at the usual budget, nothing has been earned yet. Runs that take longer are
+ * watched earlier: from 24 us on within the 132 runs of this test, as in a build with a
  * sanitizer. */
 DF_TEST(tuner, while_it_waits_a_run_costs_one_compare, 120) {
   enum { SHORT_NS = 12000 };

@@ -1,7 +1,7 @@
 /*
- * Promise of src/host: ranks that share a core have its caches in parts. Where each core has k of a
- * group's members, results are written past the caches from a k-th of stream_min on. Where
- * there are two or more, links of large messages have half of the least slots, and two at least.
+ * Promise of src/host: ranks that share a core share its caches. If each core has k of a group's
+ * members, results from a k-th of stream_min on are written past the caches. If each core has two
+ * or more, links of large messages have half of the least slots, and at least two.
  */
 #include <stdlib.h>
 
@@ -11,7 +11,8 @@
 
 enum { COLL = 1, STREAM_MIN = 4 << 20, SHORT = 64, LARGE = 1 << 20 };
 
-/* How a collective of all three ranks writes so large a result, with so many cores for them. */
+/* How a collective of all three ranks writes a result of that size, with that many cores for
+ * them. */
 static uint8_t stores_of(uint32_t cores, size_t bytes) {
   df_stage s;
   stage_open(&s);

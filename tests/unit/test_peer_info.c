@@ -1,15 +1,15 @@
 /*
- * Promises of src/host/lifecycle/context.c about what the ranks say of themselves before a job stands: ranks
- * that cannot work together are told so by a sentence that names the rank and both values, and
- * nothing is left of the attempt. Of blocks the least that a rank allows counts, and of processors
- * all that any rank may use.
+ * Promises of src/host/lifecycle/context.c about the peer info that ranks exchange before a job
+ * starts. Ranks that cannot work together fail with a sentence that names the rank and both values,
+ * and nothing of the attempt remains. The number of blocks is the smallest that a rank allows, and
+ * the processors are all that any rank may use.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "stage.h"
 
-/* The first words of a card: the library's version and how many blocks the rank allows; then its
+/* The first words of a peer info: the library's version and the rank's limit of blocks, then its
  * device. */
 static void set_word(df_peer_info *info, size_t word, uint32_t value) {
   memcpy(info->bytes + word * sizeof value, &value, sizeof value);
@@ -36,7 +36,7 @@ DF_TEST(peer_info, another_version_is_refused, 30) {
   is_refused(other_version, dfcclInvalidUsage, "rank 2 runs version 10203 of the library, rank 0");
 }
 
-DF_TEST(peer_info, numbers_of_blocks_must_make_sense, 30) {
+DF_TEST(peer_info, numbers_of_blocks_must_be_valid, 30) {
   is_refused(no_blocks, dfcclRemoteError, "rank 1 announces 0 blocks");
   is_refused(many_blocks, dfcclRemoteError, "rank 1 announces");
 }
@@ -50,7 +50,7 @@ static void few_blocks(df_peer_info *peer_info) {
   set_word(&peer_info[2], 1, DF_MAX_BLOCKS);
 }
 
-/* Behind the device's part, and the transports'. */
+/* Behind the parts of the device and of the transports. */
 static void set_cpus(df_peer_info *info, uint64_t first) {
   const size_t at = DF_ALIGN_UP(2 * sizeof(uint32_t) + sizeof(df_device_info), sizeof first) +
                     sizeof(df_transport_info);

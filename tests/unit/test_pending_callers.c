@@ -1,11 +1,12 @@
 /*
- * Promise of src/bootstrap/bootstrap.h: strangers who find the port of the rendezvous, many at once, and
- * hold on to it until the job stands, neither keep it from forming nor learn anything: who says
- * nothing, a byte now and then, or nonsense gets no byte of an answer; who speaks the protocol
- * without the secret gets the challenge, and then the door. More of them than the root holds, who
- * come again as soon as they are turned away, push out each other, and a rank for a moment at most.
+ * Promise of src/bootstrap/bootstrap.h: unauthenticated callers who connect to the port of the
+ * rendezvous, many at once, and stay connected until the job has formed, neither prevent that nor
+ * learn anything. A caller that is silent, slow or malformed receives no byte. A caller that speaks
+ * the protocol without the secret receives the challenge, and is then refused. If there are more
+ * callers than the root holds, and they call again as soon as they are refused, they displace each
+ * other, and a rank at most briefly.
  *
- * No time is measured: the strangers stop when the ranks have joined.
+ * No time is measured: the callers stop when the ranks have joined.
  */
 #include <errno.h>
 #include <poll.h>
@@ -20,7 +21,7 @@
 #include "support/rest.h"
 
 enum {
-  STRANGERS = 240, /* fewer than the root holds, so that ranks are not among those who give way */
+  STRANGERS = 240, /* fewer than the root holds, so that no rank is displaced */
   FLOOD = DF_STRANGERS_MAX + 88,
   CALLS_MAX = 4,
   HEARD_MAX = 1024
@@ -38,27 +39,27 @@ typedef enum {
 typedef struct {
   int fd; /* -1: to call again */
   configuration configuration;
-  int calls; /* who is turned away comes back, but not for ever: ports of the host are few */
+  int calls; /* a refused caller calls again, but not for ever: the host has few ports */
   size_t said, heard;
-  unsigned char script[HEARD_MAX]; /* what it says */
+  unsigned char script[HEARD_MAX]; /* the bytes that it sends */
   size_t script_bytes;
 } stranger;
 
 typedef struct {
   uint16_t port;
-  int n, manners; /* strangers, and what they do */
-  int all_here;   /* every stranger has been connected at the same time */
+  int n, manners; /* callers, and their behaviour */
+  int all_here;   /* every caller has been connected at the same time */
   int stop;
-  int answers; /* bytes that somebody got who must not get any */
+  int answers; /* bytes received by callers that must receive none */
   int challenges, turned_away;
-} affair; /* shared by the strangers' process and the test's */
+} affair; /* shared by the callers' process and the test's */
 
 static int flag(const int *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 
 static void call_in(stranger *s, const affair *a, df_random *random) {
   s->calls++;
   s->fd = df_connect_loopback(a->port);
-  if (s->fd < 0) return; /* the job stands: nobody listens any more */
+  if (s->fd < 0) return; /* the job has formed, so nobody listens any more */
   s->said = s->heard = 0;
   s->script_bytes = 0;
   if (s->configuration == SILENT) return;
@@ -79,8 +80,7 @@ static void call_in(stranger *s, const affair *a, df_random *random) {
   }
   s->script_bytes = (size_t)(1 + df_random_below(random, 600));
   for (size_t i = 0; i < s->script_bytes; i++) s->script[i] = (unsigned char)df_random_next(random);
-  if (s->configuration ==
-      DRIP) { /* the beginning of something sound, which never comes to its end */
+  if (s->configuration == DRIP) { /* the beginning of a valid message, without its end */
     df_hello hello;
     memset(&hello, 0, sizeof hello);
     df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
@@ -89,7 +89,7 @@ static void call_in(stranger *s, const affair *a, df_random *random) {
   }
 }
 
-/* Says the next byte, or all of it; the connection may not stand yet, or not any more. */
+/* Sends the next byte, or all bytes. The connection may not exist yet, or no longer. */
 static void speak(stranger *s) {
   size_t left = s->script_bytes - s->said;
   if (left == 0) return;
@@ -104,7 +104,7 @@ static void speak(stranger *s) {
   if (sent > 0) s->said += (size_t)sent;
 }
 
-/* Takes what has come; -1 when the root has hung up. */
+/* Reads the bytes that have arrived; -1 when the root has closed. */
 static int listen_to(stranger *s, affair *a) {
   unsigned char bytes[HEARD_MAX];
   for (;;) {
@@ -142,7 +142,7 @@ static void be_strangers(affair *a) {
       close(s->fd);
       s->fd = -1;
     }
-    poll(NULL, 0, 1); /* leaves the processor to the others */
+    poll(NULL, 0, 1); /* yields the processor to the others */
   }
 }
 
@@ -161,7 +161,7 @@ static pid_t start_strangers(affair *a) {
   return pid;
 }
 
-/* A job of four ranks, who come when so many strangers have been turned away and an impostor, where
+/* A job of four ranks, which call when that many callers have been refused and an impostor, if
  * there is one, has been challenged. */
 static void join_among_strangers(int n, int manners, int turned_away) {
   affair *a = shared_memory(sizeof *a);
@@ -184,10 +184,10 @@ static void join_among_strangers(int n, int manners, int turned_away) {
   CHECK(a->answers == 0, "strangers got %d bytes", a->answers);
 }
 
-DF_TEST(strangers, neither_learn_anything_nor_keep_the_job_from_forming, 120) {
+DF_TEST(pending_callers, learn_nothing_and_do_not_prevent_the_job, 120) {
   join_among_strangers(STRANGERS, MANNERS, STRANGERS / MANNERS);
 }
 
-DF_TEST(strangers, who_are_more_than_the_root_holds_do_not_keep_the_job_from_forming, 120) {
+DF_TEST(pending_callers, more_than_the_root_holds_do_not_prevent_the_job, 120) {
   join_among_strangers(FLOOD, PATIENT_MANNERS, FLOOD - DF_STRANGERS_MAX);
 }

@@ -1,7 +1,7 @@
 /*
  * Promises of src/bootstrap/net/rank_list.h:
  *   - The text names exactly the chosen ranks, as ranges where they adjoin.
- *   - It never exceeds its room; what does not fit is counted.
+ *   - It never exceeds its buffer; ranks that do not fit are counted.
  */
 #include "bootstrap/net/rank_list.h"
 
@@ -29,7 +29,7 @@ DF_TEST(rank_list, names_exactly_the_chosen, 10) {
   check_text("xxx.x.xx", "ranks 0-2, 4 and 6-7");
 }
 
-DF_TEST(rank_list, counts_what_does_not_fit, 10) {
+DF_TEST(rank_list, counts_ranks_that_do_not_fit, 10) {
   unsigned char flags[1024];
   char text[80];
   for (int i = 0; i < 1024; i++) flags[i] = i % 2 == 0;

@@ -1,7 +1,7 @@
 /*
  * Promises of src/tuning/reasons.h:
  *   - Each code is the reason of at least one question's decision, and the explanation has its
- *     sentence. The codes that only a GPU's configuration can have are marked so here.
+ *     sentence. The codes that only a GPU's configuration can have are marked here.
  *   - No code is unreachable: the table of questions below has all codes.
  */
 #include "tuning/reasons.h"
@@ -20,10 +20,10 @@ typedef struct asked {
   df_topology topology;
   df_advice advice;
   df_configuration_question question;
-  int has_extents, lends_nothing; /* as a table of pieces, or a file, would have */
+  int has_extents, lends_nothing; /* as a per-piece table, or a file, would have */
 } asked;
 
-/* ---- what a question has beyond its operation, ranks and bytes ---- */
+/* ---- properties of a question in addition to operation, ranks and bytes ---- */
 
 static void on_gpu(asked *a) {
   a->question.on_gpu = 1;
@@ -151,7 +151,7 @@ static df_plan *plan_of(const asked *a, const df_choice *choice) {
   return plan;
 }
 
-/* The stored reason of the decision that `reason` belongs to. */
+/* The stored reason of the decision to which `reason` belongs. */
 static df_reason stored(const df_configuration *m, const df_ring *ring, df_reason reason) {
   return reason <= DF_REASON_SOURCE_PLUGIN         ? m->reasons.source
          : reason <= DF_REASON_FORM_STAGED         ? m->reasons.form
@@ -167,7 +167,7 @@ static const char *const sentences[] = {
 #undef X
 };
 
-/* A number follows the sentence's first half. */
+/* A number follows the first half of the sentence. */
 static void expect_sentence(const char *why, df_reason reason) {
   char start[200];
   snprintf(start, sizeof start, "since %.*s", (int)strcspn(sentences[reason], "%"),

@@ -1,13 +1,13 @@
 /*
  * Promises of src/host/observe/record.c:
- *   - A collective's name may hold any bytes: in the file it is a JSON string, in which each byte
- * is the character of its number.
- *   - Every run has a name of its own, over all registrations of its id; groups are named once.
+ *   - A collective's name may hold any bytes. In the file it is a JSON string, in which each byte
+ *     is the character of its number.
+ *   - Every run has a name of its own, over all registrations of its id. Groups are named once.
  *   - After every flush the file is a complete JSON object.
- *   - Where the file cannot grow the recording ends, complete, with the last flush that had room,
- *     and says that it is cut short; the log says so too.
- *   - A recording that still goes on, or whose program was killed, holds the program "so far"; once
- *     it is closed it is "whole".
+ *   - If the file cannot grow, the recording ends complete, with the last flush that had room, and
+ *     says that it is cut short; so does the log.
+ *   - A recording in progress, or of a killed program, holds the program "so far"; a closed one is
+ *     "whole".
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -64,8 +64,8 @@ static const char *read_file(void) {
   return r.text;
 }
 
-/* Brackets close, strings end, no raw control characters: enough to find a missing comma's worth of
- * damage; the behaviour test parses it with a library. */
+/* Brackets close, strings end, no raw control characters: enough to detect damage as small as a
+ * missing comma. The behaviour test parses the file with a library. */
 static void check_complete(const char *text) {
   int depth = 0, inside = 0;
   size_t length = strlen(text);
@@ -156,7 +156,7 @@ DF_TEST(record, runs_have_names_of_their_own, 30) {
   df_record_run(r.context, &first, 0);
   df_record_run(r.context, &other, 0);
   df_record_run(r.context, &first, 1);
-  df_record_run(r.context, &first, 0); /* registered anew */
+  df_record_run(r.context, &first, 0); /* registered again */
   df_record_flush(r.context);
   const char *text = read_file();
   check_complete(text);
@@ -215,7 +215,8 @@ DF_TEST(record, complete_after_every_flush, 30) {
   end();
 }
 
-/* Runs are recorded and flushed one by one; from one on the file may grow by so many bytes only. */
+/* Runs are recorded and flushed one by one. From one run on, the file may grow by that many bytes
+ * only. */
 static const char *record_with_little_room(uint64_t first, size_t room) {
   uint32_t ranks[] = {0, 1};
   struct rlimit before, little;
@@ -230,7 +231,8 @@ static const char *record_with_little_room(uint64_t first, size_t room) {
     CHECK(setrlimit(RLIMIT_FSIZE, &little) == 0, "setrlimit");
     df_record_flush(r.context);
     CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0, "setrlimit");
-    if (first > 0 && run < first) expect_mark("so far"); /* run `first` itself may have room */
+    if (first > 0 && run < first)
+      expect_mark("so far"); /* there may be room for run `first` itself */
     if (first > 0 && run > first) expect_mark("cut short");
     df_record_sync(r.context);
   }
@@ -238,7 +240,8 @@ static const char *record_with_little_room(uint64_t first, size_t room) {
 }
 
 DF_TEST(record, ends_complete_where_the_file_cannot_grow, 30) {
-  for (size_t room = 0; room < 80; room += 10) { /* none for one more event, or for a part of it */
+  for (size_t room = 0; room < 80;
+       room += 10) { /* no room for one more event, or for a part of it */
     record_with_little_room(50, room < 55 ? room : 55);
     const char *text = read_file();
     CHECK(strstr(text, "\"name[5]#49\"") != NULL, "what had room is gone");

@@ -1,6 +1,6 @@
 /*
- * Promises of src/base/result.c: each result code has a name and a sentence of its own, what is no
- * code has some, and each thread keeps its own latest sentence about a failure, on one line.
+ * Promises of src/base/result.c: each result code has a name and a sentence of its own, and an
+ * unknown code has one too. Each thread keeps the sentence of its own latest failure, on one line.
  */
 #include "base/result.h"
 
@@ -26,7 +26,7 @@ DF_TEST(result, each_code_has_its_own_name_and_sentence, 30) {
         df_result_name(dfcclTimeout));
 }
 
-DF_TEST(result, what_is_no_code_has_a_name_too, 30) {
+DF_TEST(result, unknown_codes_have_a_name_too, 30) {
   for (int i = -1; i <= CODES; i += CODES + 1) {
     CHECK(strstr(df_result_name((dfcclResult_t)i), "unknown") != NULL, "%d has a name", i);
     CHECK(strstr(dfcclGetErrorString((dfcclResult_t)i), "unknown") != NULL, "%d is explained", i);

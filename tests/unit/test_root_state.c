@@ -1,9 +1,9 @@
 /*
- * Promises of src/bootstrap/rendezvous/root_loop.h, and of who meets a root:
- *   - A stranger who connects learns nothing, and neither silence nor nonsense delays the job, or
- *     takes the place of the root's own rank.
- *   - A rank finds out what is not its job's root.
- *   - Ids that nobody uses come to their end, and share one thread.
+ * Promises of src/bootstrap/rendezvous/root_loop.h and of the callers of a root:
+ *   - An unauthenticated caller learns nothing. Neither silence nor malformed bytes delay the job,
+ *     or take the place of the root's own rank.
+ *   - A rank detects a root that is not its job's.
+ *   - Unused ids end, and share one thread.
  */
 #include "bootstrap/rendezvous/root_loop.h"
 
@@ -44,8 +44,8 @@ static void call_and_be_silent(crew *c) {
   for (int i = 0; i < STRANGERS; i++) call_root(port_of(c));
 }
 
-/* A socket of TCP tells no user: it counts as another user's. */
-DF_TEST(root, a_number_of_who_was_turned_away_is_free_for_others, 20) {
+/* A TCP socket does not reveal its user, so it counts as another user's. */
+DF_TEST(root, the_number_of_a_refused_caller_is_free_for_others, 20) {
   uint16_t port;
   OK(df_handshake_ready());
   df_root_options options = {.same_user_only = true, .idle_ms = LONG_MS};
@@ -53,7 +53,7 @@ DF_TEST(root, a_number_of_who_was_turned_away_is_free_for_others, 20) {
   CHECK(options.listener >= 0, "%s", strerror(-options.listener));
   df_root *root = df_root_create(&options);
   int caller = call_root(port), number = dup(STDERR_FILENO);
-  close(number); /* the root's end of the connection will have it */
+  close(number); /* the root's end of the connection will have this number */
   struct pollfd entry = {.fd = caller, .events = POLLIN};
   while (poll(&entry, 1, 0) == 0) CHECK(df_root_step(root, 100), "the root has ended");
   CHECK(dup(STDERR_FILENO) == number, "another number than %d", number);
@@ -77,8 +77,9 @@ static bool is_answered(int fd, const unsigned char *key) {
          recv(fd, &answer, sizeof answer, 0) == sizeof answer;
 }
 
-/* Without a descriptor the root gives up strangers, but not the rank that it belongs to. */
-DF_TEST(root, strangers_do_not_take_the_place_of_the_roots_own_rank, 20) {
+/* Without a free descriptor, the root gives up pending connections, but not that of its own
+ * rank. */
+DF_TEST(root, callers_do_not_take_the_place_of_the_roots_own_rank, 20) {
   enum { STRANGERS = 8, FREE = 3 };
   int strangers[STRANGERS], own[2];
   uint16_t port;
@@ -89,10 +90,10 @@ DF_TEST(root, strangers_do_not_take_the_place_of_the_roots_own_rank, 20) {
   CHECK(options.listener >= 0, "%s", strerror(-options.listener));
   for (int i = 0; i < STRANGERS; i++) strangers[i] = call_root(port);
   CHECK(df_connected_pair(own) == 0, "no pair");
-  const rlim_t most = (rlim_t)own[1] + 1 + FREE; /* one is the thread's */
+  const rlim_t most = (rlim_t)own[1] + 1 + FREE; /* one of them belongs to the thread */
   CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){most, most}) == 0, "%s", strerror(errno));
   OK(df_root_start(&options, own[1], &root));
-  for (int i = 0; i < STRANGERS - FREE; i++) /* given up for those behind them */
+  for (int i = 0; i < STRANGERS - FREE; i++) /* given up for later callers */
     CHECK(df_socket_wait(strangers[i], POLLIN, UINT64_MAX) == 1, "stranger %d stays", i);
   CHECK(is_answered(own[0], options.key), "the root's own rank is not answered");
   for (int i = 0; i < STRANGERS; i++) df_socket_close(&strangers[i]);
@@ -100,7 +101,7 @@ DF_TEST(root, strangers_do_not_take_the_place_of_the_roots_own_rank, 20) {
   df_root_stop(root);
 }
 
-DF_TEST(root, silent_strangers_delay_nobody, 60) {
+DF_TEST(root, silent_callers_delay_no_rank, 60) {
   crew *c = make_crew(false, 4, 1);
   OK(df_bootstrap_create_id(&c->id, NULL));
   pid_t strangers = start_helper(call_and_be_silent, c);
@@ -113,7 +114,7 @@ DF_TEST(root, silent_strangers_delay_nobody, 60) {
   reap(strangers);
 }
 
-DF_TEST(root, nonsense_gets_no_answer, 60) {
+DF_TEST(root, malformed_bytes_get_no_answer, 60) {
   df_random random = {7};
   crew *c = make_crew(false, 2, 1);
   OK(df_bootstrap_create_id(&c->id, NULL));
@@ -133,7 +134,7 @@ DF_TEST(root, nonsense_gets_no_answer, 60) {
   for (int i = 0; i < 2; i++) check_code(c, i, dfcclSuccess);
 }
 
-/* A HELLO of another version: what the root answers. */
+/* A HELLO of another version, and the root's answer. */
 static ssize_t ask_as_another_version(const unsigned char *key, df_challenge *answer) {
   df_root_options options = {.listener = -1, .n_ranks = 2, .idle_ms = LONG_MS};
   df_root *root = df_root_create(&options);
@@ -153,7 +154,7 @@ static ssize_t ask_as_another_version(const unsigned char *key, df_challenge *an
   return got;
 }
 
-DF_TEST(root, only_who_has_the_key_learns_the_version, 30) {
+DF_TEST(root, only_ranks_with_the_key_learn_the_version, 30) {
   const unsigned char right[DF_KEY_BYTES] = {0}, wrong[DF_KEY_BYTES] = {1};
   df_challenge answer;
   OK(df_handshake_ready());
@@ -163,7 +164,7 @@ DF_TEST(root, only_who_has_the_key_learns_the_version, 30) {
         "a rank was not answered");
 }
 
-/* A root of another version, at an address that a rank probes: the rank says so at once. */
+/* A root of another version at an address that a rank probes: the rank reports it at once. */
 DF_TEST(root, a_root_of_another_version_is_named, 30) {
   df_probe *probe = calloc(1, sizeof *probe);
   df_address address = {.family = 4, .bytes = {127, 0, 0, 1}};
@@ -203,7 +204,7 @@ DF_TEST(root, a_rank_without_the_secret_is_not_counted, 30) {
   r->deadline_ns = UINT64_MAX;
   r->port = port_of(c);
   memset(r->key, 1, sizeof r->key);
-  RESULT(df_rendezvous_enter(r), dfcclRemoteError); /* the root's proof is wrong for it */
+  RESULT(df_rendezvous_enter(r), dfcclRemoteError); /* to this rank, the root's proof is wrong */
   CHECK(strstr(df_last_sentence(), "is not the root of this unique id") != NULL, "%s",
         df_last_sentence());
   free(r);
@@ -212,7 +213,7 @@ DF_TEST(root, a_rank_without_the_secret_is_not_counted, 30) {
   for (int i = 0; i < 2; i++) check_code(c, i, dfcclSuccess);
 }
 
-DF_TEST(root, a_stranger_in_place_of_the_root_is_found_out, 30) {
+DF_TEST(root, an_impostor_of_the_root_is_detected, 30) {
   uint16_t port;
   df_peer_info info = info_of(0);
   df_mesh mesh;
@@ -237,14 +238,14 @@ DF_TEST(root, a_stranger_in_place_of_the_root_is_found_out, 30) {
   RESULT(df_bootstrap_join(NULL, &id, 1, 0, &info, LONG_MS, &mesh), dfcclRemoteError);
   kill(stranger, SIGKILL);
   reap(stranger);
-  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &info, 200, &mesh), dfcclTimeout); /* a silent one */
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &info, 200, &mesh), dfcclTimeout); /* a silent caller */
   close(listener);
   RESULT(df_bootstrap_join(NULL, &id, 1, 0, &info, LONG_MS, &mesh), dfcclRemoteError);
   CHECK(strstr(df_last_sentence(), "nobody answers at 127.0.0.1") != NULL, "%s",
         df_last_sentence());
 }
 
-DF_TEST(root, an_id_that_nobody_uses_comes_to_its_end, 30) {
+DF_TEST(root, an_unused_id_ends, 30) {
   int threads = df_thread_count(), descriptors = df_descriptor_count();
   uint16_t port;
   df_root_options options = {.idle_ms = 50};
@@ -283,7 +284,7 @@ static void use_ids_in_a_child(const dfcclUniqueId *of_parent) {
   CHECK(reap(child) == 0, "the child failed");
 }
 
-DF_TEST(root, ids_that_nobody_uses_share_one_thread, 60) {
+DF_TEST(root, unused_ids_share_one_thread, 60) {
   static dfcclUniqueId ids[IDS];
   int threads = df_thread_count(), descriptors = df_descriptor_count();
   for (int i = 0; i < IDS; i++) OK(df_bootstrap_create_id(&ids[i], NULL));

@@ -1,15 +1,16 @@
 /*
- * Promises of src/tuning/search_policy.c and exploration_budget.c, in virtual time: the times of runs are given, links
- * are set up and members answer some runs later, and all of it is added up.
- *   - If the registered variant is the best, a job takes at most 1 % longer than without the tuner, at
- *     every moment of it: switches, cold first runs, slow variants and comparisons included. It does
- *     so as long as a switch costs at most what it is charged with, and a variant takes at most 5 times as
- *     long. Else the excess of one variant's first runs is added, once at a time.
- *   - A search that has found nothing costs nothing any more.
- *   - If a variant is faster, it stays; not if it is short in most runs and long in some. If its runs
- *     then take longer than the registered variant's did, it is compared again.
- *   - Whatever clocks and members say, it asks for what there is, and at finite moments.
- *   - A job goes on if members do not tell, if a variant cannot be had, or if somebody else asks.
+ * Promises of src/tuning/search_policy.c and exploration_budget.c, in virtual time. The times of
+ * runs are given, links are set up and members answer some runs later, and all times are added up.
+ *   - If the registered variant is the best, a job takes at most 1 % longer than without the tuner,
+ *     at every moment: switches, cold first runs, slow variants and comparisons included. The
+ *     condition is that a switch costs at most its charge, and that a variant takes at most 5 times
+ *     as long. Otherwise the excess of one variant's first runs is added, once at a time.
+ *   - A search that has found nothing costs nothing afterwards.
+ *   - If a variant is faster, it stays, unless it is fast in most runs and slow in some. If its
+ *     runs later take longer than the registered variant's did, it is compared again.
+ *   - Whatever clocks and members report, requests name existing variants, at finite moments.
+ *   - A job continues if members send no times, if a variant is not available, or if another
+ *     request arrives.
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@
 
 #include "search_world.h"
 
-/* 10,000 runs, and more of short ones, in which the tuner would else do nothing at all. */
+/* 10,000 runs, and more of short ones, in which the tuner would otherwise do nothing at all. */
 static void nothing_to_gain(double baseline_us, double noise, int runs_ahead, uint64_t seed) {
   search_world w = {.random = {seed},
                     .surface = seed,
@@ -67,14 +68,14 @@ DF_TEST(search, nor_with_noise, 120) {
     for (uint64_t seed = 1; seed <= 6; seed++) nothing_to_gain(homes_us[i], 0.05, 0, seed);
 }
 
-/* As in a broadcast: only the members know. */
-DF_TEST(search, nor_if_the_leader_waits_for_nobody, 120) {
+/* As in a broadcast: only the members measure the time. */
+DF_TEST(search, nor_if_the_leader_waits_for_no_member, 120) {
   static const double homes_us[] = {1, 100, 1000};
   for (unsigned i = 0; i < sizeof homes_us / sizeof homes_us[0]; i++)
     for (uint64_t seed = 1; seed <= 6; seed++) nothing_to_gain(homes_us[i], 0, 1, seed);
 }
 
-/* What no one can know before: then the excess of one variant's first runs, or of one switch. */
+/* The unforeseeable part: the excess of one variant's first runs, or of one switch. */
 DF_TEST(search, surprises_are_paid_before_the_next_one, 120) {
   for (uint64_t seed = 1; seed <= 6; seed++) {
     search_world slow = {.random = {seed},
@@ -104,7 +105,7 @@ DF_TEST(search, surprises_are_paid_before_the_next_one, 120) {
   }
 }
 
-DF_TEST(search, what_is_faster_stays, 60) {
+DF_TEST(search, a_faster_variant_stays, 60) {
   for (uint64_t seed = 1; seed <= 6; seed++) {
     search_world w = {.random = {seed},
                       .surface = seed,
@@ -127,7 +128,7 @@ DF_TEST(search, what_is_faster_stays, 60) {
   }
 }
 
-/* The means of variants are of 4 ms, as far as 32 to 128 runs are so long. */
+/* The means of variants are over 4 ms, if 32 to 128 runs take that long. */
 DF_TEST(search, means_of_short_runs_are_of_more, 60) {
   static const struct {
     double baseline_ns;
@@ -169,7 +170,7 @@ DF_TEST(search, short_in_most_runs_and_long_in_some, 60) {
   }
 }
 
-DF_TEST(search, a_winner_that_is_none, 60) {
+DF_TEST(search, a_winner_that_loses_the_comparison, 60) {
   for (uint64_t seed = 1; seed <= 6; seed++) {
     search_world w = {.random = {seed},
                       .surface = seed,
@@ -190,8 +191,8 @@ DF_TEST(search, a_winner_that_is_none, 60) {
   }
 }
 
-/* The fastest by what was measured is slow in the comparison, as over a link that takes a burst at
- * once: the runner-up stays. */
+/* The variant that was fastest in the search is slow in the comparison, as over a link that accepts
+ * a burst at once: the runner-up stays. */
 DF_TEST(search, a_runner_up, 60) {
   for (uint64_t seed = 1; seed <= 20; seed++) {
     search_world w = {.random = {seed},
@@ -212,8 +213,9 @@ DF_TEST(search, a_runner_up, 60) {
   }
 }
 
-/* As another job has found: one comparison, and nothing is searched unless it is lost. */
-DF_TEST(search, what_is_remembered_is_compared_first, 60) {
+/* Starts with the result of another job: one comparison, and no search unless the result loses
+ * it. */
+DF_TEST(search, a_saved_result_is_compared_first, 60) {
   for (int is_better = 0; is_better < 2; is_better++) {
     search_world w = {.random = {7},
                       .baseline_ns = 200e3,
@@ -249,7 +251,7 @@ DF_TEST(search, a_search_without_a_limit_ends_within_so_many_runs, 60) {
   CHECK(w.search.state == DF_SEARCH_WATCHING, "it %s", df_search_state_name(w.search.state));
 }
 
-DF_TEST(search, members_that_do_not_tell, 60) {
+DF_TEST(search, members_that_send_no_times, 60) {
   search_world w = {.random = {3},
                     .baseline_ns = 100e3,
                     .least_ratio = 1.02,
@@ -261,7 +263,7 @@ DF_TEST(search, members_that_do_not_tell, 60) {
   CHECK(w.search.state == DF_SEARCH_STOPPED, "it %s", df_search_state_name(w.search.state));
 }
 
-DF_TEST(search, variants_that_cannot_be_had, 60) {
+DF_TEST(search, unavailable_variants, 60) {
   for (uint64_t seed = 1; seed <= 20; seed++) {
     search_world w = {.random = {seed},
                       .surface = seed,
@@ -280,7 +282,7 @@ DF_TEST(search, variants_that_cannot_be_had, 60) {
   }
 }
 
-DF_TEST(search, times_that_cannot_be, 60) {
+DF_TEST(search, impossible_times, 60) {
   static const double homes_ns[] = {0, 0, 4294967295.0};
   for (uint64_t seed = 1; seed <= 30; seed++) {
     search_world w = {.random = {seed},

@@ -1,8 +1,9 @@
 /*
- * Promises of src/tuning/search_policy.c and exploration_budget.c about changes, in virtual time: if times change in
- * mid-run, and with them what is fastest, runs take 200 runs later what they take in a job that has
- * begun after the change, within 10 %; whether it watched or rested. What the probes cost is bounded,
- * too: if all runs take longer for a moment, less than 3 % of 100,000 runs are lost.
+ * Promises of src/tuning/search_policy.c and exploration_budget.c about changes, in virtual time.
+ * If times change in mid-job, and with them the fastest variant, then 200 runs later the runs take
+ * what they take in a job that has begun after the change, within 10 %, whether the tuner watched
+ * or paused. The cost of the probes is limited, too: if all runs take longer for a moment, less
+ * than 3 % of 100,000 runs are lost.
  */
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 
 #include "search_world.h"
 
-/* The surface of after the change: all runs take four times as long, and another algorithm is best. */
+/* The surface after the change: all runs take four times as long, and another algorithm is best. */
 static void change(search_world *w, uint8_t best) {
   w->surface ^= 0x5eed;
   w->baseline_ns *= 4;
@@ -49,7 +50,8 @@ static double median_of_runs(search_world *w, int n) {
   return ns[n / 2];
 }
 
-/* Time of a run, from 200 runs after the change on, by that in a job that has begun then. */
+/* The time of a run, from 200 runs after the change on, relative to a job that has begun after
+ * it. */
 static double after_a_change(uint64_t seed, double part, df_search_state state, uint32_t patience) {
   enum { BEFORE = 5000, WITHIN = 200, LOOKED_AT = 200 };
   const uint8_t best = (uint8_t)(1 + seed % (ALGORITHMS - 1));
@@ -62,8 +64,9 @@ static double after_a_change(uint64_t seed, double part, df_search_state state, 
   search_world_open(&w, part);
   search_run(&w, BEFORE);
   while (w.search.state != state && w.run < 4000000) search_run_once(&w);
-  search_run(&w,
-             70 + seed % 32); /* a window at least, which says what runs take, and a part of one */
+  search_run(
+      &w,
+      70 + seed % 32); /* at least a window, which measures the runs' times, and a part of one */
   CHECK(w.search.state == state, "it %s", df_search_state_name(w.search.state));
   const uint8_t before = w.search.baseline.subspace;
   const uint64_t changed_at = w.run;
@@ -88,7 +91,8 @@ DF_TEST(search_change, a_change_in_mid_run, 120) {
   }
 }
 
-/* The second one comes when the search anew has just begun, before a run at home is looked at. */
+/* The second change occurs when the new search has just begun, before a run of the baseline is
+ * measured. */
 DF_TEST(search_change, two_changes, 120) {
   for (uint64_t seed = 1; seed <= 20; seed++) {
     const uint8_t best = (uint8_t)(1 + seed % (ALGORITHMS - 1));
@@ -114,8 +118,8 @@ static void run_until_it_watches(search_world *w) {
   search_run(w, 100);
 }
 
-/* What another job has found is in force, and becomes worse than another algorithm. */
-DF_TEST(search_change, what_was_remembered_is_left, 60) {
+/* The result of another job is in force, and becomes worse than another algorithm. */
+DF_TEST(search_change, a_saved_result_is_abandoned, 60) {
   search_world w = changing_world(3);
   df_point point;
   w.best_ratio = 0;
@@ -133,7 +137,8 @@ DF_TEST(search_change, what_was_remembered_is_left, 60) {
   CHECK(is_at(&w, 2), "subspace %u", w.search.baseline.subspace);
 }
 
-/* The winner has the registered algorithm with other slots, and is as much better after the change. */
+/* The winner has the registered algorithm with other slots, and keeps its advantage after the
+ * change. */
 DF_TEST(search_change, a_winner_with_the_registered_algorithm, 120) {
   for (uint64_t seed = 1; seed <= 12; seed++) {
     const double factors[] = {1 / 1.5, 4, 2};
@@ -153,7 +158,7 @@ DF_TEST(search_change, a_winner_with_the_registered_algorithm, 120) {
   }
 }
 
-/* Nothing is to be gained, and for some runs all take longer. */
+/* Nothing can be gained, and for some runs all take longer. */
 DF_TEST(search_change, a_moment, 120) {
   for (uint64_t seed = 1; seed <= 60; seed++) {
     const double factors[] = {1.5, 2, 3};
@@ -175,7 +180,7 @@ DF_TEST(search_change, a_moment, 120) {
 
 enum { MUCH_PATIENCE = 10 };
 
-/* Times that vary have let it begin anew in vain before. */
+/* Because of varying times, earlier searches were started in vain. */
 DF_TEST(search_change, a_change_after_false_alarms, 120) {
   for (uint64_t seed = 1; seed <= 10; seed++) {
     const double after = after_a_change(seed, 0.05, DF_SEARCH_WATCHING, MUCH_PATIENCE);
@@ -184,7 +189,7 @@ DF_TEST(search_change, a_change_after_false_alarms, 120) {
   }
 }
 
-/* What was measured before and after is mixed. */
+/* Measurements from before and after the change are mixed. */
 DF_TEST(search_change, a_change_during_a_search, 120) {
   for (uint64_t seed = 1; seed <= 40; seed++) {
     const uint8_t best = (uint8_t)(1 + seed % (ALGORITHMS - 1));
@@ -198,8 +203,8 @@ DF_TEST(search_change, a_change_during_a_search, 120) {
   }
 }
 
-/* Twice the part, of the runs since the last grant; what was not spent of it goes back. */
-DF_TEST(search_change, a_grant_is_bounded, 30) {
+/* Twice the share, of the runs since the last bonus; the unspent part is returned. */
+DF_TEST(search_change, a_bonus_is_bounded, 30) {
   df_budget budget;
   df_budget_open(&budget, 0.01, 32);
   budget.run_ns = 1000;

@@ -1,12 +1,12 @@
 /*
  * Promises of src/transports/shm/segment.c:
- *   - A segment is zeroed, at least as large as asked for, sealed, and leaves no descriptor behind.
- *   - A peer's segment is mapped only if it has the size that was announced and cannot shrink; its
- *     descriptor is used up either way.
- *   - Populating a range gives it whole pages of the machine, which may be larger than DF_PAGE, and
+ *   - A segment is zeroed, at least as large as requested, has memfd seals, and leaves no descriptor behind.
+ *   - A peer's segment is mapped only if it has the announced size and cannot shrink. Its
+ *     descriptor is closed either way.
+ *   - Populating a range touches whole pages of the machine, which may be larger than DF_PAGE, and
  *     does not go beyond the segment.
- *   - The arena's ranges do not overlap; what is given back is used again and grows together; when
- *     there is no more, it says so and stays usable.
+ *   - The arena's ranges do not overlap. Released ranges are used again and merge. When no memory
+ *     is left, the arena reports it and remains usable.
  */
 #include "transports/shm/segment.h"
 
@@ -57,12 +57,13 @@ DF_TEST(segment, two_maps_are_one_memory, 30) {
     CHECK(theirs->base[at] == 1, "byte %zu", at);
   }
   df_segment_destroy(mine);
-  theirs->base[9999] = 2; /* stays while somebody maps it */
+  theirs->base[9999] = 2; /* exists while a process maps it */
   df_segment_destroy(theirs);
   CHECK(descriptors() == before, "a descriptor was left");
 }
 
-/* The linker leads the calls here: a machine with other pages, and what is asked of it. */
+/* The linker leads the calls here, to simulate a machine with other pages and to check the
+ * requests. */
 long __real_sysconf(int name);
 long __wrap_sysconf(int name);
 int __wrap_madvise(void *first, size_t bytes, int advice);
@@ -73,7 +74,7 @@ static struct {
   size_t bytes;
 } advised;
 
-/* A sanitizer's runtime calls it too, before it can watch anything. */
+/* A sanitizer's runtime calls it too, before it can check anything. */
 #if defined(__clang__)
 __attribute__((disable_sanitizer_instrumentation))
 #endif
@@ -107,7 +108,7 @@ DF_TEST(segment, populates_whole_pages_of_the_machine, 30) {
   df_segment_destroy(s);
 }
 
-DF_TEST(segment, what_is_not_as_announced_is_refused, 30) {
+DF_TEST(segment, a_segment_unlike_its_announcement_is_refused, 30) {
   df_segment *mine, *theirs = NULL;
   OK(df_segment_create(&mine, 7, 8192));
   int before = descriptors();
@@ -150,7 +151,8 @@ static void destroy(df_arena *arena) {
   }
 }
 
-/* Ordered, not adjacent, inside of their segments; with what is used they are everything. */
+/* Free ranges are ordered, not adjacent, and inside their segments. With the used ranges they cover
+ * all. */
 static void check_free_ranges(const df_arena *arena) {
   uint64_t free_bytes = 0, all = 0;
   for (const df_range *r = arena->free_ranges; r; r = r->next) {

@@ -1,9 +1,9 @@
 /*
  * Promises of src/host/settings/settings.c:
- *   - Every variable of the table: a value that makes no sense or lies outside of its range is
- *     refused by the variable's name and the value; the range's ends are accepted.
- *   - Every field of the configuration: a value that makes no sense is refused by the field's name.
- *   - Configuration goes before environment; what neither says is the default.
+ *   - For every variable of the table, an invalid value or one outside of the range is refused with
+ *     the variable's name and the value. The ends of the range are accepted.
+ *   - For every field of the configuration, an invalid value is refused with the field's name.
+ *   - The configuration has precedence over the environment; a value in neither is the default.
  */
 #include "host/settings/settings.h"
 
@@ -47,7 +47,7 @@ static df_settings number_accepted(const char *variable, long long value) {
 
 static void number_of_table(const char *name, long long least, long long most) {
   char value[64];
-  if (strcmp(name, "cq") == 0) return; /* it has words */
+  if (strcmp(name, "cq") == 0) return; /* a setting whose values are words */
   const long long ends[] = {least, most}, beyond[] = {least - 1, most + 1};
   for (int i = 0; i < 2; i++) {
     snprintf(value, sizeof value, "set:%s=%lld", name, ends[i]);
@@ -77,7 +77,7 @@ DF_TEST(settings, every_number, 30) {
 DF_TEST(settings, defaults, 30) {
   df_settings s;
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
-  config.backend = dfcclBackendCpu; /* a library with CUDA would look for a device */
+  config.backend = dfcclBackendCpu; /* a library with CUDA would search for a device */
   OK(df_settings_read(&s, &config));
 #define X(field, variable, standard, least, most, meaning)                                         \
   if ((standard) != 0) CHECK(s.field == (long long)(standard), "%s is %lld", variable, s.field);
@@ -130,7 +130,7 @@ DF_TEST(settings, defaults, 30) {
   CHECK(s.device == -1 && !s.launches_block, "device %lld", (long long)s.device);
 }
 
-DF_TEST(settings, what_is_given_is_not_completed, 30) {
+DF_TEST(settings, given_values_are_not_completed, 30) {
   df_settings s;
   static const char *const numbers[] = {"spin_front",  "spin_min",   "spin_boost",
                                         "fetch_polls", "quit_polls", "yield_polls"};
@@ -148,7 +148,8 @@ DF_TEST(settings, what_is_given_is_not_completed, 30) {
   CHECK(s.tuning.policy.fetch_polls == 0, "0 is a value of its own");
 }
 
-/* Both ends of each number's range, and what lies beyond: the sentence names the number. */
+/* Both ends of each number's range are accepted, and values beyond are refused; the sentence names
+ * the number. */
 DF_TEST(settings, every_number_of_a_rank_in_the_table, 30) {
 #define X(field, standard, least, most, meaning)                                                   \
   number_of_table(#field, (long long)(least), (long long)(most));
@@ -192,7 +193,7 @@ DF_TEST(settings, words, 30) {
   refused("DFCCL_RECORD", "");
   refused("DFCCL_TUNING", path);
   refused("DFCCL_TUNING", "");
-  refused("DFCCL_TUNING", "/tmp"); /* opens and cannot be read */
+  refused("DFCCL_TUNING", "/tmp"); /* can be opened, but not read */
   CHECK(strstr(df_last_sentence(), "directory") != NULL, "\"%s\"", df_last_sentence());
   refused("DFCCL_TUNING", "/dev/zero");
   CHECK(strstr(df_last_sentence(), "more than") != NULL, "\"%s\"", df_last_sentence());
@@ -206,7 +207,7 @@ DF_TEST(settings, words, 30) {
   CHECK(strcmp(accepted("DFCCL_RECORD", path).record, path) == 0, "the longest path");
 }
 
-/* Empty lines up to so many bytes. */
+/* Empty lines up to that many bytes. */
 static void fill_table(const char *path, size_t bytes) {
   static const char head[] = DF_TUNING_HEADER "\n";
   FILE *file = fopen(path, "w");
@@ -270,7 +271,7 @@ DF_TEST(settings, configuration_fields, 30) {
   config = standard;
   config.device = -2;
   field_refused(&config, "device");
-  config = standard; /* what is at the ends of the ranges is taken */
+  config = standard; /* values at the ends of the ranges are accepted */
   config.backend = dfcclBackendCpu;
   config.maxBlocks = DF_MAX_BLOCKS;
   config.queueDepth = DF_MAX_QUEUE_DEPTH;
@@ -313,7 +314,7 @@ DF_TEST(settings, a_device_that_the_library_lacks, 30) {
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
   config.backend = dfcclBackendCuda;
   dfcclResult_t result = df_settings_read(&settings, &config);
-  if (result == dfcclSuccess) { /* it has it */
+  if (result == dfcclSuccess) { /* the build has it */
     CHECK(settings.backend == dfcclBackendCuda, "another device is taken");
   } else {
     const char *said = df_last_sentence();

@@ -1,14 +1,14 @@
-/* Promise of src/transports/shm/sharing.c: memory of another process is followed from when it is
- * mapped until its owner asks for the mapping's end. Then no message can lend from there. Nothing
- * is followed of a peer that has lent nothing, and a peer without a link costs no table of windows.
- * */
+/* Promise of src/transports/shm/sharing.c: addresses in another process's memory are valid from the
+ * mapping until its owner requests the end of the mapping. Afterwards no message can lend from
+ * there. No address of a peer that has lent nothing is valid, and a peer without a link costs no
+ * table of mapped ranges. */
 #include "base/mutex.h"
 #include "host/state/registry.h"
 #include "stage.h"
 
 enum { USER_SEGMENT = 1, PAGES = 3, COLL = 7 };
 
-DF_TEST(sharing, a_peers_memory_is_followed_until_it_is_unmapped, 30) {
+DF_TEST(sharing, a_peers_memory_is_valid_until_it_is_unmapped, 30) {
   df_stage s;
   stage_open_with_bell(&s);
   const df_shm_peer *peer = &s.context->transports.shm->peers[1];
@@ -24,7 +24,7 @@ DF_TEST(sharing, a_peers_memory_is_followed_until_it_is_unmapped, 30) {
   stage_close(&s);
 }
 
-DF_TEST(sharing, a_peer_that_has_lent_nothing_is_followed_nowhere, 30) {
+DF_TEST(sharing, a_peer_that_has_lent_nothing_has_no_valid_memory, 30) {
   static uint8_t received[STAGE_COUNT];
   df_stage s;
   stage_open(&s);
@@ -39,6 +39,6 @@ DF_TEST(sharing, a_peer_that_has_lent_nothing_is_followed_nowhere, 30) {
         "nothing was lent");
   CHECK(peers[2].mapped_ranges == NULL, "windows of a peer without a link");
   df_rank_unlock(&s.context->lock);
-  stage_die(&s, 1); /* which ends the run */
+  stage_die(&s, 1); /* ends the run */
   stage_close(&s);
 }

@@ -1,10 +1,10 @@
 /*
  * Promises of src/tuning/space.c:
  *   - The search begins with the registered variant, and has each other algorithm of the operation.
- *   - Each algorithm may copy rather than lend if a message may be as long as the whole buffer.
- *   - What a rule of the tuning table says of a point leads back to it.
- *   - Files of the operation, the group's size and bytes are algorithms like others, if all ranks add in
- *     one order.
+ *   - Each algorithm may copy instead of lend if a message may be as long as the whole buffer.
+ *   - The tuning-table rule of a point leads back to the same point.
+ *   - Files for the operation, the group's size and bytes are algorithms like others, if all ranks
+ *     add in one order.
  */
 #include "tuning/space.h"
 
@@ -21,7 +21,7 @@ typedef struct {
   df_space space;
 } some;
 
-static df_file_directory files; /* that may be tried */
+static df_file_directory files; /* variants that may be tried */
 static int varies;
 static uint32_t most_blocks = 4, own_blocks = 1;
 
@@ -54,7 +54,7 @@ DF_TEST(space, all_algorithms_the_registered_one_first, 30) {
   CHECK(df_space_variant(&s.space, &s.descent, &first).algorithm == DF_AS_REGISTERED, "another");
 }
 
-/* Whether the space has it. */
+/* Whether the space has the rule. */
 static int has(const some *s, const df_rule *wanted) {
   df_point point;
   if (!df_space_find(&s->space, &s->descent, wanted, &point)) return 0;
@@ -64,7 +64,8 @@ static int has(const some *s, const df_rule *wanted) {
          rule.blocks == wanted->blocks;
 }
 
-/* The best of a grid on two cores: an eighth of it is too short to be lent, the whole is not. */
+/* The best rule for a grid on two cores: an eighth of the buffer is too short to be lent, the whole
+ * is not. */
 DF_TEST(space, copies_of_whole_buffers, 30) {
   static some s;
   make(&s, DF_OP_REDUCE, 8, 65536, DF_BINOMIAL);
@@ -79,7 +80,7 @@ DF_TEST(space, copies_of_whole_buffers, 30) {
   CHECK(!has(&s, &rule), "nothing is lent of so few bytes");
 }
 
-/* How many points. */
+/* Checks that the rule of every point leads back to it. Returns the number of points. */
 static uint32_t come_back(const some *all) {
   some s = *all;
   uint32_t n = 0;
@@ -105,14 +106,14 @@ DF_TEST(space, every_point_as_a_rule, 30) {
   CHECK(come_back(&s) > 1000, "%u points", come_back(&s));
 }
 
-/* Between hosts a collective has up to three. */
+/* Between hosts a collective has up to three blocks. */
 DF_TEST(space, as_many_blocks_as_there_may_be, 30) {
   static some s;
   for (most_blocks = 1; most_blocks <= 32; most_blocks++) {
     own_blocks = most_blocks;
     make(&s, DF_OP_ALL_REDUCE, 2, 4 << 20, DF_DIRECT);
     df_point point = s.space.registered;
-    point.at[1] = (uint8_t)(point.at[1] == 0); /* other slots, and nothing else */
+    point.at[1] = (uint8_t)(point.at[1] == 0); /* other slots, and no other difference */
     const df_variant_spec spec = df_space_variant(&s.space, &s.descent, &point);
     CHECK(most_blocks == 1 || spec.blocks == most_blocks, "%u of %u", spec.blocks, most_blocks);
     CHECK(come_back(&s) > 100, "%u points", come_back(&s));
@@ -166,7 +167,7 @@ DF_TEST(space, files_that_fit, 60) {
   df_algorithm_directory_remove(path);
 }
 
-/* Of three ranks each adds its own element first, so rank 2's sum is another one. */
+/* Each of three ranks adds its own element first, so rank 2's sum differs. */
 static const char own_first[] =
     "<algo name=\"own\" proto=\"Simple\" nchannels=\"1\" nchunksperloop=\"1\" ngpus=\"3\" "
     "coll=\"allreduce\" inplace=\"0\" outofplace=\"1\">\n";
@@ -187,7 +188,7 @@ static const char own_first_rank[] =
     "depid=\"0\" deps=\"2\" hasdep=\"0\"/>\n"
     "  </tb>\n </gpu>\n";
 
-/* Some of the generated ones are for even groups only. */
+/* Some of the generated files are for groups of even size only. */
 static void is_left_out(const char *sentence) {
   has_no_files |= strstr(sentence, "built without libxml2") != NULL;
 }

@@ -1,6 +1,6 @@
-/* Promise of src/host/runs/submit.c: runs of one collective reach the daemon in the order in which
- * they were submitted. A run that could go at once does not overtake one that waits on the host for
- * room. */
+/* Promise of src/host/runs/submit.c: runs of one collective reach the daemon in the order of their
+ * submission. A run that could start at once does not overtake one that waits on the host for a
+ * place. */
 #include "base/mutex.h"
 #include "host/state/context.h"
 #include "two_ranks.h"
@@ -14,8 +14,8 @@ static void run(dfcclContext_t ctx, int rank, int number) {
   OK(dfcclRunAllReduce(ctx, COLL, inputs[rank][number], results[rank][number], NULL, NULL));
 }
 
-/* As if so many more runs of other collectives were ahead in the daemon. Returns how many runs wait
- * on the host. */
+/* Pretends that that many more runs of other collectives are ahead in the daemon. Returns the
+ * number of runs that wait on the host. */
 static uint64_t use_pool(dfcclContext_t ctx, int64_t more) {
   df_rank_lock(&ctx->lock);
   ctx->runs.surplus += (uint64_t)more;
@@ -30,8 +30,8 @@ DF_TEST(submit, a_run_does_not_overtake_one_that_waits_for_room, 30) {
   for (int r = 0; r < RANKS; r++)
     OK(dfcclRegisterAllReduce(ctxs[r], COLL, COUNT, dfcclInt32, dfcclSum, NULL));
   for (int r = 0; r < RANKS; r++) run(ctxs[r], r, 0);
-  for (int r = 0; r < RANKS; r++) OK(dfcclWait(ctxs[r], COLL)); /* its links stand */
-  run(ctxs[0], 0, 0);                                           /* the first always goes */
+  for (int r = 0; r < RANKS; r++) OK(dfcclWait(ctxs[r], COLL)); /* its links are connected */
+  run(ctxs[0], 0, 0); /* the first run is always admitted */
   use_pool(ctxs[0], DF_RUNS_AHEAD_POOL);
   run(ctxs[0], 0, 1);
   CHECK(use_pool(ctxs[0], -DF_RUNS_AHEAD_POOL) == 1, "it does not wait on the host");

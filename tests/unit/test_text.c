@@ -1,6 +1,6 @@
 /*
- * Promises of src/base/text.c: text is cut at its buffer's end, never written beyond, and ends with a
- * zero; digits are a number exactly if it is not more than the greatest that is asked for.
+ * Promises of src/base/text.c: text is cut at its buffer's end, never written beyond it, and ends
+ * with a zero. Digits are a number exactly if it is at most the given maximum.
  */
 #include "base/text.h"
 

@@ -1,11 +1,12 @@
 /*
  * Promises of src/topology/topology.h:
  *   - Cores are counted for each host, and a core that two ranks of a host may use counts once.
- *   - Neighbours are found if a group goes host by host with as many ranks on each, the last less;
- *     in any other order, and on one host, there are none.
- *   - Levels are the hosts, in whatever order and number ranks are on them, and what divides them.
- *   - The choice then takes two levels with a host as a subgroup, unless the algorithm is named.
- *   - Uneven pieces have longer slots between hosts, as far as there are few members, and more of them
+ *   - Neighbours exist if a group goes host by host with as many ranks on each, the last with at
+ *     most as many. In any other order, and on one host, there are none.
+ *   - Levels are the hosts, in any order and with any number of ranks, and the subgroups within
+ *     them.
+ *   - The choice then uses two levels with a host as a subgroup, unless the algorithm is named.
+ *   - Vector collectives have longer slots between hosts if there are few members, and more slots
  *     than members agreed on.
  */
 #include "topology/topology.h"
@@ -81,7 +82,7 @@ DF_TEST(topology, levels_are_hosts_and_what_divides_them, 10) {
   df_topology_free(&vector);
 }
 
-/* Where a group has no order that two levels could use. */
+/* Groups without an order that two levels could use. */
 DF_TEST(topology, uneven_hosts_take_levels, 10) {
   df_question question = {.operation = DF_OP_ALL_GATHER,
                           .n = 6,
@@ -108,7 +109,7 @@ DF_TEST(topology, hosts_are_the_subgroups_of_two_levels, 10) {
   CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_TWO_LEVEL &&
             choice.split == 3 && choice.is_by_hosts,
         "algorithm %d, split %u", choice.algorithm, choice.split);
-  question.bytes = 1 << 20; /* two levels would send it more than once */
+  question.bytes = 1 << 20; /* two levels would send the data more than once */
   question.smallest_host = question.largest_host = 3;
   question.hosts = 2;
   CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_TWO_LEVEL, "two hosts");
@@ -230,7 +231,7 @@ DF_TEST(topology, slots_hold_whole_packets_between_hosts, 10) {
   }
 }
 
-/* If all members know all counts. */
+/* The case in which all members know all counts. */
 DF_TEST(topology, uneven_pieces_cross_once_between_hosts, 10) {
   df_question question = {.operation = DF_OP_REDUCE_SCATTER_V, .n = 6, .hosts = 2, .neighbours = 3};
   df_choice choice;

@@ -1,9 +1,9 @@
 /*
- * Promises of bench/dfccl-bench/tune_table.c about rules between two sizes that were measured, where the best way
- * changes:
- *   - Each way is used half way to the other size, if it is not much slower there.
- *   - A way that is much slower at the other size is not used on the way there.
- *   - If both are, a third one that is good at both is used between.
+ * Promises of bench/dfccl-bench/tune_table.c about rules between two measured sizes of which the
+ * best algorithms differ:
+ *   - Each algorithm is used half way to the other size, if it is not much slower there.
+ *   - An algorithm that is much slower at the other size is not used in between.
+ *   - If both are, a third algorithm that is good at both sizes is used in between.
  *   - All sizes have a rule, whatever was measured.
  */
 #include "dfccl-bench/tune.h"
@@ -25,7 +25,7 @@ const df_plan_file *df_tune_file(int way) {
 
 enum { SMALL = 1024, LARGE = 16384 };
 
-/* Of ring, direct and flat, at both sizes. */
+/* Times of ring, direct and flat, at both sizes. */
 static df_tune_series series_of(const double us[2][3]) {
   static const int paths[] = {DF_RING, DF_DIRECT, DF_FLAT};
   df_tune_series series = {.operation = DF_OP_ALL_REDUCE, .n_ranks = 4, .n_sizes = 2};
@@ -36,7 +36,7 @@ static df_tune_series series_of(const double us[2][3]) {
   return series;
 }
 
-/* For which way is a message so long? */
+/* The algorithm for a message of that size. */
 static int way_at(const df_tune_series *series, uint64_t bytes) {
   static df_tuning tuning;
   char *text = NULL, sentence[300] = "";

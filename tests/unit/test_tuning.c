@@ -1,9 +1,10 @@
 /*
  * Promises of src/tuning/table.c and choice.c:
- *   - A table is read as it says; what is wrong in it is refused with file, line and value, and
- * then nothing of it is used. What is printed can be read again.
- *   - The first rule that fits decides, the user's before the built-in ones; a name decides before
- *     all rules, and takes blocks, slots and split of the first rule that has it.
+ *   - A table is read as documented. An error in it is refused with file, line and value, and then
+ *     none of the table is used. A printed table can be read again.
+ *   - The first rule that fits decides, and the user's rules precede the built-in ones. A name
+ *     precedes all rules, and takes blocks, slots and split of the first rule that has the
+ *     algorithm.
  *   - There is an answer for every operation, group and size.
  */
 #include "tuning/table.h"
@@ -56,7 +57,7 @@ static void refused(const char *text, const char *place, const char *value) {
   CHECK(t.n_rules == 0, "%u rules are left", t.n_rules);
 }
 
-DF_TEST(tuning, what_is_wrong_is_refused_with_its_place, 30) {
+DF_TEST(tuning, errors_are_refused_with_their_place, 30) {
   refused("", "file:1: ", "empty");
   refused("# only this\n", "file:2: ", "empty");
   refused("allreduce * * any ring\n", "file:1: ", "allreduce");
@@ -93,7 +94,7 @@ DF_TEST(tuning, what_is_wrong_is_refused_with_its_place, 30) {
   refused(text, "file:258: ", "256");
 }
 
-/* Sentences are cut, never longer than their room. */
+/* Sentences are cut, and never longer than their buffer. */
 DF_TEST(tuning, sentences_fit, 30) {
   static const char text[] = HEAD "allgatherv * * any ring\n";
   for (size_t bytes = 1; bytes < 100; bytes++) {
@@ -113,8 +114,8 @@ static void printed(uint64_t from, uint64_t to, const char *words) {
   CHECK(strstr(line, words) != NULL, "%s: \"%s\"", words, line);
 }
 
-/* In the largest unit that is exact. */
-DF_TEST(tuning, sizes_are_printed_as_people_say_them, 30) {
+/* Written in the largest unit that is exact. */
+DF_TEST(tuning, sizes_are_printed_in_exact_units, 30) {
   printed(0, 1023, " 0-1023 ");
   printed(1024, 1536, " 1K-1536 ");
   printed(3 << 20, 5ull << 30, " 3M-5G ");
@@ -141,7 +142,7 @@ static df_rule random_rule(df_random *random) {
   return rule;
 }
 
-DF_TEST(tuning, what_is_printed_is_read_again, 30) {
+DF_TEST(tuning, a_printed_table_is_read_again, 30) {
   df_random random = {1};
   for (int i = 0; i < 5000; i++) {
     char text[300] = HEAD;
@@ -187,7 +188,7 @@ DF_TEST(tuning, there_is_always_an_answer, 30) {
         }
 }
 
-/* Whatever hosts the group is spread over. */
+/* For every distribution of the group over hosts. */
 DF_TEST(tuning, an_operator_that_does_not_commute_keeps_its_order, 30) {
   static const df_operation operations[] = {DF_OP_ALL_REDUCE, DF_OP_REDUCE, DF_OP_REDUCE_SCATTER};
   for (size_t i = 0; i < DF_COUNT_OF(operations); i++)
@@ -209,7 +210,8 @@ DF_TEST(tuning, an_operator_that_does_not_commute_keeps_its_order, 30) {
       }
 }
 
-/* Four hosts of two: what the simulated times say (the note on hierarchies). */
+/* Four hosts of two ranks: the choice that the simulated times support (the note on
+ * hierarchies). */
 DF_TEST(tuning, groups_over_several_hosts_go_by_their_levels, 30) {
   static const struct {
     df_operation operation;

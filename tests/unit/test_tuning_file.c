@@ -1,11 +1,11 @@
 /*
  * Promises of src/tuning/tuning_file.c:
- *   - What was learnt is found again, on a machine of the same description only.
- *   - Writing replaces the rules of the same tasks, in this machine's part; other machines' rules,
- *     other tasks' and comments stay. The file is a tuning table at any moment.
- *   - A rule of an algorithm's file counts where the file is, and stays in any case.
- *   - A file whose name a rule cannot hold is left out of the directory, with a sentence.
- *   - Several writers at once lose nothing. A file that is wrong is refused with its line.
+ *   - Saved results are found again, on a machine of the same description only.
+ *   - Writing replaces the rules of the same tasks, in this machine's part. Other machines' rules,
+ *     other tasks' rules and comments remain. The file is a tuning table at any moment.
+ *   - A rule of an algorithm's file applies where the file exists, and remains in any case.
+ *   - A file whose name a rule cannot hold is omitted from the directory, with a sentence.
+ *   - Several writers at once lose nothing. An invalid file is refused with its line.
  */
 #include "tuning/tuning_file.h"
 
@@ -114,7 +114,7 @@ DF_TEST(tuning_cache, algorithms_from_files, 60) {
           has ? "with" : "without");
     df_tuning_cache_free(&all);
   }
-  /* Another task is written by a job without files: the rule stays. */
+  /* A job without files writes another task: the rule remains. */
   const df_tuning_cache another = tuning_cache(8192, DF_RING, 0);
   CHECK(df_tuning_cache_write(path, "mine", &another, 1) == dfcclSuccess, "%s", df_last_sentence());
   CHECK(strstr(whole(), "file:ring"), "\"%s\"", whole());
@@ -172,7 +172,7 @@ static void refused(const char *text, const char *place) {
   unlink(path);
 }
 
-DF_TEST(tuning_cache, what_is_wrong_is_refused_and_left_alone, 30) {
+DF_TEST(tuning_cache, an_invalid_file_is_refused_and_unchanged, 30) {
   refused("allreduce 4 4K host ring\n", ":1: ");
   refused("dfccl-tuning 1\n# machine: A\nallreduce 4 4K host rings\n", ":3 (DFCCL_TUNE_FILE)");
   snprintf(path, sizeof path, "/nowhere/at/all");
@@ -180,7 +180,7 @@ DF_TEST(tuning_cache, what_is_wrong_is_refused_and_left_alone, 30) {
   CHECK(df_tuning_cache_write(path, "A", &one, 1) == dfcclSystemError, "%s", df_last_sentence());
 }
 
-DF_TEST(tuning_cache, takes_what_is_new_once, 30) {
+DF_TEST(tuning_cache, takes_new_results_once, 30) {
   df_tuning_store all = {.machine = "A"};
   df_tuning_cache *taken;
   for (int i = 0; i < 3; i++) {

@@ -1,11 +1,12 @@
 /*
  * Promises of src/transports/shm/unmap.c, seen from a rank whose peers are played by this test. Its
- * device is the CPU's, but its memory must be unmapped by peers before it goes back, as a GPU's:
- *   - What a peer has mapped is given back when the peer says that it has unmapped it, not before.
+ * device is the CPU's, but peers must unmap its memory before it is released, as with a GPU's:
+ *   - Memory that a peer has mapped is released when the peer has reported the unmapping, not
+ *     before.
  *   - A peer that died has nothing mapped any more.
- *   - A peer that this rank cuts off may live: it keeps what it has mapped, for ever.
- *   - Mappings of a peer's memory are closed when it asks for it, and when it leaves, and it is
- * told.
+ *   - A peer that this rank disconnects may be alive: its mappings remain for ever.
+ *   - Mappings of a peer's memory are closed when it requests that and when it leaves, and the peer
+ *     receives a report.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -57,7 +58,7 @@ static dfcclResult_t map_memory(df_rank_device *device, uint32_t peer, df_segmen
   return make(segment, message->id, message->a, 1);
 }
 
-/* Two times of three the device must not be waited for. */
+/* In two calls of three, waiting for the device is not allowed. */
 static int begin_waiting(void) { return df_system_add_u32(&attempts, 1) % 3 == 2; }
 static void end_waiting(void) { df_system_add_u32(&rounds, 1); }
 
@@ -82,11 +83,12 @@ static void say_unmapped(const df_stage *s, int peer, uint64_t id) {
   stage_say(s, peer, (df_message){.kind = DF_MESSAGE_UNMAPPED, .id = id}, NULL);
 }
 
-/* Until the rank has looked, from beginning to end, at what can be unmapped or given back. */
+/* Waits until the rank has checked, from beginning to end, which memory can be unmapped or
+ * released. */
 static void let_it_look(const df_stage *s) {
   for (int i = 0; i < 2; i++) { /* the first round that ends may have begun before */
     uint32_t before = df_load_relaxed_u32(&rounds);
-    say_unmapped(s, 2, 4711); /* what nobody has mapped: a reason to look */
+    say_unmapped(s, 2, 4711); /* memory that no peer has mapped: a reason for a check */
     EVENTUALLY(df_load_relaxed_u32(&rounds) != before);
   }
 }
@@ -98,7 +100,7 @@ static int is_connected(const df_stage *s, uint32_t peer) {
   return connected;
 }
 
-/* Allocates and frees: both peers were told of it, and have it mapped. */
+/* Allocates and frees: both peers have received the memory's handle and have mapped it. */
 static uint64_t free_what_is_mapped(const df_stage *s) {
   void *memory;
   OK(dfcclMemAlloc(s->context, &memory, BYTES));
@@ -109,9 +111,9 @@ static uint64_t free_what_is_mapped(const df_stage *s) {
   return id;
 }
 
-/* ---- what peers have mapped */
+/* ---- memory that peers have mapped */
 
-DF_TEST(unmap, what_peers_have_mapped_is_kept_until_they_say, 30) {
+DF_TEST(unmap, mapped_memory_is_kept_until_peers_report, 30) {
   df_stage s;
   open_with_exports(&s);
   uint64_t id = free_what_is_mapped(&s);
@@ -126,7 +128,7 @@ DF_TEST(unmap, what_peers_have_mapped_is_kept_until_they_say, 30) {
   stage_close(&s);
 }
 
-DF_TEST(unmap, who_died_has_nothing_mapped, 30) {
+DF_TEST(unmap, a_dead_peer_has_nothing_mapped, 30) {
   df_stage s;
   open_with_exports(&s);
   say_unmapped(&s, 2, free_what_is_mapped(&s));
@@ -138,8 +140,8 @@ DF_TEST(unmap, who_died_has_nothing_mapped, 30) {
   stage_close(&s);
 }
 
-/* It is seen first by a message that cannot be sent. */
-DF_TEST(unmap, who_died_while_it_was_spoken_to_has_nothing_mapped, 30) {
+/* A message that cannot be sent reveals the death first. */
+DF_TEST(unmap, a_peer_that_dies_during_a_message_has_nothing_mapped, 30) {
   df_stage s;
   const df_message message = {.kind = DF_MESSAGE_UNMAP, .id = 4711};
   open_with_exports(&s);
@@ -153,8 +155,8 @@ DF_TEST(unmap, who_died_while_it_was_spoken_to_has_nothing_mapped, 30) {
   stage_close(&s);
 }
 
-/* Also when everything else is gone: a kernel of the peer may be reading it. */
-DF_TEST(unmap, who_is_cut_off_keeps_what_it_has_mapped, 30) {
+/* Also when everything else is released: a kernel of the peer may be reading it. */
+DF_TEST(unmap, a_disconnected_peer_keeps_its_mappings, 30) {
   df_stage s;
   open_with_exports(&s);
   say_unmapped(&s, 2, free_what_is_mapped(&s));
@@ -167,7 +169,7 @@ DF_TEST(unmap, who_is_cut_off_keeps_what_it_has_mapped, 30) {
   CHECK(given_back() == 0, "the memory was given back at the end, and rank 1 lives");
 }
 
-/* ---- what is mapped here */
+/* ---- peers' memory that is mapped here */
 
 static void map(const df_stage *s, uint64_t id) {
   union {
@@ -186,7 +188,7 @@ static void unmap(const df_stage *s, uint64_t id, int may_be_read) {
             NULL);
 }
 
-DF_TEST(unmap, mappings_are_closed_when_their_owner_asks, 30) {
+DF_TEST(unmap, mappings_are_closed_when_their_owner_requests_it, 30) {
   df_stage s;
   open_with_exports(&s);
   map(&s, 5);
@@ -202,7 +204,7 @@ DF_TEST(unmap, mappings_are_closed_when_their_owner_asks, 30) {
   stage_close(&s);
 }
 
-DF_TEST(unmap, what_a_run_may_be_reading_stays_mapped, 30) {
+DF_TEST(unmap, memory_that_a_run_may_read_stays_mapped, 30) {
   df_stage s;
   int8_t buffer = 0;
   open_with_exports(&s);
@@ -210,7 +212,7 @@ DF_TEST(unmap, what_a_run_may_be_reading_stays_mapped, 30) {
   map(&s, 5);
   map(&s, 6);
   unmap(&s, 5, 1);
-  unmap(&s, 6, 0); /* its owner knows that nobody reads it */
+  unmap(&s, 6, 0); /* its owner has a proof that no run reads it */
   CHECK(stage_hears(&s, 1, DF_MESSAGE_UNMAPPED, 6), "rank 1 is not told");
   let_it_look(&s);
   CHECK(closed() == 1, "a run may be reading what was closed");

@@ -1,8 +1,8 @@
 /*
- * Promises of src/host/runs/wait.c about threads on their way out of a call that waits:
- *   - A thread that others can know to be inside dfcclWait, because it sleeps there or runs a
- *     callback, is counted, and no more when it has left.
- *   - dfcclDestroy lets everybody who is counted leave before it frees the context.
+ * Promises of src/host/runs/wait.c about threads that leave a waiting call:
+ *   - A thread that others can observe inside dfcclWait, because it sleeps there or runs a
+ *     callback, is counted, and is no longer counted when it has left.
+ *   - dfcclDestroy lets all counted threads leave before it frees the context.
  */
 #include <pthread.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void *wait_for_one(void *ctx) {
   return NULL;
 }
 
-DF_TEST(waiters, who_sleeps_inside_is_counted, 30) {
+DF_TEST(waiters, a_thread_that_sleeps_inside_is_counted, 30) {
   job j;
   pthread_t waiter;
   make(&j);
@@ -60,12 +60,12 @@ static int seen_inside, seen_uncounted;
 static void look(dfcclCollId_t coll, dfcclResult_t status, void *argument) {
   (void)coll, (void)argument;
   OK(status);
-  if (!pthread_equal(pthread_self(), waiting_thread)) return; /* the poller came first */
+  if (!pthread_equal(pthread_self(), waiting_thread)) return; /* the poller was first */
   seen_inside++;
   seen_uncounted += waiters(seen_job) != 1;
 }
 
-DF_TEST(waiters, who_runs_a_callback_inside_is_counted, 60) {
+DF_TEST(waiters, a_thread_that_runs_a_callback_inside_is_counted, 60) {
   job j;
   make(&j);
   seen_job = &j;
@@ -109,8 +109,8 @@ static void *wait_in_vain(void *ctx) {
   return NULL;
 }
 
-/* What a watchdog does: nobody joins the thread that it frees. */
-DF_TEST(waiters, abort_and_destroy_while_somebody_waits, 60) {
+/* As a watchdog does: no thread joins the thread that it releases. */
+DF_TEST(waiters, abort_and_destroy_while_a_thread_waits, 60) {
   for (int i = 0; i < 20; i++) {
     job j;
     pthread_t waiter;

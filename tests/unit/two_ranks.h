@@ -1,5 +1,5 @@
-/* Two ranks of this process on the CPU device, known to the watchdog: for tests that look inside
- * the library, whose names those of support/ranks.h are too. */
+/* Two ranks of this process on the CPU device, registered with the watchdog: for tests of the
+ * library's internals, whose names equal those of support/ranks.h. */
 #ifndef DF_TESTS_UNIT_TWO_RANKS_H
 #define DF_TESTS_UNIT_TWO_RANKS_H
 
@@ -14,7 +14,7 @@ static inline void two_ranks_open(dfcclContext_t ctxs[2]) {
   for (int r = 0; r < 2; r++) df_watch(ctxs[r]);
 }
 
-/* A thread for each, which is given its context. */
+/* Runs a thread for each rank, which gets the rank's context. */
 static inline void two_ranks_begin(pthread_t threads[2], void *(*body)(void *),
                                    dfcclContext_t ctxs[2]) {
   for (int r = 0; r < 2; r++)
@@ -34,7 +34,7 @@ static inline void *two_ranks_destroy(void *context) {
   OK(dfcclDestroy(context));
   return NULL;
 }
-/* Both at one time: a destroy may wait for a peer's runs. */
+/* Both destroys run at one time, because one may wait for a peer's runs. */
 static inline void two_ranks_close(dfcclContext_t ctxs[2]) {
   two_ranks_do(two_ranks_destroy, ctxs);
 }
