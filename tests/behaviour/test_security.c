@@ -91,7 +91,7 @@ static void make_certificates(void) {
   df_certificate_make(directory, "ca", NULL, 10);
   df_certificate_make(directory, "rank", "ca", 10);
   df_certificate_make(directory, "other-ca", NULL, 10);
-  df_certificate_make(directory, "stranger", "other-ca", 10);
+  df_certificate_make(directory, "other", "other-ca", 10);
   df_certificates_set("rank", "ca");
 }
 #else
@@ -235,7 +235,7 @@ static void show_another(int rank, int ranks, const dfcclUniqueId *id, void *arg
   (void)arg;
   static int32_t send[COUNT], recv[COUNT];
   set("tls");
-  if (rank) df_certificates_set("stranger", "ca");
+  if (rank) df_certificates_set("other", "ca");
   dfcclContext_t ctx = begin(rank, ranks, id);
   OK(dfcclRunAllReduce(ctx, 0, send, recv, NULL, NULL));
   df_waiting_for("the refusal");
@@ -343,7 +343,7 @@ DF_TEST(security, unauthenticated_callers_delay_no_rank, 60) {
   for (int i = 0; i < STRANGERS; i++) {
     uint8_t heard[64];
     const ssize_t came = recv(fds[i], heard, sizeof heard, MSG_DONTWAIT);
-    CHECK(came <= 0, "stranger %d heard %zd bytes", i, came);
+    CHECK(came <= 0, "caller %d received %zd bytes", i, came);
     close(fds[i]);
   }
 }

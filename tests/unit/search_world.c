@@ -75,7 +75,7 @@ static void tell(search_world *w) {
   w->timed_from = w->timed_to = 0;
   double sum_ns = 0;
   for (uint32_t i = 0; i < n; i++) sum_ns += (double)w->ns[i];
-  if (!w->is_mute) obey(w, df_search_reported(&w->search, w->run, w->ns, n, sum_ns));
+  if (!w->is_silent) obey(w, df_search_reported(&w->search, w->run, w->ns, n, sum_ns));
 }
 
 static double time_of_run(search_world *w) {

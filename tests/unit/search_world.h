@@ -15,19 +15,19 @@ typedef struct search_world {
   df_search search;
   df_random random;
   uint64_t surface;
-  double baseline_ns, most_ratio,
-      least_ratio;          /* times of the variants, relative to the registered one */
-  double setup_ns, cold_ns; /* of link set-up; of the first run */
+  /* The time of the registered variant, and the limits of the others' times relative to it. */
+  double baseline_ns, most_ratio, least_ratio;
+  double setup_ns, cold_ns; /* added by link set-up, and by the first run */
   double noise;
-  double ratios
-      [ALGORITHMS];  /* ratio of an algorithm's variants, except the registered one; 0: drawn */
+  /* The ratio of each algorithm's variants, except the registered variant; 0: drawn. */
+  double ratios[ALGORITHMS];
   double best_ratio; /* ratio of one algorithm; 0: none is better */
   uint8_t best;      /* the number of that algorithm */
   uint8_t sprinter;  /* an algorithm whose first runs take a third; 0: none */
   int spikes;        /* every fourth run of that algorithm takes three times as long */
   int ahead, lag;    /* runs until all members have switched; until they have reported */
   int runs_ahead;    /* this rank's own times are not used */
-  int is_mute;       /* no member reports times */
+  int is_silent;     /* no member reports times */
   uint64_t lost_of;  /* one of this many variants is cancelled; 0: none */
 
   uint64_t run;

@@ -31,8 +31,8 @@ static void check_killed_is_named(const crew *c, int victim) {
     const member *m = &c->members[i];
     if (i == victim) continue;
     check_mentions(m, words);
-    /* By a key: a rank that had not found rank 0 before its death cannot know that rank 0
-     * existed. */
+    /* By a key: a rank that had not found rank 0 before its death has never received anything from
+     * it. */
     if (c->key[0] != '\0' && strstr(m->sentence, "rank 0 of 4 did not come") != NULL) continue;
     check_code(c, i, dfcclRemoteError);
     check_mentions(m, "died");

@@ -24,46 +24,46 @@ enum {
   STRANGERS = 240, /* fewer than the root holds, so that no rank is displaced */
   FLOOD = DF_STRANGERS_MAX + 88,
   CALLS_MAX = 4,
-  HEARD_MAX = 1024
+  SCRIPT_MAX = 1024
 };
 
 typedef enum {
   SILENT,
   DRIP,
-  PATIENT_MANNERS,
-  GARBAGE = PATIENT_MANNERS,
+  PATIENT_BEHAVIOURS,
+  GARBAGE = PATIENT_BEHAVIOURS,
   IMPOSTOR,
-  MANNERS
-} configuration;
+  BEHAVIOURS
+} behaviour;
 
 typedef struct {
   int fd; /* -1: to call again */
-  configuration configuration;
+  behaviour behaviour;
   int calls; /* a refused caller calls again, but not for ever: the host has few ports */
-  size_t said, heard;
-  unsigned char script[HEARD_MAX]; /* the bytes that it sends */
+  size_t sent, received;
+  unsigned char script[SCRIPT_MAX]; /* the bytes that it sends */
   size_t script_bytes;
-} stranger;
+} caller;
 
 typedef struct {
   uint16_t port;
-  int n, manners; /* callers, and their behaviour */
-  int all_here;   /* every caller has been connected at the same time */
+  int n, n_behaviours; /* callers, and their behaviour */
+  int all_here;        /* every caller has been connected at the same time */
   int stop;
   int answers; /* bytes received by callers that must receive none */
-  int challenges, turned_away;
+  int challenges, refused;
 } affair; /* shared by the callers' process and the test's */
 
 static int flag(const int *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 
-static void call_in(stranger *s, const affair *a, df_random *random) {
+static void connect_caller(caller *s, const affair *a, df_random *random) {
   s->calls++;
   s->fd = df_connect_loopback(a->port);
   if (s->fd < 0) return; /* the job has formed, so nobody listens any more */
-  s->said = s->heard = 0;
+  s->sent = s->received = 0;
   s->script_bytes = 0;
-  if (s->configuration == SILENT) return;
-  if (s->configuration == IMPOSTOR) {
+  if (s->behaviour == SILENT) return;
+  if (s->behaviour == IMPOSTOR) {
     unsigned char wrong[DF_KEY_BYTES] = {1};
     df_hello hello;
     df_join_request join;
@@ -80,7 +80,7 @@ static void call_in(stranger *s, const affair *a, df_random *random) {
   }
   s->script_bytes = (size_t)(1 + df_random_below(random, 600));
   for (size_t i = 0; i < s->script_bytes; i++) s->script[i] = (unsigned char)df_random_next(random);
-  if (s->configuration == DRIP) { /* the beginning of a valid message, without its end */
+  if (s->behaviour == DRIP) { /* the beginning of a valid message, without its end */
     df_hello hello;
     memset(&hello, 0, sizeof hello);
     df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
@@ -90,55 +90,55 @@ static void call_in(stranger *s, const affair *a, df_random *random) {
 }
 
 /* Sends the next byte, or all bytes. The connection may not exist yet, or no longer. */
-static void speak(stranger *s) {
-  size_t left = s->script_bytes - s->said;
+static void send_next(caller *s) {
+  size_t left = s->script_bytes - s->sent;
   if (left == 0) return;
-  if (s->configuration == IMPOSTOR) { /* HELLO; JOIN once the challenge has come */
-    if (s->said < sizeof(df_hello))
-      left = sizeof(df_hello) - s->said;
-    else if (s->heard < sizeof(df_challenge))
+  if (s->behaviour == IMPOSTOR) { /* HELLO; JOIN once the challenge has come */
+    if (s->sent < sizeof(df_hello))
+      left = sizeof(df_hello) - s->sent;
+    else if (s->received < sizeof(df_challenge))
       return;
   }
-  ssize_t sent = send(s->fd, s->script + s->said, s->configuration == DRIP ? 1 : left,
+  ssize_t sent = send(s->fd, s->script + s->sent, s->behaviour == DRIP ? 1 : left,
                       MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent > 0) s->said += (size_t)sent;
+  if (sent > 0) s->sent += (size_t)sent;
 }
 
 /* Reads the bytes that have arrived; -1 when the root has closed. */
-static int listen_to(stranger *s, affair *a) {
-  unsigned char bytes[HEARD_MAX];
+static int read_answer(caller *s, affair *a) {
+  unsigned char bytes[SCRIPT_MAX];
   for (;;) {
     ssize_t got = recv(s->fd, bytes, sizeof bytes, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOTCONN)) return 0;
     if (got <= 0) return -1;
-    s->heard += (size_t)got;
-    size_t due = s->configuration == IMPOSTOR ? sizeof(df_challenge) : 0;
-    if (s->heard > due) __atomic_add_fetch(&a->answers, (int)got, __ATOMIC_RELEASE);
-    if (s->configuration == IMPOSTOR && s->heard == due)
+    s->received += (size_t)got;
+    size_t due = s->behaviour == IMPOSTOR ? sizeof(df_challenge) : 0;
+    if (s->received > due) __atomic_add_fetch(&a->answers, (int)got, __ATOMIC_RELEASE);
+    if (s->behaviour == IMPOSTOR && s->received == due)
       __atomic_add_fetch(&a->challenges, 1, __ATOMIC_RELEASE);
   }
 }
 
-static void be_strangers(affair *a) {
-  static stranger all[FLOOD];
+static void be_callers(affair *a) {
+  static caller all[FLOOD];
   df_random random = {11};
   for (int i = 0; i < a->n; i++) {
-    all[i] = (stranger){.configuration = (configuration)(i % a->manners)};
-    call_in(&all[i], a, &random);
-    CHECK(all[i].fd >= 0, "stranger %d: %s", i, strerror(-all[i].fd));
-    CHECK(df_socket_wait(all[i].fd, POLLOUT, UINT64_MAX) == 1, "stranger %d is not connected", i);
+    all[i] = (caller){.behaviour = (behaviour)(i % a->n_behaviours)};
+    connect_caller(&all[i], a, &random);
+    CHECK(all[i].fd >= 0, "caller %d: %s", i, strerror(-all[i].fd));
+    CHECK(df_socket_wait(all[i].fd, POLLOUT, UINT64_MAX) == 1, "caller %d is not connected", i);
   }
   __atomic_store_n(&a->all_here, 1, __ATOMIC_RELEASE);
   while (!flag(&a->stop)) {
     for (int i = 0; i < a->n; i++) {
-      stranger *s = &all[i];
+      caller *s = &all[i];
       if (s->fd < 0) {
-        if (s->calls < CALLS_MAX) call_in(s, a, &random);
+        if (s->calls < CALLS_MAX) connect_caller(s, a, &random);
         continue;
       }
-      speak(s);
-      if (listen_to(s, a) == 0) continue;
-      __atomic_add_fetch(&a->turned_away, 1, __ATOMIC_RELEASE);
+      send_next(s);
+      if (read_answer(s, a) == 0) continue;
+      __atomic_add_fetch(&a->refused, 1, __ATOMIC_RELEASE);
       close(s->fd);
       s->fd = -1;
     }
@@ -146,14 +146,14 @@ static void be_strangers(affair *a) {
   }
 }
 
-static pid_t start_strangers(affair *a) {
+static pid_t start_callers(affair *a) {
   fflush(NULL);
   df_quiet_before_fork();
   pid_t pid = fork();
   CHECK(pid >= 0, "fork: %s", strerror(errno));
   if (pid == 0) {
-    df_watchdog_start("the strangers", 120);
-    be_strangers(a);
+    df_watchdog_start("the callers", 120);
+    be_callers(a);
     df_watchdog_stop();
     _exit(0);
   }
@@ -163,7 +163,7 @@ static pid_t start_strangers(affair *a) {
 
 /* A job of four ranks, which call when that many callers have been refused and an impostor, if
  * there is one, has been challenged. */
-static void join_among_strangers(int n, int manners, int turned_away) {
+static void join_among_callers(int n, int n_behaviours, int refused) {
   affair *a = shared_memory(sizeof *a);
   df_id_content content;
   crew *c = make_crew(false, 4, 1);
@@ -171,23 +171,23 @@ static void join_among_strangers(int n, int manners, int turned_away) {
   OK(df_id_read(&c->id, &content));
   a->port = content.port;
   a->n = n;
-  a->manners = manners;
-  pid_t strangers = start_strangers(a);
+  a->n_behaviours = n_behaviours;
+  pid_t callers = start_callers(a);
   EVENTUALLY(flag(&a->all_here) == 1);
-  EVENTUALLY(flag(&a->turned_away) >= turned_away);
-  if (manners > IMPOSTOR) EVENTUALLY(flag(&a->challenges) >= 1);
+  EVENTUALLY(flag(&a->refused) >= refused);
+  if (n_behaviours > IMPOSTOR) EVENTUALLY(flag(&a->challenges) >= 1);
   start_crew(c);
   reap_crew(c);
   for (int i = 0; i < 4; i++) check_code(c, i, dfcclSuccess);
   __atomic_store_n(&a->stop, 1, __ATOMIC_RELEASE);
-  CHECK(reap(strangers) == 0, "the strangers failed");
-  CHECK(a->answers == 0, "strangers got %d bytes", a->answers);
+  CHECK(reap(callers) == 0, "the callers failed");
+  CHECK(a->answers == 0, "callers got %d bytes", a->answers);
 }
 
 DF_TEST(pending_callers, learn_nothing_and_do_not_prevent_the_job, 120) {
-  join_among_strangers(STRANGERS, MANNERS, STRANGERS / MANNERS);
+  join_among_callers(STRANGERS, BEHAVIOURS, STRANGERS / BEHAVIOURS);
 }
 
 DF_TEST(pending_callers, more_than_the_root_holds_do_not_prevent_the_job, 120) {
-  join_among_strangers(FLOOD, PATIENT_MANNERS, FLOOD - DF_STRANGERS_MAX);
+  join_among_callers(FLOOD, PATIENT_BEHAVIOURS, FLOOD - DF_STRANGERS_MAX);
 }

@@ -40,8 +40,8 @@ static int call_root(uint16_t port) {
 }
 
 static void call_and_be_silent(crew *c) {
-  enum { STRANGERS = 700 };
-  for (int i = 0; i < STRANGERS; i++) call_root(port_of(c));
+  enum { CALLERS = 700 };
+  for (int i = 0; i < CALLERS; i++) call_root(port_of(c));
 }
 
 /* A TCP socket does not reveal its user, so it counts as another user's. */
@@ -80,23 +80,23 @@ static bool is_answered(int fd, const unsigned char *key) {
 /* Without a free descriptor, the root gives up pending connections, but not that of its own
  * rank. */
 DF_TEST(root, callers_do_not_take_the_place_of_the_roots_own_rank, 20) {
-  enum { STRANGERS = 8, FREE = 3 };
-  int strangers[STRANGERS], own[2];
+  enum { CALLERS = 8, FREE = 3 };
+  int callers[CALLERS], own[2];
   uint16_t port;
   df_root *root;
   OK(df_handshake_ready());
   df_root_options options = {.idle_ms = LONG_MS, .n_ranks = 2};
   options.listener = df_listen_loopback(&port);
   CHECK(options.listener >= 0, "%s", strerror(-options.listener));
-  for (int i = 0; i < STRANGERS; i++) strangers[i] = call_root(port);
+  for (int i = 0; i < CALLERS; i++) callers[i] = call_root(port);
   CHECK(df_connected_pair(own) == 0, "no pair");
   const rlim_t most = (rlim_t)own[1] + 1 + FREE; /* one of them belongs to the thread */
   CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){most, most}) == 0, "%s", strerror(errno));
   OK(df_root_start(&options, own[1], &root));
-  for (int i = 0; i < STRANGERS - FREE; i++) /* given up for later callers */
-    CHECK(df_socket_wait(strangers[i], POLLIN, UINT64_MAX) == 1, "stranger %d stays", i);
+  for (int i = 0; i < CALLERS - FREE; i++) /* given up for later callers */
+    CHECK(df_socket_wait(callers[i], POLLIN, UINT64_MAX) == 1, "caller %d stays", i);
   CHECK(is_answered(own[0], options.key), "the root's own rank is not answered");
-  for (int i = 0; i < STRANGERS; i++) df_socket_close(&strangers[i]);
+  for (int i = 0; i < CALLERS; i++) df_socket_close(&callers[i]);
   df_socket_close(&own[0]);
   df_root_stop(root);
 }
@@ -104,14 +104,14 @@ DF_TEST(root, callers_do_not_take_the_place_of_the_roots_own_rank, 20) {
 DF_TEST(root, silent_callers_delay_no_rank, 60) {
   crew *c = make_crew(false, 4, 1);
   OK(df_bootstrap_create_id(&c->id, NULL));
-  pid_t strangers = start_helper(call_and_be_silent, c);
+  pid_t callers = start_helper(call_and_be_silent, c);
   start_crew(c);
   reap_crew(c);
   for (int i = 0; i < 4; i++) {
     check_code(c, i, dfcclSuccess);
   }
-  kill(strangers, SIGKILL);
-  reap(strangers);
+  kill(callers, SIGKILL);
+  reap(callers);
 }
 
 DF_TEST(root, malformed_bytes_get_no_answer, 60) {
@@ -126,7 +126,7 @@ DF_TEST(root, malformed_bytes_get_no_answer, 60) {
     for (size_t k = 0; k < length; k++) bytes[k] = (unsigned char)df_random_next(&random);
     CHECK(send(fd, bytes, length, MSG_NOSIGNAL) > 0, "%s", strerror(errno));
     CHECK(df_socket_wait(fd, POLLIN, UINT64_MAX) == 1, "no end");
-    CHECK(recv(fd, answer, sizeof answer, 0) <= 0, "a stranger got an answer");
+    CHECK(recv(fd, answer, sizeof answer, 0) <= 0, "an unauthenticated caller got an answer");
     close(fd);
   }
   start_crew(c);
@@ -158,7 +158,7 @@ DF_TEST(root, only_ranks_with_the_key_learn_the_version, 30) {
   const unsigned char right[DF_KEY_BYTES] = {0}, wrong[DF_KEY_BYTES] = {1};
   df_challenge answer;
   OK(df_handshake_ready());
-  CHECK(ask_as_another_version(wrong, &answer) == 0, "a stranger was answered");
+  CHECK(ask_as_another_version(wrong, &answer) == 0, "an unauthenticated caller was answered");
   CHECK(ask_as_another_version(right, &answer) == sizeof answer &&
             answer.header.version == DF_BUILD,
         "a rank was not answered");
@@ -225,8 +225,8 @@ DF_TEST(root, an_impostor_of_the_root_is_detected, 30) {
   df_id_write(&id, &content);
   fflush(NULL);
   df_quiet_before_fork();
-  pid_t stranger = fork();
-  if (stranger == 0) {
+  pid_t caller = fork();
+  if (caller == 0) {
     df_challenge lie;
     CHECK(df_socket_wait(listener, POLLIN, UINT64_MAX) == 1, "nobody came");
     int fd = df_accept(listener);
@@ -234,10 +234,10 @@ DF_TEST(root, an_impostor_of_the_root_is_detected, 30) {
     CHECK(send(fd, &lie, sizeof lie, 0) == sizeof lie, "%s", strerror(errno));
     for (;;) pause();
   }
-  df_watch_child(stranger);
+  df_watch_child(caller);
   RESULT(df_bootstrap_join(NULL, &id, 1, 0, &info, LONG_MS, &mesh), dfcclRemoteError);
-  kill(stranger, SIGKILL);
-  reap(stranger);
+  kill(caller, SIGKILL);
+  reap(caller);
   RESULT(df_bootstrap_join(NULL, &id, 1, 0, &info, 200, &mesh), dfcclTimeout); /* a silent caller */
   close(listener);
   RESULT(df_bootstrap_join(NULL, &id, 1, 0, &info, LONG_MS, &mesh), dfcclRemoteError);

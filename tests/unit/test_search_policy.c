@@ -257,7 +257,7 @@ DF_TEST(search, members_that_send_no_times, 60) {
                     .least_ratio = 1.02,
                     .most_ratio = 1.5,
                     .ahead = 4,
-                    .is_mute = 1};
+                    .is_silent = 1};
   search_world_open(&w, 0);
   search_run(&w, 1000000);
   CHECK(w.search.state == DF_SEARCH_STOPPED, "it %s", df_search_state_name(w.search.state));
