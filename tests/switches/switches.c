@@ -10,8 +10,9 @@
  *     --tune       the tuner requests the switches
  *   switches --kills JOBS [--ranks N] [--seed S]
  *     Jobs of processes with the tuner on. The rank that leads five of the six collectives is
- *     killed at a moment drawn from the seed, after its first switch: rank 0, and in each second job the
- *     last rank, which the root survives. Every survivor must get an error within LATEST_S seconds.
+ *     killed at a moment drawn from the seed, after its first switch: rank 0, and in each second
+ *     job the last rank, which the root survives. Every survivor must get an error within LATEST_S
+ *     seconds.
  *
  * Each rank prints one line: its runs and switches. The exit status is 0 on success, and 1 after a
  * wrong element, an unexpected error, or a survivor without an error.

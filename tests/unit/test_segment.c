@@ -1,6 +1,7 @@
 /*
  * Promises of src/transports/shm/segment.c:
- *   - A segment is zeroed, at least as large as requested, has memfd seals, and leaves no descriptor behind.
+ *   - A segment is zeroed, at least as large as requested, has memfd seals, and leaves no
+ *     descriptor behind.
  *   - A peer's segment is mapped only if it has the announced size and cannot shrink. Its
  *     descriptor is closed either way.
  *   - Populating a range touches whole pages of the machine, which may be larger than DF_PAGE, and
