@@ -38,15 +38,16 @@ dfcclResult_t df_messenger_open(df_control *control, df_rank_mutex *lock, const 
     peer->socket = *peer->home;
     peer->last = &peer->first;
     peer->next = mesh->routes && r != control->rank ? df_routes_next(mesh->routes, r) : r;
-    if (mesh->far == NULL || !mesh->far[r].is_far) continue;
-    peer->is_far = 1;
-    peer->address = mesh->far[r].address;
-    if (!mesh->far[r].has_line) continue;
-    peer->calls = mesh->far[r].calls;
-    peer->line = df_line_open(mesh->far[r].key, control->rank, r);
-    if (control->record == NULL) control->record = malloc(DF_MAX_MESSAGE_BYTES + DF_LINE_OVERHEAD);
-    if (peer->line == NULL || control->record == NULL)
-      return df_fail(dfcclOutOfMemory, "no memory for the line to rank %u", r);
+    if (mesh->remote == NULL || !mesh->remote[r].is_remote) continue;
+    peer->is_remote = 1;
+    peer->address = mesh->remote[r].address;
+    if (!mesh->remote[r].has_channel) continue;
+    peer->calls = mesh->remote[r].calls;
+    peer->channel = df_remote_channel_open(mesh->remote[r].key, control->rank, r);
+    if (control->record == NULL)
+      control->record = malloc(DF_MAX_MESSAGE_BYTES + DF_REMOTE_CHANNEL_OVERHEAD);
+    if (peer->channel == NULL || control->record == NULL)
+      return df_fail(dfcclOutOfMemory, "no memory for the channel to rank %u", r);
   }
   return dfcclSuccess;
 }
@@ -68,7 +69,7 @@ void df_messenger_close(df_control *control) {
     df_messenger_end(control, r);
     df_messenger_forget(&control->peers[r]);
     free(control->peers[r].failure_reason);
-    df_line_close(control->peers[r].line);
+    df_remote_channel_close(control->peers[r].channel);
   }
   free(control->peers);
   free(control->record);
@@ -138,32 +139,32 @@ static void let_go(df_peer *peer) {
 
 void df_messenger_told(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
-  for (; peer->let_go < peer->line->acknowledged && peer->first; peer->let_go++) let_go(peer);
+  for (; peer->let_go < peer->channel->acknowledged && peer->first; peer->let_go++) let_go(peer);
 }
 
-/* Whoever is cut off hears first why. As df_line_put. */
+/* Whoever is cut off hears first why. As df_remote_channel_send. */
 static int send_record(df_control *control, df_peer *peer) {
-  df_line *line = peer->line;
-  const df_outgoing *next = line->may_send ? peer->unsent : NULL;
-  const df_record_kind kind = line->may_send && peer->cut_off ? DF_RECORD_END : DF_RECORD_COUNT;
-  const size_t bytes =
-      next ? df_line_seal(line, DF_RECORD_MESSAGE, &next->message, next->bytes, control->record)
-           : df_line_seal(line, kind, NULL, 0, control->record);
+  df_remote_channel *channel = peer->channel;
+  const df_outgoing *next = channel->may_send ? peer->unsent : NULL;
+  const df_record_kind kind = channel->may_send && peer->cut_off ? DF_RECORD_END : DF_RECORD_COUNT;
+  const size_t bytes = next ? df_remote_channel_encrypt(channel, DF_RECORD_MESSAGE, &next->message,
+                                                        next->bytes, control->record)
+                            : df_remote_channel_encrypt(channel, kind, NULL, 0, control->record);
   if (next) peer->unsent = next->next;
-  return df_line_put(line, peer->socket, control->record, bytes);
+  return df_remote_channel_send(channel, peer->socket, control->record, bytes);
 }
 
-/* Messages that a line's other end does not have stay. As df_line_flush. */
-static int flush_line(df_control *control, df_peer *peer) {
-  const df_line *line = peer->line;
-  int sent = df_line_flush(peer->line, peer->socket);
-  while (sent == 1 && !line->has_ended &&
-         (line->owes_count || (line->may_send && (peer->unsent || peer->cut_off))))
+/* Messages that a channel's other end does not have stay. As df_remote_channel_flush. */
+static int flush_channel(df_control *control, df_peer *peer) {
+  const df_remote_channel *channel = peer->channel;
+  int sent = df_remote_channel_flush(peer->channel, peer->socket);
+  while (sent == 1 && !channel->has_ended &&
+         (channel->owes_count || (channel->may_send && (peer->unsent || peer->cut_off))))
     sent = send_record(control, peer);
   return sent;
 }
 
-/* As df_line_flush. */
+/* As df_remote_channel_flush. */
 static int flush_socket(df_peer *peer) {
   int sent = 1;
   while (peer->first && (sent = send_one(peer->socket, peer->first)) == 1) let_go(peer);
@@ -173,12 +174,12 @@ static int flush_socket(df_peer *peer) {
 void df_messenger_flush(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
   if (peer->socket < 0) return;
-  const int sent = peer->line ? flush_line(control, peer) : flush_socket(peer);
+  const int sent = peer->channel ? flush_channel(control, peer) : flush_socket(peer);
   if (sent < 0) {
     const int by_peer = errno == EPIPE || errno == ECONNRESET;
     /* Both ends must see the loss. What the peer has sent can still be read. */
-    if (!peer->line) df_messenger_forget(peer);
-    if (!peer->line && !by_peer) peer->cut_off = 1; /* else the peer has ended it */
+    if (!peer->channel) df_messenger_forget(peer);
+    if (!peer->channel && !by_peer) peer->cut_off = 1; /* else the peer has ended it */
     end_connection(peer);
   }
   want_writable(control, rank, sent == 0);
@@ -187,19 +188,22 @@ void df_messenger_flush(df_control *control, uint32_t rank) {
 void df_messenger_end(df_control *control, uint32_t rank) {
   DF_ASSERT_RANK_LOCKED(control->lock);
   df_peer *peer = &control->peers[rank];
-  if (peer->line == NULL || peer->line->has_ended || peer->socket < 0) return;
-  if (df_line_flush(peer->line, peer->socket) != 1) return; /* the other end finds nobody there */
-  const size_t bytes = df_line_seal(peer->line, DF_RECORD_END, NULL, 0, control->record);
+  if (peer->channel == NULL || peer->channel->has_ended || peer->socket < 0) return;
+  if (df_remote_channel_flush(peer->channel, peer->socket) != 1)
+    return; /* the other end finds nobody there */
+  const size_t bytes =
+      df_remote_channel_encrypt(peer->channel, DF_RECORD_END, NULL, 0, control->record);
   /* Without memory for what the socket does not take, the other end would wait for the rest. */
-  if (df_line_put(peer->line, peer->socket, control->record, bytes) < 0) end_connection(peer);
+  if (df_remote_channel_send(peer->channel, peer->socket, control->record, bytes) < 0)
+    end_connection(peer);
 }
 
 void df_messenger_cut_off(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
   peer->cut_off = 1;
-  if (peer->line) df_messenger_flush(control, rank);
+  if (peer->channel) df_messenger_flush(control, rank);
   /* The other end ends the connection, or says first where to go on. */
-  if (peer->line && (peer->line->has_ended || !peer->line->may_send)) return;
+  if (peer->channel && (peer->channel->has_ended || !peer->channel->may_send)) return;
   end_connection(peer);
 }
 
@@ -275,7 +279,8 @@ void df_messenger_send(df_control *control, uint32_t rank, const df_message *mes
   df_message header = *message;
   header.magic = DF_MESSAGE_MAGIC;
   if (!df_messenger_reaches(control, rank, (df_message_kind)header.kind) ||
-      peer->message_lost == DF_LOST || (peer->line && peer->cut_off)) /* a goodbye would be false */
+      peer->message_lost == DF_LOST ||
+      (peer->channel && peer->cut_off)) /* a goodbye would be false */
     return;
   if (peer->next != rank) {
     send_by_relays(control, &rank, 1, &header, payload);
@@ -381,8 +386,9 @@ void df_messenger_deliver(df_control *control, uint32_t from, const df_message *
 
 int df_peer_has_unsent(const df_peer *peer) {
   int bytes = 0;
-  if (peer->unsent || (peer->line && peer->line->rest)) return 1;
-  return peer->line && peer->socket >= 0 && ioctl(peer->socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+  if (peer->unsent || (peer->channel && peer->channel->rest)) return 1;
+  return peer->channel && peer->socket >= 0 && ioctl(peer->socket, SIOCOUTQ, &bytes) == 0 &&
+         bytes > 0;
 }
 
 /* A relay stays until all have said goodbye: their messages may pass it. */

@@ -33,25 +33,25 @@ typedef struct df_outgoing {
 typedef struct df_peer {
   df_peer_state state;
   int local;
-  int is_far;       /* of another host */
-  uint32_t next;    /* to whom messages for it are given: itself, or a relay */
-  int socket;       /* -1: local, or ended, or behind a relay */
-  int *home;        /* the mesh's place for it */
-  df_line *line;    /* NULL: the peer is on this host, or behind a relay */
-  int calls;        /* a line: this end makes its connections */
-  int has_paths;    /* its host may be reached by another way, so a line is found silent earlier */
-  int was_silent;   /* has_rails: the connection was lost for silence, not for a reset */
-  uint64_t lost_ns; /* since when the line has no connection; 0: it has one (reconnect.h) */
-  uint32_t resumes; /* how often it had one again */
-  int is_over;      /* the line: the other end has said so */
-  df_address address;      /* where the peer listens; set if is_far */
-  char host[DF_HOST_NAME]; /* the peer's host; set if is_far; "": not known */
+  int is_remote;              /* of another host */
+  uint32_t next;              /* to whom messages for it are given: itself, or a relay */
+  int socket;                 /* -1: local, or ended, or behind a relay */
+  int *home;                  /* the mesh's place for it */
+  df_remote_channel *channel; /* NULL: the peer is on this host, or behind a relay */
+  int calls;                  /* a channel: this end makes its connections */
+  int has_paths;  /* its host may be reached by another way, so a channel is found silent earlier */
+  int was_silent; /* has_rails: the connection was lost for silence, not for a reset */
+  uint64_t lost_ns;   /* since when the channel has no connection; 0: it has one (reconnect.h) */
+  uint32_t resumes;   /* how often it had one again */
+  int is_over;        /* the channel: the other end has said so */
+  df_address address; /* where the peer listens; set if is_remote */
+  char host[DF_HOST_NAME]; /* the peer's host; set if is_remote; "": not known */
   int writable_wanted;
   df_loss message_lost;
   int cut_off; /* we ended the connection: a peer that lives keeps its mappings */
   df_outgoing *first, **last;
-  df_outgoing *unsent;  /* those before it wait until a line's other end has them */
-  uint64_t let_go;      /* messages of a line that the other end had */
+  df_outgoing *unsent;  /* those before it wait until a channel's other end has them */
+  uint64_t let_go;      /* messages of a channel that the other end had */
   int broken;           /* The peer's context is broken: it registers nothing more. */
   char *failure_reason; /* what broke it; NULL: nothing, or no memory */
   dfcclResult_t failure_reason_status;
@@ -75,7 +75,11 @@ typedef struct df_service_job {
 } df_service_job;
 
 /* ELSEWHERE: the connection was silent, so another way is tried first. */
-typedef enum { DF_LINE_NOT_WANTED, DF_LINE_WANTED, DF_LINE_WANTED_ELSEWHERE } df_reconnect_request;
+typedef enum {
+  DF_RECONNECT_NOT_WANTED,
+  DF_RECONNECT_WANTED,
+  DF_RECONNECT_WANTED_ELSEWHERE
+} df_reconnect_request;
 
 /* Makes lost connections of control channels anew. A network's endpoint implements it. The caller
  * holds the lock. */
@@ -122,11 +126,11 @@ typedef struct df_control {
   int started;
   int epoll_fd, event_fd;
   uint8_t *receive_buffer;
-  uint8_t *record; /* of a line, that goes out; NULL: there are no lines */
+  uint8_t *record; /* of a channel, that goes out; NULL: there are no channels */
   df_reconnector reconnector;
-  uint32_t n_lost; /* lines without a connection */
+  uint32_t n_lost; /* channels without a connection */
   df_mutex arrivals_lock;
-  struct df_arrival *arrivals; /* connections that were made for lines */
+  struct df_arrival *arrivals; /* connections that were made for channels */
   uint32_t departures_seen;
   uint32_t stopping;
 } df_control;
@@ -168,13 +172,13 @@ void df_messenger_deliver(df_control *control, uint32_t from, const df_message *
 void df_messenger_tell_losses(df_control *control) DF_RANK_LOCKED;
 /* Another host's system does not have all of it. */
 int df_peer_has_unsent(const df_peer *peer) DF_RANK_LOCKED;
-/* The peer may live. Over a line it first hears what it was told before: why. */
+/* The peer may live. Over a channel it first hears what it was told before: why. */
 void df_messenger_cut_off(df_control *control, uint32_t rank) DF_RANK_LOCKED;
-/* A line's other end has told what it has. */
+/* A channel's other end has told what it has. */
 void df_messenger_told(df_control *control, uint32_t rank) DF_RANK_LOCKED;
 /* Nothing more will be sent. */
 void df_messenger_forget(df_peer *peer) DF_RANK_LOCKED;
-/* Tells a line's other end that nothing more comes, and that it need not call again. */
+/* Tells a channel's other end that nothing more comes, and that it need not call again. */
 void df_messenger_end(df_control *control, uint32_t rank) DF_RANK_LOCKED;
 /* Tells other processes that this rank leaves in order. Waits patience_ns at most, since a peer
  * may be stopped for ever; a relay waits for all others. A peer without BYE takes the end of the

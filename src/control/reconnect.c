@@ -24,7 +24,7 @@ typedef struct df_arrival {
   struct df_arrival *next;
   uint32_t rank;
   int fd;
-  unsigned char key[DF_LINE_KEY];
+  unsigned char key[DF_REMOTE_CHANNEL_KEY];
 } df_arrival;
 
 static int may_resume(const df_control *control, const df_peer *peer) {
@@ -34,7 +34,7 @@ static int may_resume(const df_control *control, const df_peer *peer) {
 
 /* The other end has been told, or calls and is told then. */
 static int need_not_call(const df_peer *peer) {
-  return peer->cut_off && peer->line->has_ended && !peer->calls;
+  return peer->cut_off && peer->channel->has_ended && !peer->calls;
 }
 
 int df_resume_begin(df_control *control, uint32_t rank, int error) {
@@ -52,14 +52,14 @@ int df_resume_begin(df_control *control, uint32_t rank, int error) {
   df_socket_close(peer->home);
   peer->unsent = peer->first;
   control->reconnector.want(control->reconnector.owner, rank,
-                            peer->was_silent ? DF_LINE_WANTED_ELSEWHERE : DF_LINE_WANTED);
+                            peer->was_silent ? DF_RECONNECT_WANTED_ELSEWHERE : DF_RECONNECT_WANTED);
   return 1;
 }
 
 static void stop(df_control *control, uint32_t rank) {
   control->peers[rank].lost_ns = 0;
   control->n_lost--;
-  control->reconnector.want(control->reconnector.owner, rank, DF_LINE_NOT_WANTED);
+  control->reconnector.want(control->reconnector.owner, rank, DF_RECONNECT_NOT_WANTED);
 }
 
 void df_resume_heard(df_control *control, uint32_t rank) {
@@ -77,7 +77,7 @@ void df_resume_end(df_control *control, uint32_t rank) {
 /* ---- connections that were made */
 
 int df_resume_arrived(df_control *control, uint32_t rank, int fd,
-                      const unsigned char key[DF_LINE_KEY]) {
+                      const unsigned char key[DF_REMOTE_CHANNEL_KEY]) {
   df_arrival *arrival = malloc(sizeof *arrival);
   if (arrival == NULL) return 0;
   *arrival = (df_arrival){.rank = rank, .fd = fd};
@@ -119,7 +119,7 @@ static void attach(df_control *control, df_arrival *arrival) DF_RANK_LOCKED {
     peer->lost_ns = df_clock_ns();
     control->n_lost++;
   }
-  df_line_renew(peer->line, arrival->key);
+  df_remote_channel_renew(peer->channel, arrival->key);
   peer->unsent = peer->first;
   put(control, arrival->rank, arrival->fd);
   if (is_welcome)
@@ -143,7 +143,7 @@ void df_resume_take(df_control *control) {
   }
 }
 
-/* ---- lines without a connection */
+/* ---- channels without a connection */
 
 int df_resume_is_vain(df_control *control, uint32_t rank, int *error) {
   const df_peer *peer = &control->peers[rank];

@@ -1,5 +1,5 @@
 /*
- * A line: control messages to and from a rank of another host, over TCP, always encrypted, since
+ * A channel: control messages to and from a rank of another host, over TCP, always encrypted, since
  * keys of other connections go over it. It outlives its connections: messages are numbered, and
  * their sender keeps them until the other end has told that it has them (messenger.h). On a new
  * connection each end first tells how many it has, and the other end goes on there.
@@ -29,11 +29,11 @@ typedef struct df_record_head {
 } df_record_head;
 DF_STATIC_ASSERT(sizeof(df_record_head) == 16, "part of the protocol between processes");
 
-enum { DF_LINE_KEY = 32, DF_LINE_OVERHEAD = sizeof(df_record_head) + 16 };
+enum { DF_REMOTE_CHANNEL_KEY = 32, DF_REMOTE_CHANNEL_OVERHEAD = sizeof(df_record_head) + 16 };
 
-typedef struct df_line {
+typedef struct df_remote_channel {
   uint32_t rank, peer;
-  unsigned char send_key[DF_LINE_KEY], receive_key[DF_LINE_KEY];
+  unsigned char send_key[DF_REMOTE_CHANNEL_KEY], receive_key[DF_REMOTE_CHANNEL_KEY];
   uint64_t records_sent, records_received; /* of this connection */
   uint64_t sent, acknowledged;             /* messages */
   uint64_t received, told;                 /* told: the other end knows of so many */
@@ -45,40 +45,44 @@ typedef struct df_line {
   uint8_t *record; /* that has begun to come; else NULL */
   uint8_t *rest;   /* of a record that has begun to go out; else NULL */
   size_t rest_at, rest_end;
-} df_line;
+} df_remote_channel;
 
 /* key: of this pair of ranks, for the first connection. NULL: no memory. */
-df_line *df_line_open(const unsigned char key[DF_LINE_KEY], uint32_t rank, uint32_t peer);
+df_remote_channel *df_remote_channel_open(const unsigned char key[DF_REMOTE_CHANNEL_KEY],
+                                          uint32_t rank, uint32_t peer);
 /* Also of NULL. */
-void df_line_close(df_line *line);
+void df_remote_channel_close(df_remote_channel *channel);
 /* A new connection, with a key of its own. Messages after `acknowledged` are to be sent again, once
  * it may send. */
-void df_line_renew(df_line *line, const unsigned char key[DF_LINE_KEY]);
+void df_remote_channel_renew(df_remote_channel *channel,
+                             const unsigned char key[DF_REMOTE_CHANNEL_KEY]);
 
-/* Writes bytes + DF_LINE_OVERHEAD to `record`, and returns how many. Records must be sent in the
+/* Writes bytes + DF_REMOTE_CHANNEL_OVERHEAD to `record`, and returns how many. Records must be sent in the
  * order of these calls. */
-size_t df_line_seal(df_line *line, df_record_kind kind, const void *message, size_t bytes,
-                    uint8_t *record);
+size_t df_remote_channel_encrypt(df_remote_channel *channel, df_record_kind kind,
+                                 const void *message, size_t bytes, uint8_t *record);
 /* Sends a sealed record, or keeps what the socket does not take. -1: the connection is of no more
  * use (errno, also ENOMEM). */
-int df_line_put(df_line *line, int socket, const uint8_t *record, size_t bytes);
-/* Sends what was kept. 1: nothing is left; 0: not now; -1: as df_line_put. */
-int df_line_flush(df_line *line, int socket);
+int df_remote_channel_send(df_remote_channel *channel, int socket, const uint8_t *record,
+                           size_t bytes);
+/* Sends what was kept. 1: nothing is left; 0: not now; -1: as df_remote_channel_send. */
+int df_remote_channel_flush(df_remote_channel *channel, int socket);
 
 typedef enum {
-  DF_LINE_RECORD, /* came, and was sealed with the key */
-  DF_LINE_NOTHING,
-  DF_LINE_ENDED, /* the connection. *error: an errno value; 0: the other end closed it */
-  DF_LINE_MESSAGE,
-  DF_LINE_TOLD, /* no message, but what the other end has */
-  DF_LINE_END,
-  DF_LINE_NONSENSE /* not sealed with the key, too long, or numbers that cannot be */
-} df_line_event;
+  DF_REMOTE_CHANNEL_RECORD, /* came, and was sealed with the key */
+  DF_REMOTE_CHANNEL_NOTHING,
+  DF_REMOTE_CHANNEL_ENDED, /* the connection. *error: an errno value; 0: the other end closed it */
+  DF_REMOTE_CHANNEL_MESSAGE,
+  DF_REMOTE_CHANNEL_ACKNOWLEDGED, /* no message, but what the other end has */
+  DF_REMOTE_CHANNEL_END,
+  DF_REMOTE_CHANNEL_MALFORMED /* not sealed with the key, too long, or numbers that cannot be */
+} df_remote_channel_event;
 
 /* At most one record, with a message of DF_MAX_MESSAGE_BYTES at most: RECORD, NOTHING, NONSENSE;
  * ENDED also without memory. Touches nothing that sending does. */
-df_line_event df_line_read(df_line *line, int socket, uint8_t *message, size_t *bytes, int *error);
+df_remote_channel_event df_remote_channel_read(df_remote_channel *channel, int socket,
+                                               uint8_t *message, size_t *bytes, int *error);
 /* What the record is: MESSAGE, TOLD, END or NONSENSE. Counts it. */
-df_line_event df_line_take(df_line *line);
+df_remote_channel_event df_remote_channel_take(df_remote_channel *channel);
 
 #endif

@@ -116,13 +116,13 @@ static int passed_descriptor(struct msghdr *header) {
   return first;
 }
 
-/* Of a rank of another host: its host, or the way there, may have failed. lost_ms: its line has had
- * no connection for so long; 0: the line had one until now. */
+/* Of a rank of another host: its host, or the way there, may have failed. lost_ms: its channel has had
+ * no connection for so long; 0: the channel had one until now. */
 static void say_why(const df_peer *peer, int error, uint64_t lost_ms, char *why, size_t bytes) {
   char text[DF_ADDRESS_TEXT], place[DF_ADDRESS_TEXT + DF_HOST_NAME + 4];
   snprintf(place, sizeof place, "%s%s%s", peer->host, peer->host[0] ? ", " : "",
            df_address_text(&peer->address, text));
-  if (peer->line == NULL)
+  if (peer->channel == NULL)
     snprintf(why, bytes, "died: its connection was lost");
   else if (lost_ms && error == ECONNREFUSED)
     snprintf(why, bytes, "died: its connection (%s) was lost, and nobody listens there any more",
@@ -147,7 +147,7 @@ static void lose(df_control *control, uint32_t rank, int error) DF_RANK_LOCKED {
   const uint64_t lost_ms = peer->lost_ns ? (df_clock_ns() - peer->lost_ns) / 1000000 + 1 : 0;
   say_why(peer, error, lost_ms, why, sizeof why);
   peer->cut_off |= error != 0;
-  if (peer->line) df_resume_end(control, rank);
+  if (peer->channel) df_resume_end(control, rank);
   df_messenger_forget(peer);
   events->disconnected(events->owner, rank);
   if (control->said_goodbye) { /* it knows that we leave, and need not answer */
@@ -165,7 +165,7 @@ static void connection_lost(df_control *control, uint32_t rank, int error) {
   epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, peer->socket, NULL);
   shutdown(peer->socket, SHUT_RDWR); /* a peer that lives sees the end */
   peer->socket = -1;                 /* The mesh closes the descriptor. */
-  if (peer->line && df_resume_begin(control, rank, error)) goto out;
+  if (peer->channel && df_resume_begin(control, rank, error)) goto out;
   if (error == EPROTO && peer->state != DF_PEER_LEFT)
     control->events.refused(control->events.owner, rank);
   lose(control, rank, error);
@@ -186,30 +186,31 @@ static void take(df_control *control, uint32_t rank, const uint8_t *message, siz
 
 /* 0: nothing more is to be read from this connection. */
 static int take_record(df_control *control, uint32_t rank, size_t length) DF_RANK_LOCKED {
-  df_line *line = control->peers[rank].line;
-  const df_line_event event = df_line_take(line);
-  if (event == DF_LINE_NONSENSE) return 0;
+  df_remote_channel *channel = control->peers[rank].channel;
+  const df_remote_channel_event event = df_remote_channel_take(channel);
+  if (event == DF_REMOTE_CHANNEL_MALFORMED) return 0;
   df_messenger_told(control, rank);
   df_resume_heard(control, rank);
-  if (event == DF_LINE_END) {
+  if (event == DF_REMOTE_CHANNEL_END) {
     control->peers[rank].is_over = 1;
     df_messenger_end(control, rank); /* it may wait for that */
   }
-  if (event == DF_LINE_MESSAGE) take(control, rank, control->receive_buffer, length, -1);
-  return event != DF_LINE_END;
+  if (event == DF_REMOTE_CHANNEL_MESSAGE) take(control, rank, control->receive_buffer, length, -1);
+  return event != DF_REMOTE_CHANNEL_END;
 }
 
 /* From another host. What has come is acknowledged at once. */
-static void receive_line(df_control *control, uint32_t rank) {
+static void receive_channel(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
   int error = 0, goes_on = 1;
   for (int i = 0; i < DF_EVENTS_AT_ONCE && goes_on; i++) {
     size_t length = 0;
-    const df_line_event event =
-        df_line_read(peer->line, peer->socket, control->receive_buffer, &length, &error);
-    if (event == DF_LINE_NOTHING) break;
-    if (event == DF_LINE_NONSENSE) error = EPROTO; /* where the next record begins nobody knows */
-    goes_on = event == DF_LINE_RECORD;
+    const df_remote_channel_event event = df_remote_channel_read(
+        peer->channel, peer->socket, control->receive_buffer, &length, &error);
+    if (event == DF_REMOTE_CHANNEL_NOTHING) break;
+    if (event == DF_REMOTE_CHANNEL_MALFORMED)
+      error = EPROTO; /* where the next record begins nobody knows */
+    goes_on = event == DF_REMOTE_CHANNEL_RECORD;
     if (!goes_on) break;
     df_rank_lock(control->lock);
     goes_on = take_record(control, rank, length);
@@ -221,13 +222,13 @@ static void receive_line(df_control *control, uint32_t rank) {
     return;
   }
   df_rank_lock(control->lock);
-  peer->line->owes_count |= peer->line->told != peer->line->received;
+  peer->channel->owes_count |= peer->channel->told != peer->channel->received;
   df_messenger_flush(control, rank);
   df_rank_unlock(control->lock);
 }
 
-/* Lines that have had no connection for too long. */
-static void judge_lines(df_control *control) {
+/* Channels that have had no connection for too long. */
+static void judge_channels(df_control *control) {
   int error;
   df_resume_take(control);
   if (control->n_lost == 0) return; /* Only this thread changes it. */
@@ -305,8 +306,8 @@ static void handle_event(df_control *control, const struct epoll_event *event) {
     df_rank_unlock(control->lock);
   }
   if (!(event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || control->peers[who].socket < 0) return;
-  if (control->peers[who].line)
-    receive_line(control, who);
+  if (control->peers[who].channel)
+    receive_channel(control, who);
   else
     receive(control, who);
 }
@@ -324,7 +325,7 @@ static void *service(void *argument) {
     int n = epoll_wait(control->epoll_fd, events, DF_EVENTS_AT_ONCE, tick_ms(control));
     for (int i = 0; i < n; i++) handle_event(control, &events[i]);
     collect_letters(control);
-    judge_lines(control);
+    judge_channels(control);
     for (uint32_t i = 0; i < control->n_jobs; i++) control->jobs[i].run(control->jobs[i].room);
     tell_losses(control);
   }

@@ -78,7 +78,7 @@ typedef struct df_endpoint_owner {
   const uint8_t *serves; /* [n_ranks] 1: this transport joins the pair */
   df_bell *bell;         /* wakes the rank's blocks. NULL: shm makes it */
   df_control *control;
-  const df_far_rank *far;         /* [n_ranks]; NULL: all ranks are of this host */
+  const df_remote_rank *remote;   /* [n_ranks]; NULL: all ranks are of this host */
   df_listeners *listeners;        /* where ranks of other hosts call; NULL: as far */
   const df_shared_memory *memory; /* for rings that both ranks map */
   df_security security;           /* of connections; all ranks have the same */
@@ -105,13 +105,14 @@ typedef struct df_endpoint_owner {
   /* Who carried falls asleep, while runs wait for peers. Any thread. */
   void (*sleeps)(void *owner);
   /* As df_resume_arrived. Any thread. */
-  int (*line_made)(void *owner, uint32_t peer, int fd, const unsigned char key[DF_KEY_BYTES]);
+  int (*channel_reconnected)(void *owner, uint32_t peer, int fd,
+                             const unsigned char key[DF_KEY_BYTES]);
 } df_endpoint_owner;
 
 typedef struct df_endpoint {
   const df_transport *transport;
   df_endpoint_owner owner;
-  const df_carrier *carrier; /* who drives blocks calls it; NULL: no pump */
+  const df_carrier *carrier;     /* who drives blocks calls it; NULL: no pump */
   const df_network_ops *network; /* NULL: the transport has no connections */
   df_reconnector reconnector;    /* for control; reconnector.want is NULL: there is none */
 } df_endpoint;

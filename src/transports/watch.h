@@ -6,7 +6,7 @@
 
 typedef enum {
   DF_WATCH_SENDS, /* its first bytes are given to the network, perhaps again after a loss */
-  DF_WATCH_SENT,  /* the far end has taken it, and all before it */
+  DF_WATCH_SENT,  /* the remote end has taken it, and all before it */
   DF_WATCH_COMES, /* a part of it comes */
   DF_WATCH_CAME   /* it is whole */
 } df_watch_event;

@@ -1,7 +1,7 @@
 /* The pump of a wire's endpoint: whoever finds it busy leaves its news to who is at it. */
 #include "litmus.h"
 
-#define df_transport_wire litmus_transport_wire
+#define df_transport_net litmus_transport_wire
 #define df_connections_carry note_carry
 #define df_connections_send note_send
 #include "transports/net/endpoint.c"

@@ -27,7 +27,7 @@ extern fake_verbs fake;
 void fake_reset(void);
 /* Retries have ended: what a cut link swallowed completes, and all else is flushed. */
 void fake_give_up(void);
-/* As if a far end had written: to the queue pair that was made earliest, of device `which`. */
+/* As if a remote end had written: to the queue pair that was made earliest, of device `which`. */
 void fake_complete(int which, uint32_t immediate);
 /* The device says so, and flushes. */
 void fake_lose_device(int which);

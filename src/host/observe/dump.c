@@ -259,7 +259,7 @@ static void say_lines(const dfcclContext_t context, df_text *text) DF_RANK_LOCKE
   char address[DF_ADDRESS_TEXT];
   for (uint32_t r = 0; r < context->n_ranks; r++) {
     const df_peer *peer = &context->control.peers[r];
-    if (peer->line == NULL) continue;
+    if (peer->channel == NULL) continue;
     df_say(text, "  control's connection to rank %u (%s): %s, resumed %u times\n", r,
            df_address_text(&peer->address, address),
            peer->socket < 0 || peer->lost_ns ? "does not stand" : "stands", peer->resumes);

@@ -43,8 +43,8 @@ typedef struct endpoint {
 
 struct df_link_handle {
   df_link_handle *next, **at;
-  df_wire *wire;
-  df_wire_link *link;
+  df_pump *pump;
+  df_pump_link *link;
   uint8_t *rings;
 };
 
@@ -146,7 +146,7 @@ static void note_who_is_gone(endpoint *ep) {
   df_rank_lock(ep->base.owner.lock);
   df_lock(&ep->lock);
   for (uint32_t i = 0; control && i < ep->connections.n_active; i++) {
-    df_peer_wire *peer = ep->connections.active[i];
+    df_net_peer *peer = ep->connections.active[i];
     peer->is_gone = control->peers[peer->rank].state != DF_PEER_ALIVE;
   }
   unlock(ep);
@@ -207,7 +207,7 @@ static int wire_traffic(df_endpoint *base, uint32_t peer, uint32_t which, df_tra
 static void want_channel(void *base, uint32_t peer, df_reconnect_request request) {
   endpoint *ep = endpoint_of(base);
   df_lock(&ep->lock);
-  df_lines_want(ep->connections.lines, peer, request);
+  df_control_reconnect_want(ep->connections.control_reconnect, peer, request);
   ep->connections.left_work = 1;
   unlock(ep);
 }
@@ -215,7 +215,8 @@ static void want_channel(void *base, uint32_t peer, df_reconnect_request request
 static uint64_t channel_refused_ns(void *base, uint32_t peer) {
   endpoint *ep = endpoint_of(base);
   df_lock(&ep->lock);
-  const uint64_t since_ns = df_lines_refused_ns(ep->connections.lines, peer);
+  const uint64_t since_ns =
+      df_control_reconnect_refused_ns(ep->connections.control_reconnect, peer);
   unlock(ep);
   return since_ns;
 }
@@ -267,12 +268,12 @@ static void fill_ends(endpoint *ep, const df_route *route, uint8_t *rings, df_li
   }
 }
 
-static void find_pieces(const df_route *route, df_wire_pieces *piece_of) {
+static void find_pieces(const df_route *route, df_pump_pieces *piece_of) {
   const df_plan *plan = route->plan;
   const int sends = plan->links[route->which].sends;
   for (uint32_t i = 0; i < plan->n_primitives; i++) {
     const df_primitive *prim = &plan->primitives[i];
-    const df_wire_pieces pieces = {prim->piece, prim->pieces, prim->stride};
+    const df_pump_pieces pieces = {prim->piece, prim->pieces, prim->stride};
     if (sends && prim->flags & DF_PRIM_SEND && prim->send_link == route->which)
       piece_of[prim->send_ordinal] = pieces;
     if (!sends && prim->flags & DF_PRIM_RECV && prim->recv_link == route->which)
@@ -281,12 +282,12 @@ static void find_pieces(const df_route *route, df_wire_pieces *piece_of) {
 }
 
 /* [endpoint's lock] Takes the rings. offer: the sender's. */
-static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_wire_offer *offer,
+static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_net_offer *offer,
                                uint8_t *rings, df_link_handle **out) {
   const df_plan_link *planned = &route->plan->links[route->which];
-  df_peer_wire *peer = NULL;
+  df_net_peer *peer = NULL;
   df_link *ends = aligned_alloc(DF_CACHE_LINE, route->n_blocks * sizeof *ends);
-  df_wire_pieces *piece_of = calloc(planned->messages + 1, sizeof *piece_of);
+  df_pump_pieces *piece_of = calloc(planned->messages + 1, sizeof *piece_of);
   df_link_handle *handle = calloc(1, sizeof *handle);
   dfcclResult_t result = df_connections_connect(&ep->connections, route->peer, &peer);
   if (result == dfcclSuccess && (ends == NULL || piece_of == NULL || handle == NULL))
@@ -294,7 +295,7 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_wir
   if (result == dfcclSuccess) {
     fill_ends(ep, route, rings, ends);
     find_pieces(route, piece_of);
-    const df_wire_route wire_route = {.ends = ends,
+    const df_pump_route wire_route = {.ends = ends,
                                       .parts = route->parts,
                                       .piece_of = piece_of,
                                       .extents = route->plan->extents,
@@ -304,13 +305,13 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_wir
                                       .geometry = (uint8_t)route->plan->geometry,
                                       .element_bytes = route->element_bytes,
                                       .varying = route->varying};
-    df_wire *wire = peer->wire;
-    result = offer ? df_wire_connect(wire, &wire_route, offer->link, offer->n_slots, &handle->link)
-                   : df_wire_accept(wire, &wire_route, &handle->link);
+    df_pump *pump = peer->pump;
+    result = offer ? df_pump_connect(pump, &wire_route, offer->link, offer->n_slots, &handle->link)
+                   : df_pump_accept(pump, &wire_route, &handle->link);
   }
   if (result == dfcclSuccess && handle->link->is_bulk) {
     result = df_connections_need_bulk(peer);
-    if (result != dfcclSuccess) df_wire_release(peer->wire, handle->link);
+    if (result != dfcclSuccess) df_pump_release(peer->pump, handle->link);
   }
   free(ends);
   free(piece_of);
@@ -319,7 +320,7 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_wir
     free(rings);
     return result;
   }
-  handle->wire = peer->wire;
+  handle->pump = peer->pump;
   handle->rings = rings;
   handle->next = ep->tickets;
   handle->at = &ep->tickets;
@@ -339,11 +340,11 @@ static dfcclResult_t wire_accept(df_endpoint *base, const df_route *route, df_pa
   df_lock(&ep->lock);
   result = make_link(ep, route, NULL, rings, handle);
   if (result == dfcclSuccess) {
-    df_wire_offer mine = {.magic = DF_WIRE_OFFER_MAGIC,
-                          .link = (*handle)->link->id,
-                          .n_slots = route->ring.n_slots,
-                          .port = ep->connections.tcp.port,
-                          .release_mask = route->ring.release_mask};
+    df_net_offer mine = {.magic = DF_NET_OFFER_MAGIC,
+                         .link = (*handle)->link->id,
+                         .n_slots = route->ring.n_slots,
+                         .port = ep->connections.tcp.port,
+                         .release_mask = route->ring.release_mask};
     df_connection_handshake_key(mine.key, ep->connections.secret, route->peer);
     memcpy(offer->bytes, &mine, sizeof mine);
   }
@@ -355,7 +356,7 @@ static void wire_release(df_endpoint *base, df_link_handle *handle) {
   endpoint *ep = endpoint_of(base);
   if (handle == NULL) return;
   df_lock(&ep->lock);
-  df_wire_release(handle->wire, handle->link);
+  df_pump_release(handle->pump, handle->link);
   *handle->at = handle->next;
   if (handle->next) handle->next->at = handle->at;
   unlock(ep);
@@ -364,12 +365,13 @@ static void wire_release(df_endpoint *base, df_link_handle *handle) {
 }
 
 /* A rank of another host is called where the mesh has found it. */
-static void call_peer(endpoint *ep, uint32_t rank, const df_wire_offer *offer) {
-  df_peer_wire *peer = ep->connections.peers[rank];
-  const df_far_rank *far = ep->base.owner.far;
+static void call_peer(endpoint *ep, uint32_t rank, const df_net_offer *offer) {
+  df_net_peer *peer = ep->connections.peers[rank];
+  const df_remote_rank *remote = ep->base.owner.remote;
   df_tcp_path paths[DF_NET_PATHS_MOST] = {{.to = df_address_loopback(offer->port)}};
   uint32_t n_paths = 1;
-  if (far && far[rank].is_far) n_paths = df_path_finder_find(ep->path_finder, &far[rank], paths);
+  if (remote && remote[rank].is_remote)
+    n_paths = df_path_finder_find(ep->path_finder, &remote[rank], paths);
   df_connections_call(&ep->connections, peer, paths, n_paths, offer->key);
 }
 
@@ -378,11 +380,11 @@ static dfcclResult_t wire_connect(df_endpoint *base, const df_route *given, df_p
                                   const df_offer *offer, df_link_handle **handle) DF_RANK_LOCKED {
   endpoint *ep = endpoint_of(base);
   DF_ASSERT_RANK_LOCKED(ep->base.owner.lock);
-  df_wire_offer theirs;
+  df_net_offer theirs;
   memcpy(&theirs, offer->bytes, sizeof theirs);
-  if (theirs.magic != DF_WIRE_OFFER_MAGIC || theirs.port == 0 ||
-      theirs.n_slots < given->slots_min || theirs.n_slots > DF_MAX_LINK_SLOTS ||
-      (theirs.n_slots & (theirs.n_slots - 1)) || theirs.release_mask >= theirs.n_slots)
+  if (theirs.magic != DF_NET_OFFER_MAGIC || theirs.port == 0 || theirs.n_slots < given->slots_min ||
+      theirs.n_slots > DF_MAX_LINK_SLOTS || (theirs.n_slots & (theirs.n_slots - 1)) ||
+      theirs.release_mask >= theirs.n_slots)
     return df_fail(dfcclRemoteError, "rank %u offered rank %u a connection that makes no sense",
                    given->peer, ep->base.owner.rank);
   df_route deep = *given, *route = &deep;
@@ -441,7 +443,7 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
   endpoint *ep = aligned_alloc(DF_CACHE_LINE, sizeof *ep);
   if (ep == NULL) return df_fail(dfcclOutOfMemory, "no memory for an endpoint");
   memset(ep, 0, sizeof *ep);
-  ep->base = (df_endpoint){.transport = &df_transport_wire,
+  ep->base = (df_endpoint){.transport = &df_transport_net,
                            .owner = *owner,
                            .network = &network_ops,
                            .reconnector = {.owner = &ep->base,
@@ -463,10 +465,11 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
   df_mutex_init(&ep->lock);
   result = df_protection_make(&ep->connections.protection, owner->security, owner->all_have_aes,
                               owner->tls);
-  if (result == dfcclSuccess && owner->far)
+  if (result == dfcclSuccess && owner->remote)
     result = df_path_finder_open(&ep->path_finder, owner->interfaces, owner->rails);
   if (result == dfcclSuccess)
-    result = df_lines_open(&ep->connections.lines, &ep->connections.tcp, &ep->base.owner);
+    result = df_control_reconnect_open(&ep->connections.control_reconnect, &ep->connections.tcp,
+                                       &ep->base.owner);
   if (result == dfcclSuccess) result = start(ep);
   if (result != dfcclSuccess) goto close_connections;
   *out = &ep->base;
@@ -494,12 +497,12 @@ static void wire_close(df_endpoint *base, int keep) {
   free(ep);
 }
 
-const df_transport df_transport_wire = {.name = "wire",
-                                        .cost = wire_cost,
-                                        .open = wire_open,
-                                        .close = wire_close,
-                                        .share = wire_share,
-                                        .unshare = wire_unshare,
-                                        .accept = wire_accept,
-                                        .connect = wire_connect,
-                                        .release = wire_release};
+const df_transport df_transport_net = {.name = "wire",
+                                       .cost = wire_cost,
+                                       .open = wire_open,
+                                       .close = wire_close,
+                                       .share = wire_share,
+                                       .unshare = wire_unshare,
+                                       .accept = wire_accept,
+                                       .connect = wire_connect,
+                                       .release = wire_release};

@@ -10,6 +10,6 @@
 
 #include "transports/transport.h"
 
-extern const df_transport df_transport_wire;
+extern const df_transport df_transport_net;
 
 #endif

@@ -113,7 +113,7 @@ int df_shm_offer_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segm
 void df_shm_tell_home(df_shm_endpoint *endpoint) {
   const df_control *control = endpoint->base.owner.control;
   for (uint32_t r = 0; r < control->n_ranks; r++)
-    if (r != control->rank && !control->peers[r].local && !control->peers[r].is_far)
+    if (r != control->rank && !control->peers[r].local && !control->peers[r].is_remote)
       df_shm_offer_segment(endpoint, r, endpoint->home, DF_SEGMENT_HOME);
 }
 

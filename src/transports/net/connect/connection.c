@@ -53,13 +53,13 @@ void df_connection_end(df_connections *all, df_connection *c) {
   sodium_memzero(&c->handshake, sizeof c->handshake);
 }
 
-void df_connection_lose_peer(df_connections *all, df_peer_wire *peer, const df_connection *lost,
+void df_connection_lose_peer(df_connections *all, df_net_peer *peer, const df_connection *lost,
                              const char *reason) {
   char age[64] = "";
   if (peer->is_lost) return;
-  for (uint32_t i = 0; i < peer->wire->n_ports; i++) {
+  for (uint32_t i = 0; i < peer->pump->n_ports; i++) {
     df_connection *c = &peer->ports[i];
-    df_wire_detach(peer->wire, i);
+    df_pump_detach(peer->pump, i);
     df_connection_end(all, c);
   }
   peer->is_lost = 1;
@@ -72,9 +72,9 @@ void df_connection_lose_peer(df_connections *all, df_peer_wire *peer, const df_c
 }
 
 /* Without it all goes on. */
-static int is_spare(uint32_t port) { return port > DF_WIRE_BULK; }
+static int is_spare(uint32_t port) { return port > DF_PUMP_BULK; }
 
-uint64_t df_connection_end_ns(const df_connections *all, const df_peer_wire *peer, uint32_t port) {
+uint64_t df_connection_end_ns(const df_connections *all, const df_net_peer *peer, uint32_t port) {
   const df_connection *c = &peer->ports[port];
   const int may_be_refused = c->lacks_port || (c->calls && !c->has_heard && all->rank > peer->rank);
   uint64_t patience_ns = all->resume_ns;
@@ -87,17 +87,16 @@ uint64_t df_connection_end_ns(const df_connections *all, const df_peer_wire *pee
 }
 
 /* It may come back, unless the time for that is over. */
-void df_connection_lose(df_connections *all, df_peer_wire *peer, uint32_t port,
-                        const char *reason) {
+void df_connection_lose(df_connections *all, df_net_peer *peer, uint32_t port, const char *reason) {
   df_connection *c = &peer->ports[port];
   snprintf(c->why, sizeof c->why, "%s", reason);
   const uint64_t now = df_clock_ns();
   const int has_worked = c->state == DF_CONNECTION_CONNECTED && now - c->stood_ns >= PROVEN_NS;
   const int was_silent = c->stream && df_is_silence(c->stream->error);
-  const int is_hole = has_worked && is_spare(port) && !df_wire_has_delivered(peer->wire, port);
-  df_wire_detach(peer->wire, port);
+  const int is_hole = has_worked && is_spare(port) && !df_pump_has_delivered(peer->pump, port);
+  df_pump_detach(peer->pump, port);
   df_connection_end(all, c);
-  if (peer->wire->far_leaves || df_wire_has_left(peer->wire)) return;
+  if (peer->pump->remote_leaves || df_pump_has_left(peer->pump)) return;
   if (c->lost_ns == 0) c->lost_ns = now;
   if (has_worked) c->vain_tries = was_silent;
   if (is_hole) c->vain_tries = HOLE_TRIES;
@@ -121,7 +120,7 @@ static void describe(const df_connections *all, df_connection *c) {
 }
 
 /* A rail that is cut is found early enough for the others to carry on. */
-static void set_silence(const df_connections *all, const df_peer_wire *peer,
+static void set_silence(const df_connections *all, const df_net_peer *peer,
                         const df_connection *c) {
   const int has_paths = peer->n_paths > 1 && all->resume_ns;
   if (all->silence_ms)
@@ -129,22 +128,22 @@ static void set_silence(const df_connections *all, const df_peer_wire *peer,
                        has_paths ? df_silence_of_rail(all->silence_ms) : all->silence_ms);
 }
 
-void df_connection_set_silence(const df_connections *all, const df_peer_wire *peer) {
-  for (uint32_t i = 0; i < peer->wire->n_ports; i++)
+void df_connection_set_silence(const df_connections *all, const df_net_peer *peer) {
+  for (uint32_t i = 0; i < peer->pump->n_ports; i++)
     if (peer->ports[i].state == DF_CONNECTION_CONNECTED) set_silence(all, peer, &peer->ports[i]);
 }
 
 /* The first connection for bulk has moved to the rail of a spare one, which takes the first rail. */
-static void free_way(df_connections *all, df_peer_wire *peer) {
-  const uint32_t way = peer->ports[DF_WIRE_BULK].way, spare = DF_WIRE_BULK + way;
-  if (way == 0 || spare >= peer->wire->n_ports || peer->ports[spare].stream == NULL) return;
+static void free_way(df_connections *all, df_net_peer *peer) {
+  const uint32_t way = peer->ports[DF_PUMP_BULK].way, spare = DF_PUMP_BULK + way;
+  if (way == 0 || spare >= peer->pump->n_ports || peer->ports[spare].stream == NULL) return;
   df_connection_lose(all, peer, spare, "another connection has its rail");
   peer->ports[spare].vain_tries = 0; /* of the first rail it knows nothing */
   peer->ports[spare].call_ns = 0;
 }
 
 /* Its ends are noted: of a connection that is lost the system tells but one. */
-static void stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
+static void stand(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   go(c, DF_CONNECTION_CONNECTED);
   c->stood++;
@@ -156,9 +155,9 @@ static void stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
   c->stream->is_ready = 1; /* frames may have come with the proof */
   describe(all, c);
   set_silence(all, peer, c);
-  df_wire_attach(peer->wire, port, c->frames);
-  if (all->is_quiesced) df_channel_quiesce(&peer->wire->ports[port].channel);
-  if (port == DF_WIRE_BULK && has_moved) free_way(all, peer);
+  df_pump_attach(peer->pump, port, c->frames);
+  if (all->is_quiesced) df_channel_quiesce(&peer->pump->ports[port].channel);
+  if (port == DF_PUMP_BULK && has_moved) free_way(all, peer);
 }
 
 /* Without a limit the system's own ends a call that reaches nobody. */
@@ -169,24 +168,24 @@ static void set_due(df_connections *all, df_connection *c, uint64_t most_ns) {
 }
 
 /* The line stands. */
-static void begin_meeting(df_connections *all, df_peer_wire *peer, uint32_t port) {
+static void begin_meeting(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   go(c, DF_CONNECTION_NETWORK);
   set_due(all, c, UINT64_MAX);
   c->stream->is_ready = 1; /* the other end's part may have come with the proof */
   if (all->silence_ms) df_tcp_set_silence(c->stream, all->silence_ms);
-  const df_net_backend_channel line = {.stream = &c->stream->stream,
-                                       .here = df_tcp_address(c->stream),
-                                       .silence_ms = all->silence_ms,
-                                       .peer = peer->rank,
-                                       .port = port,
-                                       .calls = !c->was_called};
-  if (all->net_backend->ops->begin(all->net_backend, &line, &c->carried) != dfcclSuccess)
+  const df_net_backend_channel channel = {.stream = &c->stream->stream,
+                                          .here = df_tcp_address(c->stream),
+                                          .silence_ms = all->silence_ms,
+                                          .peer = peer->rank,
+                                          .port = port,
+                                          .calls = !c->was_called};
+  if (all->net_backend->ops->begin(all->net_backend, &channel, &c->carried) != dfcclSuccess)
     df_connection_lose(all, peer, port, df_last_sentence());
 }
 
 /* The stream that protects frames may have to come to stand, too. */
-static void bring_to_stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
+static void bring_to_stand(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   const int met = c->frames->connect ? c->frames->connect(c->frames) : 1;
   if (met == DF_STREAM_REFUSED) {
@@ -199,7 +198,7 @@ static void bring_to_stand(df_connections *all, df_peer_wire *peer, uint32_t por
 }
 
 /* greeter: whose ends have proven themselves. */
-static void protect(df_connections *all, df_peer_wire *peer, uint32_t port,
+static void protect(df_connections *all, df_net_peer *peer, uint32_t port,
                     df_connection_handshake *handshake) {
   df_connection *c = &peer->ports[port];
   df_stream *below = c->carried ? &c->carried->stream : &c->stream->stream;
@@ -217,7 +216,7 @@ static void protect(df_connections *all, df_peer_wire *peer, uint32_t port,
 }
 
 /* Both ends have met, and prove themselves over what they found. */
-static void begin_greeting(df_connections *all, df_peer_wire *peer, uint32_t port) {
+static void begin_greeting(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   go(c, DF_CONNECTION_NETWORK_HANDSHAKE);
   if (c->was_called)
@@ -229,7 +228,7 @@ static void begin_greeting(df_connections *all, df_peer_wire *peer, uint32_t por
                                  df_protection_needs_keys(&all->protection));
 }
 
-static int is_another(const df_peer_wire *peer, uint32_t port, const df_connection *c) {
+static int is_another(const df_net_peer *peer, uint32_t port, const df_connection *c) {
   return c->was_called && (c->handshake.peer != peer->rank || c->handshake.port != port);
 }
 
@@ -239,7 +238,7 @@ static const char *why_refused(df_connection *c) {
   return *reason ? reason : "it did not stand";
 }
 
-void df_connection_greet(df_connections *all, df_peer_wire *peer, uint32_t port) {
+void df_connection_greet(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   if (c->state == DF_CONNECTION_SECURING) {
     bring_to_stand(all, peer, port);
@@ -264,17 +263,17 @@ void df_connection_greet(df_connections *all, df_peer_wire *peer, uint32_t port)
 
 /* The first retry goes where the connection was, unless it was silent. A spare one has its own rail;
  * while the first connection for bulk is there, it has the first rail. UINT32_MAX: there is none. */
-static uint32_t way_of(const df_peer_wire *peer, uint32_t port) {
+static uint32_t way_of(const df_net_peer *peer, uint32_t port) {
   const df_connection *c = &peer->ports[port];
-  uint32_t way = port - DF_WIRE_BULK;
+  uint32_t way = port - DF_PUMP_BULK;
   if (!is_spare(port))
     way = (c->way + (c->vain_tries > 1 ? c->vain_tries - 1 : 0)) % DF_MAX(peer->n_paths, 1u);
-  else if (peer->ports[DF_WIRE_BULK].way == way)
+  else if (peer->ports[DF_PUMP_BULK].way == way)
     way = 0;
   return way < peer->n_paths ? way : UINT32_MAX;
 }
 
-static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
+static void call(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   const uint32_t way = way_of(peer, port);
   const dfcclResult_t result = df_tcp_connect(&all->tcp, &peer->paths[way], &c->stream);
@@ -293,21 +292,21 @@ static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
                                df_protection_needs_keys(&all->protection));
 }
 
-int df_connection_is_wanted(const df_peer_wire *peer, uint32_t port) {
+int df_connection_is_wanted(const df_net_peer *peer, uint32_t port) {
   const df_connection *c = &peer->ports[port];
-  const df_wire *wire = peer->wire;
-  return c->stream == NULL && c->calls && !peer->is_lost && !wire->far_leaves &&
-         !df_wire_has_left(wire) && way_of(peer, port) != UINT32_MAX;
+  const df_pump *pump = peer->pump;
+  return c->stream == NULL && c->calls && !peer->is_lost && !pump->remote_leaves &&
+         !df_pump_has_left(pump) && way_of(peer, port) != UINT32_MAX;
 }
 
 /* The peer has left without the goodbye that follows all its bytes: nobody calls again. */
-static int is_hopeless(const df_peer_wire *peer, const df_connection *c) {
+static int is_hopeless(const df_net_peer *peer, const df_connection *c) {
   return peer->is_gone && c->stream == NULL && c->lost_ns != 0 && !peer->is_lost &&
-         !peer->wire->far_leaves && !df_wire_has_left(peer->wire);
+         !peer->pump->remote_leaves && !df_pump_has_left(peer->pump);
 }
 
-void df_connection_call_all(df_connections *all, df_peer_wire *peer) {
-  for (uint32_t i = 0; i < peer->wire->n_ports; i++) {
+void df_connection_call_all(df_connections *all, df_net_peer *peer) {
+  for (uint32_t i = 0; i < peer->pump->n_ports; i++) {
     df_connection *c = &peer->ports[i];
     if (is_hopeless(peer, c) && !is_spare(i))
       df_connection_lose_peer(all, peer, c, c->why);
@@ -315,13 +314,13 @@ void df_connection_call_all(df_connections *all, df_peer_wire *peer) {
       call(all, peer, i);
     else if (c->stream && c->state != DF_CONNECTION_CONNECTED && df_clock_ns() >= c->due_ns)
       df_connection_lose(all, peer, i, "nobody answered");
-    else if (c->stream == NULL && c->lost_ns && !peer->is_lost && !peer->wire->far_leaves &&
+    else if (c->stream == NULL && c->lost_ns && !peer->is_lost && !peer->pump->remote_leaves &&
              df_clock_ns() >= df_connection_end_ns(all, peer, i))
       df_connection_lose_peer(all, peer, c, c->why);
   }
 }
 
-void df_connection_handle_call(df_connections *all, df_peer_wire *peer, uint32_t port) {
+void df_connection_handle_call(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   if (c->state != DF_CONNECTION_CONNECTED || all->resume_ns == 0 ||
       df_clock_ns() - c->stood_ns < SETTLED_NS)
@@ -330,12 +329,12 @@ void df_connection_handle_call(df_connections *all, df_peer_wire *peer, uint32_t
   c->vain_tries++; /* its rail may be cut: another one is tried first */
 }
 
-void df_connection_take(df_connections *all, df_peer_wire *peer, df_tcp_stream *stream,
+void df_connection_take(df_connections *all, df_net_peer *peer, df_tcp_stream *stream,
                         df_connection_handshake *handshake) {
   const uint32_t port = handshake->port;
   df_connection *c = &peer->ports[port];
   c->call_heard = handshake->number;
-  df_wire_detach(peer->wire, port);
+  df_pump_detach(peer->pump, port);
   df_connection_end(all, c);
   /* Only one end may leave the calling to the other, or nobody calls again. */
   if (all->rank > peer->rank) c->calls = 0;

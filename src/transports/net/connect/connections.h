@@ -27,7 +27,7 @@ typedef struct df_connection {
   df_stream *frames;                 /* upon one of them, when the connection stands */
   df_connection_handshake handshake; /* until the connection stands */
   df_connection_state state;
-  int was_called;                    /* the other end has made the stream */
+  int was_called; /* the other end has made the stream */
   int has_heard;
   int calls;        /* this end calls, and calls again */
   uint64_t call_ns; /* not before */
@@ -43,21 +43,21 @@ typedef struct df_connection {
   uint64_t stood_ns;               /* since when */
   uint32_t way, called_way;        /* by which it stood last; by which it is called */
   char ends[DF_CONNECTION_ENDS_BYTES];
-  char why[DF_WIRE_REASON_BYTES]; /* it was lost last */
+  char why[DF_PUMP_REASON_BYTES]; /* it was lost last */
 } df_connection;
 
-typedef struct df_peer_wire {
+typedef struct df_net_peer {
   uint32_t rank;
-  df_wire *wire;
-  df_connection ports[DF_WIRE_PORTS_MOST];
+  df_pump *pump;
+  df_connection ports[DF_PUMP_PORTS_MOST];
   int can_call;     /* an offer has told address and key */
   uint32_t n_paths; /* rails */
   df_tcp_path paths[DF_NET_PATHS_MOST];
   unsigned char key[DF_KEY_BYTES];
   int is_lost, was_told; /* final */
   int is_gone;           /* as control says */
-  char why[DF_WIRE_REASON_BYTES + DF_CONNECTION_ENDS_BYTES + 128];
-} df_peer_wire;
+  char why[DF_PUMP_REASON_BYTES + DF_CONNECTION_ENDS_BYTES + 128];
+} df_net_peer;
 
 typedef struct df_connections {
   df_tcp tcp;
@@ -65,13 +65,13 @@ typedef struct df_connections {
   uint32_t rank, n_ranks;
   unsigned char secret[DF_KEY_BYTES]; /* makes each peer's key */
   df_protection protection;
-  struct df_lines *lines; /* of control; NULL: there are none */
+  struct df_control_reconnect *control_reconnect; /* of control; NULL: there are none */
   uint64_t resume_ns;
-  uint64_t lend_min;             /* as in df_wire */
+  uint64_t lend_min;             /* as in df_pump */
   const df_message_watch *watch; /* likewise */
   uint32_t silence_ms;           /* 0: the system's */
-  df_peer_wire **peers;          /* [n_ranks] NULL: no link yet */
-  df_peer_wire **active;         /* [n_active] */
+  df_net_peer **peers;           /* [n_ranks] NULL: no link yet */
+  df_net_peer **active;          /* [n_active] */
   uint32_t n_active;
   struct df_pending_accept *pending; /* latest first */
   uint32_t n_pending;
@@ -89,14 +89,14 @@ dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n
 void df_connections_close(df_connections *all);
 
 /* The peer's, made at its first link. dfcclOutOfMemory. */
-dfcclResult_t df_connections_connect(df_connections *all, uint32_t rank, df_peer_wire **peer);
+dfcclResult_t df_connections_connect(df_connections *all, uint32_t rank, df_net_peer **peer);
 /* The port is made, and those before it. dfcclOutOfMemory. */
-dfcclResult_t df_connections_need(df_peer_wire *peer, uint32_t port);
+dfcclResult_t df_connections_need(df_net_peer *peer, uint32_t port);
 /* A link needs the ports of large messages. dfcclOutOfMemory. */
-dfcclResult_t df_connections_need_bulk(df_peer_wire *peer);
+dfcclResult_t df_connections_need_bulk(df_net_peer *peer);
 /* An offer says where the peer listens. A call that is not answered for silence_ms (0: for ever), or
  * for 2 s if there are other rails, is given up, and made anew for resume_ns. */
-void df_connections_call(df_connections *all, df_peer_wire *peer, const df_tcp_path *paths,
+void df_connections_call(df_connections *all, df_net_peer *peer, const df_tcp_path *paths,
                          uint32_t n_paths, const unsigned char key[DF_KEY_BYTES]);
 
 /* What blocks have published. Returns 1 when something was taken. */

@@ -12,7 +12,7 @@
 #include "transports/net/security/connection_handshake.h"
 #include "transports/net/stream/tcp.h"
 
-typedef struct df_line_call {
+typedef struct df_reconnect_call {
   uint32_t peer;
   df_tcp_stream *stream; /* NULL: no call is under way */
   df_connection_handshake handshake;
@@ -24,36 +24,39 @@ typedef struct df_line_call {
   int is_known;        /* the latest call goes, or the line is, where the mesh has found the peer */
   uint32_t vain_tries;
   uint32_t calls_made, call_heard; /* numbers */
-} df_line_call;
+} df_reconnect_call;
 
-typedef struct df_lines {
+typedef struct df_control_reconnect {
   df_tcp *tcp;
   const df_endpoint_owner *owner;
-  const df_far_rank *far; /* [n_ranks] */
+  const df_remote_rank *remote; /* [n_ranks] */
   uint32_t n_wanted;
   int has_new_due;
-  df_line_call **calls; /* [n_ranks] NULL: there is no line to it */
-  uint32_t n_lines;
-  df_line_call all[]; /* [n_lines] */
-} df_lines;
+  df_reconnect_call **calls; /* [n_ranks] NULL: there is no line to it */
+  uint32_t n_calls;
+  df_reconnect_call all[]; /* [n_calls] */
+} df_control_reconnect;
 
-/* *lines: NULL: the owner has no ranks of other hosts, or nothing resumes. dfcclOutOfMemory. */
-dfcclResult_t df_lines_open(df_lines **lines, df_tcp *tcp, const df_endpoint_owner *owner);
+/* *all: NULL: the owner has no ranks of other hosts, or nothing resumes. dfcclOutOfMemory. */
+dfcclResult_t df_control_reconnect_open(df_control_reconnect **all, df_tcp *tcp,
+                                        const df_endpoint_owner *owner);
 /* Also of NULL. */
-void df_lines_close(df_lines *lines);
+void df_control_reconnect_close(df_control_reconnect *all);
 
 /* How long the peer's host may be silent until a line to it is called anew: less than silence_ms if
  * there may be another way. 0: the system's. */
-uint32_t df_lines_silence_ms(const df_endpoint_owner *owner, uint32_t peer);
+uint32_t df_control_reconnect_silence_ms(const df_endpoint_owner *owner, uint32_t peer);
 
 /* peer: one with a line. */
-void df_lines_want(df_lines *lines, uint32_t peer, df_reconnect_request request);
-uint64_t df_lines_refused_ns(const df_lines *lines, uint32_t peer);
-/* Calls what is due, and hears who has been called. 1: df_lines_patience_ns has changed. */
-int df_lines_carry(df_lines *lines);
+void df_control_reconnect_want(df_control_reconnect *all, uint32_t peer,
+                               df_reconnect_request request);
+uint64_t df_control_reconnect_refused_ns(const df_control_reconnect *all, uint32_t peer);
+/* Calls what is due, and hears who has been called. 1: df_control_reconnect_patience_ns has changed. */
+int df_control_reconnect_carry(df_control_reconnect *all);
 /* As df_connections_patience_ns. */
-uint64_t df_lines_patience_ns(const df_lines *lines, uint64_t now_ns);
+uint64_t df_control_reconnect_patience_ns(const df_control_reconnect *all, uint64_t now_ns);
 /* The peer has called, and has proven itself. Takes the stream. */
-void df_lines_take(df_lines *lines, df_tcp_stream *stream, df_connection_handshake *handshake);
+void df_control_reconnect_take(df_control_reconnect *all, df_tcp_stream *stream,
+                               df_connection_handshake *handshake);
 
 #endif

@@ -24,16 +24,16 @@ static void drop_guest(df_connections *all, df_pending_accept **at) {
 }
 
 static void welcome(df_connections *all, df_pending_accept *pending) {
-  df_peer_wire *peer;
+  df_net_peer *peer;
   const uint32_t port = pending->handshake.port;
   if (port == DF_HANDSHAKE_CONTROL_PORT) {
-    df_tcp_stream *line = pending->stream;
+    df_tcp_stream *channel = pending->stream;
     pending->stream = NULL;
-    df_lines_take(all->lines, line, &pending->handshake);
+    df_control_reconnect_take(all->control_reconnect, channel, &pending->handshake);
     return;
   }
   /* The caller may need the connection before this rank knows that it does. */
-  if (port >= DF_WIRE_PORTS_MOST) return;
+  if (port >= DF_PUMP_PORTS_MOST) return;
   if (df_connections_connect(all, pending->handshake.peer, &peer) != dfcclSuccess) return;
   if (df_connections_need(peer, port) != dfcclSuccess || peer->is_lost) return;
   const df_connection *c = &peer->ports[port];
@@ -58,7 +58,7 @@ void df_pending_accepts_receive(df_connections *all) {
     new->stream = stream;
     df_connection_handshake_listen(&new->handshake, &stream->stream, all->rank, all->secret,
                                    df_protection_needs_keys(&all->protection));
-    if (all->lines) new->handshake.far = all->lines->far;
+    if (all->control_reconnect) new->handshake.remote = all->control_reconnect->remote;
     new->next = all->pending;
     all->pending = new;
     all->n_pending++;

@@ -5,10 +5,10 @@
 
 int df_connections_traffic(const df_connections *all, uint32_t rank, uint32_t port,
                            df_traffic *traffic) {
-  const df_peer_wire *peer = all->peers[rank];
-  if (peer == NULL || port >= peer->wire->n_ports) return 0;
+  const df_net_peer *peer = all->peers[rank];
+  if (peer == NULL || port >= peer->pump->n_ports) return 0;
   const df_connection *c = &peer->ports[port];
-  const df_channel *channel = &peer->wire->ports[port].channel;
+  const df_channel *channel = &peer->pump->ports[port].channel;
   *traffic = (df_traffic){.frames_sent = channel->frames_sent,
                           .bytes_sent = channel->bytes_sent,
                           .frames_received = channel->frames_received,

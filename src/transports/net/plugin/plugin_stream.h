@@ -18,8 +18,8 @@ enum {
 typedef enum {
   DF_PLUGIN_BEGINS,
   DF_PLUGIN_LISTENS,  /* handle is there */
-  DF_PLUGIN_CONNECTS, /* the far handle is there */
-  DF_PLUGIN_CALLED,   /* so is what connect does: the far end may accept */
+  DF_PLUGIN_CONNECTS, /* the remote handle is there */
+  DF_PLUGIN_CALLED,   /* so is what connect does: the remote end may accept */
   DF_PLUGIN_CONNECTED
 } df_plugin_phase;
 
@@ -30,9 +30,9 @@ typedef struct df_plugin_head {
 
 typedef struct df_plugin_stream {
   df_net_backend_stream base; /* the owner's */
-  df_plugin_host *host;
+  df_plugin_thread *thread;
   uint8_t *area;         /* [2 * DF_PLUGIN_CELLS * DF_PLUGIN_CELL_BYTES] to send, to receive */
-  uint32_t message_most; /* both ends', once the far handle is there */
+  uint32_t message_most; /* both ends', once the remote handle is there */
 
   /* The plugin's thread publishes. */
   DF_ALIGNED(64) uint32_t phase;
@@ -45,14 +45,14 @@ typedef struct df_plugin_stream {
   DF_ALIGNED(16) uint8_t handle[DF_PLUGIN_HANDLE_BYTES]; /* plugins cast it to structs of theirs */
 
   /* The owner publishes. */
-  DF_ALIGNED(64) uint32_t has_far_handle;
-  uint32_t far_has_called;
+  DF_ALIGNED(64) uint32_t has_remote_handle;
+  uint32_t remote_has_called;
   uint32_t written; /* messages */
   uint32_t taken;   /* messages whose cells are free again */
-  uint32_t told;    /* naps, to the far end */
-  uint32_t wakes;   /* the far end sends again */
+  uint32_t told;    /* naps, to the remote end */
+  uint32_t wakes;   /* the remote end sends again */
   uint32_t is_over;
-  DF_ALIGNED(16) uint8_t far_handle[DF_PLUGIN_HANDLE_BYTES];
+  DF_ALIGNED(16) uint8_t remote_handle[DF_PLUGIN_HANDLE_BYTES];
 
   /* [df_plugin_lock] */
   void (*tell)(
@@ -71,7 +71,7 @@ typedef struct df_plugin_stream {
 } df_plugin_stream;
 
 /* dfcclOutOfMemory. */
-dfcclResult_t df_plugin_stream_make(df_plugin_stream **stream, df_plugin_host *host);
+dfcclResult_t df_plugin_stream_make(df_plugin_stream **stream, df_plugin_thread *thread);
 
 typedef enum {
   DF_PLUGIN_SLEEPS, /* until somebody rings */

@@ -9,24 +9,24 @@
 #include "base/bell.h"
 #include "transports/net/plugin/plugin_library.h"
 
-typedef struct df_plugin_host df_plugin_host;
+typedef struct df_plugin_thread df_plugin_thread;
 struct df_plugin_stream;
 
 /* The same for all who name the same plugin. Waits until it is initialized. What
  * df_plugin_load and df_plugin_start fail with; dfcclOutOfMemory. */
-dfcclResult_t df_plugin_host_open(df_plugin_host **host, const char *name);
+dfcclResult_t df_plugin_thread_open(df_plugin_thread **thread, const char *name);
 /* No stream of the caller's is left. The last one waits until all streams are closed, for some
  * seconds: a plugin that does not return is given up, with its thread. */
-void df_plugin_host_close(df_plugin_host *host);
+void df_plugin_thread_close(df_plugin_thread *thread);
 
 /* The thread takes it over, and frees it when its is_over was published. */
-void df_plugin_host_adopt(df_plugin_host *host, struct df_plugin_stream *stream);
+void df_plugin_thread_adopt(df_plugin_thread *thread, struct df_plugin_stream *stream);
 /* The thread looks at what was published before. Any thread. */
-void df_plugin_host_ring(df_plugin_host *host);
+void df_plugin_thread_ring(df_plugin_thread *thread);
 
 /* What does not change while it is open. */
-const df_plugin *df_plugin_host_plugin(const df_plugin_host *host);
-const df_plugin_device *df_plugin_host_device(const df_plugin_host *host, int *number);
+const df_plugin *df_plugin_thread_plugin(const df_plugin_thread *thread);
+const df_plugin_device *df_plugin_thread_device(const df_plugin_thread *thread, int *number);
 
 /* One lock for what threads change rarely: who is to be told. A fork waits for it. */
 void df_plugin_lock(void);

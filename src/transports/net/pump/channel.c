@@ -132,7 +132,7 @@ int df_channel_write(df_channel *channel) {
                       ? DF_STREAM_ENDED
                       : channel->stream->write(channel->stream, channel->parts + channel->first,
                                                channel->n_parts - channel->first);
-  /* A far end that has left takes nothing more, but its last bytes may be unread. So the
+  /* A remote end that has left takes nothing more, but its last bytes may be unread. So the
    * connection ends only when reading comes to the end. */
   if (taken == DF_STREAM_ENDED) {
     df_channel_quiesce(channel);

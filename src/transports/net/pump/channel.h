@@ -1,7 +1,7 @@
 /*
  * One connection of a pump: frames that wait for the stream, and bytes that have come. Frames are
  * gathered, and go out in one write. Payloads are not copied if they stay where they are until the
- * far end has them; small ones lie behind their headers.
+ * remote end has them; small ones lie behind their headers.
  */
 #ifndef DF_TRANSPORTS_NET_PUMP_CHANNEL_H
 #define DF_TRANSPORTS_NET_PUMP_CHANNEL_H
@@ -77,7 +77,7 @@ uint64_t df_channel_waiting(const df_channel *channel);
 void df_channel_begin(df_channel *channel);
 /* A header alone, whatever it says of bytes. */
 void df_channel_put_word(df_channel *channel, const df_frame *frame);
-/* payload stays as it is until the far end has it, or until owner is disowned. */
+/* payload stays as it is until the remote end has it, or until owner is disowned. */
 void df_channel_put(df_channel *channel, const df_frame *frame, const void *payload,
                     const void *owner);
 /* payload is the caller's again after df_channel_write. The last frame. */

@@ -56,8 +56,9 @@ void df_connection_handshake_key(unsigned char key[DF_KEY_BYTES],
   df_derive(key, DF_KEY_BYTES, secret, "dfccl wire to a peer", &peer, sizeof peer, NULL, 0);
 }
 
-void df_connection_handshake_line_key(unsigned char key[DF_KEY_BYTES], const df_far_rank *far) {
-  df_derive(key, DF_KEY_BYTES, far->key, "dfccl line again", NULL, 0, NULL, 0);
+void df_connection_handshake_channel_key(unsigned char key[DF_KEY_BYTES],
+                                         const df_remote_rank *remote) {
+  df_derive(key, DF_KEY_BYTES, remote->key, "dfccl line again", NULL, 0, NULL, 0);
 }
 
 /* From the peer's key and both nonces. */
@@ -102,10 +103,10 @@ static df_connection_handshake_state handle_greeting(df_connection_handshake *ha
   handshake->number = greeting.number;
   unsigned char key[DF_KEY_BYTES];
   if (handshake->port == DF_HANDSHAKE_CONTROL_PORT) {
-    const df_far_rank *far = handshake->far ? &handshake->far[handshake->peer] : NULL;
-    if (far == NULL || !far->has_line) return DF_HANDSHAKE_REFUSED;
+    const df_remote_rank *remote = handshake->remote ? &handshake->remote[handshake->peer] : NULL;
+    if (remote == NULL || !remote->has_channel) return DF_HANDSHAKE_REFUSED;
     handshake->makes_keys = 1;
-    df_connection_handshake_line_key(key, far);
+    df_connection_handshake_channel_key(key, remote);
   } else
     df_connection_handshake_key(key, handshake->key, handshake->peer);
   draw_keys(handshake);

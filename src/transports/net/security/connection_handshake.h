@@ -35,12 +35,12 @@ typedef enum {
 typedef struct df_connection_handshake {
   df_stream *stream;
   uint32_t rank, peer; /* listener: peer is a claim until it stands */
-  uint32_t port;       /* of the peer's wire; as peer */
+  uint32_t port;       /* of the peer's pump; as peer */
   uint32_t number;     /* of the caller's calls of this port: an old one comes too late; as peer */
   int calls;           /* this end is the caller */
   int is_proven;       /* the other end has proven itself */
-  const df_far_rank *far; /* listener: of those who may have a line; NULL: nobody has */
-  int makes_keys;         /* the nonces are keys */
+  const df_remote_rank *remote; /* listener: of those who may have a line; NULL: nobody has */
+  int makes_keys;               /* the nonces are keys */
   unsigned char nonce[DF_NONCE_BYTES], other_nonce[DF_NONCE_BYTES];
   unsigned char secret[DF_KEY_BYTES]; /* whose public key is the nonce */
   unsigned char key[DF_KEY_BYTES];    /* as offered; later the connection's */
@@ -57,7 +57,8 @@ void df_connection_handshake_listen(df_connection_handshake *handshake, df_strea
                                     uint32_t rank, const unsigned char secret[DF_KEY_BYTES],
                                     int makes_keys);
 /* The key for a line, both ends'. */
-void df_connection_handshake_line_key(unsigned char key[DF_KEY_BYTES], const df_far_rank *far);
+void df_connection_handshake_channel_key(unsigned char key[DF_KEY_BYTES],
+                                         const df_remote_rank *remote);
 void df_connection_handshake_key(unsigned char key[DF_KEY_BYTES],
                                  const unsigned char secret[DF_KEY_BYTES], uint32_t peer);
 

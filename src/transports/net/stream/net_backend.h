@@ -58,7 +58,7 @@ struct df_net_backend_ops {
   void (*close_in_child)(df_net_backend *net_backend); /* descriptors only. NULL: there are none */
 
   /* The line stands. dfcclOutOfMemory, dfcclSystemError. */
-  dfcclResult_t (*begin)(df_net_backend *net_backend, const df_net_backend_channel *line,
+  dfcclResult_t (*begin)(df_net_backend *net_backend, const df_net_backend_channel *channel,
                          df_net_backend_stream **stream);
   /* Called when the line or the stream is ready. */
   df_connect_state (*connect)(df_net_backend_stream *stream);

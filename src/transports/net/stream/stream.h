@@ -17,7 +17,7 @@ typedef struct df_stream_room {
 
 enum { DF_STREAM_ENDED = -1, DF_STREAM_REFUSED = -2, DF_STREAM_PARTS = 64, DF_STREAM_ROOMS = 2 };
 
-/* How soon bytes that are written now will be at the far end. */
+/* How soon bytes that are written now will be at the remote end. */
 typedef struct df_rate_estimate {
   uint64_t queued; /* bytes written earlier that are not there yet */
   uint64_t rate;   /* bytes a second; 0: not known */
@@ -40,7 +40,7 @@ struct df_stream {
   int (*connect)(df_stream *stream);
   /* Costs a system call. NULL: nothing is known. */
   df_rate_estimate (*rate_estimate)(df_stream *stream);
-  /* From now on what is written while earlier bytes are under way may wait until the far end's system
+  /* From now on what is written while earlier bytes are under way may wait until the remote end's system
    * has acknowledged them; 0: no more, and what waits goes. NULL: nothing ever waits. */
   void (*gather)(df_stream *stream, int gathers);
   /* What was read is acknowledged at once. Of streams with `gather`. */

@@ -5,7 +5,7 @@
  * never without credit for its cells and for the receive that its immediate data takes. So the
  * other end's queue always has a receive.
  *
- * A sender's bytes lie in a copy of the far ring until the credit for them has come. So nothing that
+ * A sender's bytes lie in a copy of the remote ring until the credit for them has come. So nothing that
  * a stream was given is read after write has returned, and no completion of a send is waited for.
  *
  * Not thread-safe: its caller has a lock.
@@ -26,7 +26,7 @@ typedef struct df_verbs_stream df_verbs_stream;
 /* What an end tells the other. It comes from another process: df_verbs_join checks it. */
 typedef struct df_verbs_end {
   uint8_t gid[16];
-  uint64_t ring; /* where it is, for the far device */
+  uint64_t ring; /* where it is, for the remote device */
   uint32_t key;
   uint32_t ring_bytes;
   uint32_t receives; /* posted, and posted again as they are taken */
@@ -37,7 +37,7 @@ typedef struct df_verbs_end {
   uint8_t link_layer;
 } df_verbs_end;
 
-/* What an end tells over the line: where it is, and then that it takes what is sent. */
+/* What an end tells over the channel: where it is, and then that it takes what is sent. */
 typedef struct df_verbs_telling {
   uint32_t magic, padding;
   df_verbs_end end;
@@ -45,7 +45,7 @@ typedef struct df_verbs_telling {
 DF_STATIC_ASSERT(sizeof(df_verbs_telling) == 56, "part of the protocol between hosts");
 
 typedef struct df_verbs_meeting {
-  df_stream *line;
+  df_stream *channel;
   uint32_t silence_ms;
   df_verbs_telling out, in;
   uint32_t told, heard; /* bytes */
@@ -67,7 +67,7 @@ void df_verbs_look(df_verbs *verbs);
 int df_verbs_poll(df_verbs *verbs);
 
 /* At the device that has the address; at the first if none has. mine: for the other end. Takes
- * nothing, and brings nothing, until the far end has joined too. */
+ * nothing, and brings nothing, until the remote end has joined too. */
 dfcclResult_t df_verbs_stream_make(df_verbs *verbs, const df_address *here,
                                    df_verbs_stream **stream, df_verbs_end *mine);
 /* The other end may send from now on. silence_ms: how long it may be silent; 0: some seconds.

@@ -42,13 +42,13 @@ struct df_verbs_stream {
   df_verbs_queue *queue;
   struct ibv_qp *qp;
   struct ibv_mr *ring_region, *copy_region;
-  uint8_t *ring; /* [RING_BYTES] the far device writes it */
-  uint8_t *copy; /* [RING_BYTES] of the far ring */
+  uint8_t *ring; /* [RING_BYTES] the remote device writes it */
+  uint8_t *copy; /* [RING_BYTES] of the remote ring */
   uint32_t serial, sequence;
   uint32_t inline_most;
   int has_joined, has_failed, hangs_up;
 
-  df_verbs_end far;
+  df_verbs_end remote;
   uint32_t head; /* cell of the next write */
   uint32_t free_cells;
   writes out;                          /* writes without credit */
@@ -87,7 +87,7 @@ df_verbs_meeting *df_verbs_stream_meeting(df_verbs_stream *stream) { return &str
 void df_verbs_stream_describe(const df_verbs_stream *stream, char text[DF_NET_BACKEND_ENDS_BYTES]) {
   char here[INET6_ADDRSTRLEN] = "", there[INET6_ADDRSTRLEN] = "";
   inet_ntop(AF_INET6, stream->port.gid.raw, here, sizeof here);
-  inet_ntop(AF_INET6, stream->far.gid, there, sizeof there);
+  inet_ntop(AF_INET6, stream->remote.gid, there, sizeof there);
   snprintf(text, DF_NET_BACKEND_ENDS_BYTES, "%s port %d, %s to %s",
            ibv_get_device_name(stream->device->context->device), stream->port.number, here, there);
 }
@@ -98,7 +98,7 @@ void df_verbs_stream_fail(df_verbs_stream *stream, const char *reason) {
   stream->has_failed = stream->base.is_ready = 1;
   snprintf(stream->why, sizeof stream->why, "device %s port %d, queue pair %u to %u: %s",
            ibv_get_device_name(stream->device->context->device), stream->port.number,
-           stream->qp->qp_num, stream->far.number, reason);
+           stream->qp->qp_num, stream->remote.number, reason);
 }
 
 void df_verbs_stream_hang_up(df_verbs_stream *stream, const char *reason) {
@@ -133,7 +133,7 @@ static int post_write(df_verbs_stream *stream, uint32_t cell, uint32_t bytes, in
               .num_sge = bytes ? 1 : 0,
               .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
               .imm_data = htobe32(stream->owed << LENGTH_BITS | bytes),
-              .wr.rdma = {.remote_addr = stream->far.ring + at, .rkey = stream->far.key}};
+              .wr.rdma = {.remote_addr = stream->remote.ring + at, .rkey = stream->remote.key}};
   if (is_signalled) work.send_flags |= IBV_SEND_SIGNALED;
   if (bytes && bytes <= stream->inline_most) work.send_flags |= IBV_SEND_INLINE;
   const int error = ibv_post_send(stream->qp, &work, &bad);
@@ -389,19 +389,20 @@ static uint8_t try_exponent(uint32_t silence_ms) {
 }
 
 static int receive_from(df_verbs_stream *stream) {
-  const df_verbs_end *far = &stream->far;
-  struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_RTR,
-                                   .path_mtu = DF_MIN(far->mtu, stream->port.mtu),
-                                   .dest_qp_num = far->number,
-                                   .rq_psn = far->sequence,
-                                   .max_dest_rd_atomic = 1,
-                                   .min_rnr_timer = 12,
-                                   .ah_attr = {.dlid = far->lid, .port_num = stream->port.number}};
+  const df_verbs_end *remote = &stream->remote;
+  struct ibv_qp_attr attributes = {
+      .qp_state = IBV_QPS_RTR,
+      .path_mtu = DF_MIN(remote->mtu, stream->port.mtu),
+      .dest_qp_num = remote->number,
+      .rq_psn = remote->sequence,
+      .max_dest_rd_atomic = 1,
+      .min_rnr_timer = 12,
+      .ah_attr = {.dlid = remote->lid, .port_num = stream->port.number}};
   if (stream->port.link_layer == IBV_LINK_LAYER_ETHERNET) {
     attributes.ah_attr.is_global = 1;
     attributes.ah_attr.grh.sgid_index = stream->port.gid_index;
     attributes.ah_attr.grh.hop_limit = HOPS;
-    memcpy(attributes.ah_attr.grh.dgid.raw, far->gid, sizeof far->gid);
+    memcpy(attributes.ah_attr.grh.dgid.raw, remote->gid, sizeof remote->gid);
   }
   return ibv_modify_qp(stream->qp, &attributes,
                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
@@ -431,7 +432,7 @@ dfcclResult_t df_verbs_stream_join(df_verbs_stream *stream, const df_verbs_end *
     return df_fail(dfcclRemoteError,
                    "device %s port %d and the other end's are not of one kind (InfiniBand, RoCE)",
                    ibv_get_device_name(device->context->device), stream->port.number);
-  stream->far = *theirs;
+  stream->remote = *theirs;
   int error = receive_from(stream);
   if (error == 0) error = send_to(stream, silence_ms);
   if (error) return df_verbs_failure(device, "joining queue pairs", error);
