@@ -34,8 +34,8 @@ dfcclResult_t df_messenger_open(df_control *control, df_rank_mutex *lock, const 
   for (uint32_t r = 0; r < control->n_ranks; r++) {
     df_peer *peer = &control->peers[r];
     peer->local = mesh->local[r];
-    peer->home = &mesh->sockets[r];
-    peer->socket = *peer->home;
+    peer->mesh_socket = &mesh->sockets[r];
+    peer->socket = *peer->mesh_socket;
     peer->last = &peer->first;
     peer->next = mesh->routes && r != control->rank ? df_routes_next(mesh->routes, r) : r;
     if (mesh->remote == NULL || !mesh->remote[r].is_remote) continue;
@@ -47,7 +47,7 @@ dfcclResult_t df_messenger_open(df_control *control, df_rank_mutex *lock, const 
     if (control->record == NULL)
       control->record = malloc(DF_MAX_MESSAGE_BYTES + DF_REMOTE_CHANNEL_OVERHEAD);
     if (peer->channel == NULL || control->record == NULL)
-      return df_fail(dfcclOutOfMemory, "no memory for the channel to rank %u", r);
+      return df_fail(dfcclOutOfMemory, "no memory for the control channel to rank %u", r);
   }
   return dfcclSuccess;
 }
@@ -84,7 +84,7 @@ void df_messenger_subscribe(df_control *control, df_message_kind kind, df_messag
       (df_subscription){.handle = handle, .room = room, .takes_fd = takes_fd};
 }
 
-/* 1: sent; 0: not now; -1: the connection is lost. */
+/* Returns 1: sent; 0: the socket accepts nothing at the moment; -1: the connection is lost. */
 static int send_one(int socket, const df_outgoing *outgoing) {
   union {
     struct cmsghdr align;
@@ -106,7 +106,8 @@ static int send_one(int socket, const df_outgoing *outgoing) {
   do sent = sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
   while (sent < 0 && errno == EINTR);
   if (sent >= 0) return 1;
-  /* Too many descriptors in flight, or no buffers: the receiver will take some. */
+  /* Too many descriptors are in flight, or there are no buffers: both end when the receiver
+   * reads. */
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ETOOMANYREFS ||
                  errno == ENOMEM
              ? 0
@@ -125,10 +126,9 @@ static void end_connection(df_peer *peer) {
   if (peer->socket >= 0) shutdown(peer->socket, SHUT_RDWR);
 }
 
-/* ---- what waits */
+/* ---- messages that wait */
 
-/* Takes the first. */
-static void let_go(df_peer *peer) {
+static void release_first(df_peer *peer) {
   df_outgoing *done = peer->first;
   peer->first = done->next;
   if (peer->first == NULL) peer->last = &peer->first;
@@ -137,12 +137,14 @@ static void let_go(df_peer *peer) {
   free(done);
 }
 
-void df_messenger_told(df_control *control, uint32_t rank) {
+void df_messenger_acknowledge(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
-  for (; peer->let_go < peer->channel->acknowledged && peer->first; peer->let_go++) let_go(peer);
+  for (; peer->n_released < peer->channel->acknowledged && peer->first; peer->n_released++)
+    release_first(peer);
 }
 
-/* Whoever is cut off hears first why. As df_remote_channel_send. */
+/* A peer that is cut off first receives the messages with the reason. Returns as
+ * df_remote_channel_send. */
 static int send_record(df_control *control, df_peer *peer) {
   df_remote_channel *channel = peer->channel;
   const df_outgoing *next = channel->may_send ? peer->unsent : NULL;
@@ -154,7 +156,8 @@ static int send_record(df_control *control, df_peer *peer) {
   return df_remote_channel_send(channel, peer->socket, control->record, bytes);
 }
 
-/* Messages that a channel's other end does not have stay. As df_remote_channel_flush. */
+/* Messages that the other end of the channel has not acknowledged stay in the list. Returns as
+ * df_remote_channel_flush. */
 static int flush_channel(df_control *control, df_peer *peer) {
   const df_remote_channel *channel = peer->channel;
   int sent = df_remote_channel_flush(peer->channel, peer->socket);
@@ -164,10 +167,10 @@ static int flush_channel(df_control *control, df_peer *peer) {
   return sent;
 }
 
-/* As df_remote_channel_flush. */
+/* Returns as df_remote_channel_flush. */
 static int flush_socket(df_peer *peer) {
   int sent = 1;
-  while (peer->first && (sent = send_one(peer->socket, peer->first)) == 1) let_go(peer);
+  while (peer->first && (sent = send_one(peer->socket, peer->first)) == 1) release_first(peer);
   return sent;
 }
 
@@ -179,7 +182,8 @@ void df_messenger_flush(df_control *control, uint32_t rank) {
     const int by_peer = errno == EPIPE || errno == ECONNRESET;
     /* Both ends must see the loss. What the peer has sent can still be read. */
     if (!peer->channel) df_messenger_forget(peer);
-    if (!peer->channel && !by_peer) peer->cut_off = 1; /* else the peer has ended it */
+    if (!peer->channel && !by_peer)
+      peer->cut_off = 1; /* otherwise the peer has ended the connection */
     end_connection(peer);
   }
   want_writable(control, rank, sent == 0);
@@ -190,10 +194,11 @@ void df_messenger_end(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
   if (peer->channel == NULL || peer->channel->has_ended || peer->socket < 0) return;
   if (df_remote_channel_flush(peer->channel, peer->socket) != 1)
-    return; /* the other end finds nobody there */
+    return; /* the other end calls again and is refused */
   const size_t bytes =
       df_remote_channel_encrypt(peer->channel, DF_RECORD_END, NULL, 0, control->record);
-  /* Without memory for what the socket does not take, the other end would wait for the rest. */
+  /* If there is no memory for the part that the socket does not accept, the other end would wait
+   * for that part. */
   if (df_remote_channel_send(peer->channel, peer->socket, control->record, bytes) < 0)
     end_connection(peer);
 }
@@ -202,18 +207,19 @@ void df_messenger_cut_off(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
   peer->cut_off = 1;
   if (peer->channel) df_messenger_flush(control, rank);
-  /* The other end ends the connection, or says first where to go on. */
+  /* The other end ends the connection, or first sends the number from which to continue. */
   if (peer->channel && (peer->channel->has_ended || !peer->channel->may_send)) return;
   end_connection(peer);
 }
 
-/* What a relay that waits in its goodbye still passes on, needs and tells. */
+/* The kinds of messages that a relay forwards, needs and sends while it waits in its goodbye. */
 static int outlives_goodbye(const df_control *control, df_message_kind kind) {
   return control->routes &&
          (kind == DF_MESSAGE_RELAYED || kind == DF_MESSAGE_BYE || kind == DF_MESSAGE_LOST);
 }
 
-/* After a goodbye, ours or the peer's, only what device memory and relays wait for. */
+/* After the goodbye of this rank or of the peer, only messages that device memory and relays wait
+ * for are sent. */
 int df_messenger_reaches(const df_control *control, uint32_t rank, df_message_kind kind) {
   const df_peer *peer = &control->peers[rank];
   if (peer->state == DF_PEER_DEAD) return 0;
@@ -222,7 +228,7 @@ int df_messenger_reaches(const df_control *control, uint32_t rank, df_message_ki
   return kind == DF_MESSAGE_UNMAPPED || (!control->said_goodbye && peer->state != DF_PEER_LEFT);
 }
 
-/* The caller may be in the middle of anything: the service thread tells the owner later. */
+/* The caller may hold any state, so the service thread notifies the owner later. */
 void df_messenger_lose(df_control *control, uint32_t rank) {
   control->peers[rank].message_lost = DF_LOST;
   if (control->loss == dfcclSuccess)
@@ -232,7 +238,7 @@ void df_messenger_lose(df_control *control, uint32_t rank) {
   df_service_wake(control);
 }
 
-/* ---- by relays */
+/* ---- through relays */
 
 static void give(void *control, uint32_t hop, const df_message *message,
                  const void *payload) DF_RANK_LOCKED {
@@ -240,7 +246,7 @@ static void give(void *control, uint32_t hop, const df_message *message,
 }
 static void lose(void *control, uint32_t hop) DF_RANK_LOCKED { df_messenger_lose(control, hop); }
 
-/* ranks: their order changes. */
+/* Changes the order of `ranks`. */
 static void send_by_relays(df_control *control, uint32_t *ranks, uint32_t n,
                            const df_message *message, const void *payload) {
   const df_relay_giver to = {.giver = control, .give = give, .lose = lose};
@@ -249,7 +255,7 @@ static void send_by_relays(df_control *control, uint32_t *ranks, uint32_t n,
   df_relay_split(&to, control->routes, control->rank, DF_HOPS_MOST, ranks, n, &whole, payload);
 }
 
-/* Who sends what makes no sense is refused, as with any message. */
+/* A rank that sends a malformed message is refused, as with any message. */
 static void handle_relayed(void *room, uint32_t from, const df_message *message,
                            int fd) DF_RANK_LOCKED {
   df_control *control = room;
@@ -280,7 +286,8 @@ void df_messenger_send(df_control *control, uint32_t rank, const df_message *mes
   header.magic = DF_MESSAGE_MAGIC;
   if (!df_messenger_reaches(control, rank, (df_message_kind)header.kind) ||
       peer->message_lost == DF_LOST ||
-      (peer->channel && peer->cut_off)) /* a goodbye would be false */
+      (peer->channel &&
+       peer->cut_off)) /* after a lost message, a goodbye would report an orderly end */
     return;
   if (peer->next != rank) {
     send_by_relays(control, &rank, 1, &header, payload);
@@ -325,8 +332,8 @@ void df_messenger_send_many(df_control *control, const uint32_t *ranks, uint32_t
   free(behind);
 }
 
-/* Ranks behind a relay come before the relay: when a relay hears a goodbye, it has passed on those
- * for all behind it. */
+/* Sends to the ranks behind a relay before sending to the relay: when a relay receives a goodbye,
+ * it has forwarded the goodbyes for all ranks behind it. */
 static void send_all(df_control *control, int also_local, const df_message *message,
                      const void *payload) DF_RANK_LOCKED {
   uint32_t *ranks = control->routes ? malloc(control->n_ranks * sizeof *ranks) : NULL;
@@ -348,40 +355,42 @@ void df_messenger_send_all(df_control *control, const df_message *message, const
   send_all(control, 1, message, payload);
 }
 
-/* The owner's own messages may be lost: ending the connection needs no memory. */
-void df_messenger_tell_losses(df_control *control) {
+/* The messages of the owner may be lost too, but ending a connection needs no memory. */
+void df_messenger_report_losses(df_control *control) {
   if (control->loss == dfcclSuccess) return;
   dfcclResult_t status = control->loss;
   char sentence[DF_SENTENCE_BYTES];
   memcpy(sentence, control->loss_sentence, sizeof sentence);
   control->loss = dfcclSuccess;
   for (uint32_t r = 0; r < control->n_ranks; r++)
-    if (control->peers[r].message_lost == DF_LOST) control->peers[r].message_lost = DF_LOSS_IS_TOLD;
+    if (control->peers[r].message_lost == DF_LOST)
+      control->peers[r].message_lost = DF_LOSS_IS_REPORTED;
   control->events.message_lost(control->events.owner, status, sentence);
-  int mute = 0;
+  int is_silent = 0;
   for (uint32_t r = 0; r < control->n_ranks; r++) {
     df_peer *peer = &control->peers[r];
     if (peer->message_lost == DF_NOTHING_LOST) continue;
     peer->message_lost = DF_NOTHING_LOST;
-    mute |= peer->local;
+    is_silent |= peer->local;
     if (!peer->local) df_messenger_cut_off(control, r);
   }
-  if (mute) df_process_inbox_set_silent(control->process_inbox, control->rank);
+  if (is_silent) df_process_inbox_set_silent(control->process_inbox, control->rank);
 }
 
 void df_messenger_deliver(df_control *control, uint32_t from, const df_message *message, int fd) {
   DF_ASSERT_RANK_LOCKED(control->lock);
   const df_subscription *subscription = &control->subscriptions[message->kind];
-  /* After its goodbye a peer knows no more about us or others. */
-  int is_heard = control->peers[from].state != DF_PEER_LEFT ||
-                 message->kind == DF_MESSAGE_UNMAPPED ||
-                 outlives_goodbye(control, (df_message_kind)message->kind);
-  if (is_heard && subscription->takes_fd) {
+  /* After its goodbye a peer has no state of this rank or of others. */
+  int is_accepted = control->peers[from].state != DF_PEER_LEFT ||
+                    message->kind == DF_MESSAGE_UNMAPPED ||
+                    outlives_goodbye(control, (df_message_kind)message->kind);
+  if (is_accepted && subscription->takes_fd) {
     subscription->handle(subscription->room, from, message, fd);
     return;
   }
   if (fd >= 0) close(fd);
-  if (is_heard && subscription->handle) subscription->handle(subscription->room, from, message, -1);
+  if (is_accepted && subscription->handle)
+    subscription->handle(subscription->room, from, message, -1);
 }
 
 int df_peer_has_unsent(const df_peer *peer) {
@@ -391,7 +400,7 @@ int df_peer_has_unsent(const df_peer *peer) {
          bytes > 0;
 }
 
-/* A relay stays until all have said goodbye: their messages may pass it. */
+/* A relay stays until all other ranks have said goodbye, because their messages may pass it. */
 static int is_needed(const df_control *control) {
   if (control->routes == NULL || !df_routes_is_relay(control->routes)) return 0;
   for (uint32_t r = 0; r < control->n_ranks; r++)
@@ -399,7 +408,7 @@ static int is_needed(const df_control *control) {
   return 0;
 }
 
-/* A relay that has left may still pass on what is for others. */
+/* A relay that has left may still forward messages to others. */
 static int must_have_the_rest(const df_control *control, uint32_t rank) {
   const df_peer *peer = &control->peers[rank];
   if (peer->first == NULL) return 0;
@@ -409,7 +418,7 @@ static int must_have_the_rest(const df_control *control, uint32_t rank) {
 void df_messenger_goodbye(df_control *control, uint64_t patience_ns) {
   uint64_t begin = df_clock_ns();
   df_rank_lock(control->lock);
-  df_messenger_tell_losses(control); /* nothing follows a goodbye */
+  df_messenger_report_losses(control); /* nothing follows a goodbye */
   if (control->events.leaving) control->events.leaving(control->events.owner);
   df_message bye = {.kind = DF_MESSAGE_BYE};
   send_all(control, 0, &bye, NULL);

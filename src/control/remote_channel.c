@@ -72,13 +72,14 @@ size_t df_remote_channel_encrypt(df_remote_channel *channel, df_record_kind kind
   crypto_aead_chacha20poly1305_ietf_encrypt(record + sizeof head, NULL, message, bytes, record,
                                             sizeof head, NULL, nonce, channel->send_key);
   channel->sent += kind == DF_RECORD_MESSAGE;
-  channel->told = channel->received;
+  channel->reported = channel->received;
   channel->owes_count = 0;
   channel->has_ended |= kind == DF_RECORD_END;
   return bytes + DF_REMOTE_CHANNEL_OVERHEAD;
 }
 
-/* Returns how many bytes were taken; -1: never again. */
+/* Returns the number of bytes that the socket accepted; -1 if the connection cannot be used any
+ * more. */
 static ssize_t send_some(int socket, const uint8_t *bytes, size_t n) {
   size_t taken = 0;
   while (taken < n) {
@@ -123,7 +124,7 @@ int df_remote_channel_flush(df_remote_channel *channel, int socket) {
 
 /* ---- receiving */
 
-/* 1: all bytes are there. */
+/* Returns 1 when all bytes have arrived. */
 static int fill(df_remote_channel *channel, int socket, uint8_t *to, uint32_t bytes,
                 df_remote_channel_event *event, int *error) {
   while (channel->have < bytes) {
@@ -173,8 +174,8 @@ df_remote_channel_event df_remote_channel_read(df_remote_channel *channel, int s
   return open_record(channel, message, bytes);
 }
 
-/* The first record of a new connection tells where the other end is, and so where this one goes
- * on. */
+/* The first record of a new connection has the number of messages that the other end has received.
+ * This end continues from there. */
 df_remote_channel_event df_remote_channel_take(df_remote_channel *channel) {
   const df_record_head *head = &channel->head;
   const int is_message = head->kind == DF_RECORD_MESSAGE;

@@ -122,8 +122,8 @@ enum { DF_TRAFFIC_ENDS_BYTES = 320 };
 /* What has gone through a connection so far. */
 typedef struct df_traffic {
   uint64_t frames_sent, bytes_sent, frames_received, bytes_received;
-  uint64_t heard_ns; /* when something came last; 0: nothing has */
-  uint32_t resumes;  /* how often it was lost, and stands again */
+  uint64_t received_ns; /* when something came last; 0: nothing has */
+  uint32_t resumes;     /* how often it was lost, and stands again */
   int is_connected;
   char ends[DF_TRAFFIC_ENDS_BYTES];
 } df_traffic;

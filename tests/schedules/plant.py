@@ -202,8 +202,8 @@ BUGS = [
     ("what blocks publish is left to nobody", [
         ("df_carrier_wake", "{", "if (PLANTED && carrier && carrier->bell == bell) return;")], WIRES),
     # Bugs of large messages over several connections.
-    ("a part that comes twice goes into a slot that was published", [without("finish_part", "let_go")], RAILS),
-    ("what waits in another port is sent from a slot that is the block's again", [without("take_credit", "forget")], RAILS),
+    ("a part that comes twice goes into a slot that was published", [without("finish_part", "drop_duplicates")], RAILS),
+    ("what waits in another port is sent from a slot that is the block's again", [without("take_credit", "disown_slots")], RAILS),
     ("an answer that was lost is not given again", [("df_pump_detach", "if asked", "!PLANTED && (CONDITION)")], RAILS, ENDINGS),
     ("a credit does not pass messages that came late", [without("take_credit", "df_pump_pass_to")], RAILS),
     ("late messages of a varying link are taken", [never("take_frame", "is_late")], RAILS, VARYING),
@@ -218,12 +218,12 @@ BUGS = [
     ("what a line had under way when it was lost is not sent again", [
         ("reconnect.c/attach", "df_messenger_flush", "(PLANTED ? (void)(peer->unsent = NULL) : (void)0, CALL)")], HOSTS, ENDINGS),
     ("what comes over a line is not acknowledged", [without("receive_channel", "df_messenger_flush")], HOSTS, ENDINGS),
-    ("a dead rank's line is waited for", [returns("df_resume_is_vain", "0")], HOSTS, ENDINGS),
+    ("a dead rank's line is waited for", [returns("df_resume_has_failed", "0")], HOSTS, ENDINGS),
     # A real bug: the message that a channel has ended was lost together with the channel.
     ("a relay does not stay until all have left", [returns("messenger.c/is_needed", "0")], RELAYS, ENDINGS),
     ("a relay leaves before what it passes on has arrived", [
         ("must_have_the_rest", "{", "if (PLANTED) return control->peers[rank].first && control->peers[rank].state == DF_PEER_ALIVE;")], RELAYS, ENDINGS),
-    ("with relays nobody tells neighbours who is lost", [returns("df_service_tell_lost")], RELAYS, ENDINGS),
+    ("with relays nobody tells neighbours who is lost", [returns("df_service_announce_lost")], RELAYS, ENDINGS),
     ("those behind a lost relay are not given up", [returns("peer_failure.c/lose_those_behind")], RELAYS, ENDINGS),
     ("a relay hears of itself, and passes nothing on", [without("handle_relayed", "df_relay_split")], RELAYS),
     ("who is given up for a relay's word is not told", [

@@ -70,7 +70,7 @@ static const bad_frame bad_frames[] = {
     {"no frame", FRAME(.kind = DF_FRAME_BEYOND, .sequence = 1), 0},
     {"no frame", FRAME(.kind = DF_FRAME_LEAVES, .bytes = 1), 0},
     {"no frame", FRAME(.kind = DF_FRAME_ASK, .bytes = 1, .sequence = 1), 0},
-    {"no frame", FRAME(.kind = DF_FRAME_HEARD, .part = 1, .sequence = 1), 0},
+    {"no frame", FRAME(.kind = DF_FRAME_ANSWER, .part = 1, .sequence = 1), 0},
     {"no frame", FRAME(.kind = DF_FRAME_DATA, .link = 1, .bytes = 400, .sequence = 1), 0},
     {"no frame", FRAME(.kind = DF_FRAME_DATA, .bytes = UINT32_MAX, .sequence = 1), 0},
     {"a block", FRAME(.kind = DF_FRAME_DATA, .block = 1, .bytes = 400, .sequence = 1), 0},

@@ -90,7 +90,7 @@ static void handle_lost(void *room, uint32_t from, const df_message *message, in
   (void)from;
   (void)fd;
   if (r->control.peers[message->id].state != DF_PEER_ALIVE) return;
-  df_service_tell_lost(&r->control, (uint32_t)message->id, df_message_payload(message));
+  df_service_announce_lost(&r->control, (uint32_t)message->id, df_message_payload(message));
   lost(room, (uint32_t)message->id, DF_PEER_GIVEN_UP, df_message_payload(message));
 }
 

@@ -82,9 +82,9 @@ static void describe_traffic(dfcclContext_t context, uint32_t rank, df_text *out
   df_endpoint *wire = context->transports.wire;
   df_traffic traffic;
   for (uint32_t i = 0; wire->network->traffic(wire, rank, i, &traffic); i++)
-    if (traffic.heard_ns)
+    if (traffic.received_ns)
       df_say(out, "; the connection %s has brought nothing for %" PRIu64 " ms", traffic.ends,
-             (df_clock_ns() - traffic.heard_ns) / 1000000);
+             (df_clock_ns() - traffic.received_ns) / 1000000);
 }
 
 static void tell_silent(dfcclContext_t context, uint32_t rank) DF_RANK_LOCKED {

@@ -276,8 +276,8 @@ static void say_connections(const dfcclContext_t context, df_text *text) DF_RANK
              " bytes, received %" PRIu64 " frames, %" PRIu64 " bytes, resumed %u times, ",
              t.ends, r, t.is_connected ? "stands" : "does not stand", t.frames_sent, t.bytes_sent,
              t.frames_received, t.bytes_received, t.resumes);
-      if (t.heard_ns)
-        df_say(text, "heard %" PRIu64 " ms ago\n", (df_clock_ns() - t.heard_ns) / 1000000);
+      if (t.received_ns)
+        df_say(text, "heard %" PRIu64 " ms ago\n", (df_clock_ns() - t.received_ns) / 1000000);
       else
         df_say(text, "never heard\n");
     }

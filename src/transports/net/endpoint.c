@@ -29,7 +29,7 @@ typedef struct endpoint {
   df_mutex lock; /* of what follows; taken after the context's */
   df_connections connections;
   df_path_finder *path_finder; /* NULL: all ranks are of this host */
-  struct df_link_handle *tickets;
+  struct df_link_handle *handles;
   uint32_t asked;       /* while another pumped: ASKS_SEND, ASKS_ALL */
   uint64_t patience_ns; /* as of the latest look by the endpoint's thread */
   uint32_t stopping;
@@ -322,10 +322,10 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_net
   }
   handle->pump = peer->pump;
   handle->rings = rings;
-  handle->next = ep->tickets;
-  handle->at = &ep->tickets;
-  if (ep->tickets) ep->tickets->at = &handle->next;
-  ep->tickets = handle;
+  handle->next = ep->handles;
+  handle->at = &ep->handles;
+  if (ep->handles) ep->handles->at = &handle->next;
+  ep->handles = handle;
   *out = handle;
   return dfcclSuccess;
 }
@@ -490,7 +490,7 @@ static void wire_close(df_endpoint *base, int keep) {
   df_bell_ring(&ep->nap_bell);
   df_tcp_wake(&ep->connections.tcp);
   pthread_join(ep->thread, NULL);
-  while (ep->tickets) wire_release(base, ep->tickets);
+  while (ep->handles) wire_release(base, ep->handles);
   df_connections_close(&ep->connections);
   df_mutex_destroy(&ep->lock);
   df_path_finder_close(ep->path_finder);

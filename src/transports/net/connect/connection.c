@@ -63,9 +63,9 @@ void df_connection_lose_peer(df_connections *all, df_net_peer *peer, const df_co
     df_connection_end(all, c);
   }
   peer->is_lost = 1;
-  if (lost->heard_ns)
+  if (lost->received_ns)
     snprintf(age, sizeof age, "; it last brought something %llu ms ago",
-             (unsigned long long)(df_clock_ns() - lost->heard_ns) / 1000000);
+             (unsigned long long)(df_clock_ns() - lost->received_ns) / 1000000);
   snprintf(peer->why, sizeof peer->why, "the connection %s was lost: %s%s", lost->ends, reason,
            age);
   all->has_lost = 1;
@@ -76,12 +76,13 @@ static int is_spare(uint32_t port) { return port > DF_PUMP_BULK; }
 
 uint64_t df_connection_end_ns(const df_connections *all, const df_net_peer *peer, uint32_t port) {
   const df_connection *c = &peer->ports[port];
-  const int may_be_refused = c->lacks_port || (c->calls && !c->has_heard && all->rank > peer->rank);
+  const int may_be_refused =
+      c->lacks_port || (c->calls && !c->has_received && all->rank > peer->rank);
   uint64_t patience_ns = all->resume_ns;
   if (is_spare(port)) return UINT64_MAX;
   if (may_be_refused) patience_ns = DF_MAX(patience_ns, MEET_NS);
   /* A call that was given up for another rail is no loss, and a silent rail was lost early. */
-  if (peer->n_paths > 1 && (c->stood == 0 || all->resume_ns))
+  if (peer->n_paths > 1 && (c->n_connected == 0 || all->resume_ns))
     patience_ns = DF_MAX(patience_ns, all->silence_ms * (uint64_t)1000000);
   return c->lost_ns + patience_ns;
 }
@@ -91,7 +92,7 @@ void df_connection_lose(df_connections *all, df_net_peer *peer, uint32_t port, c
   df_connection *c = &peer->ports[port];
   snprintf(c->why, sizeof c->why, "%s", reason);
   const uint64_t now = df_clock_ns();
-  const int has_worked = c->state == DF_CONNECTION_CONNECTED && now - c->stood_ns >= PROVEN_NS;
+  const int has_worked = c->state == DF_CONNECTION_CONNECTED && now - c->connected_ns >= PROVEN_NS;
   const int was_silent = c->stream && df_is_silence(c->stream->error);
   const int is_hole = has_worked && is_spare(port) && !df_pump_has_delivered(peer->pump, port);
   df_pump_detach(peer->pump, port);
@@ -134,8 +135,8 @@ void df_connection_set_silence(const df_connections *all, const df_net_peer *pee
 }
 
 /* The first connection for bulk has moved to the rail of a spare one, which takes the first rail. */
-static void free_way(df_connections *all, df_net_peer *peer) {
-  const uint32_t way = peer->ports[DF_PUMP_BULK].way, spare = DF_PUMP_BULK + way;
+static void free_path(df_connections *all, df_net_peer *peer) {
+  const uint32_t way = peer->ports[DF_PUMP_BULK].path, spare = DF_PUMP_BULK + way;
   if (way == 0 || spare >= peer->pump->n_ports || peer->ports[spare].stream == NULL) return;
   df_connection_lose(all, peer, spare, "another connection has its rail");
   peer->ports[spare].vain_tries = 0; /* of the first rail it knows nothing */
@@ -143,13 +144,13 @@ static void free_way(df_connections *all, df_net_peer *peer) {
 }
 
 /* Its ends are noted: of a connection that is lost the system tells but one. */
-static void stand(df_connections *all, df_net_peer *peer, uint32_t port) {
+static void on_connected(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   go(c, DF_CONNECTION_CONNECTED);
-  c->stood++;
-  c->stood_ns = df_clock_ns();
-  const int has_moved = !c->was_called && c->way != c->called_way;
-  if (has_moved) c->way = c->called_way;
+  c->n_connected++;
+  c->connected_ns = df_clock_ns();
+  const int has_moved = !c->was_called && c->path != c->called_path;
+  if (has_moved) c->path = c->called_path;
   c->lost_ns = 0;
   c->vain_looks = 0;
   c->stream->is_ready = 1; /* frames may have come with the proof */
@@ -157,7 +158,7 @@ static void stand(df_connections *all, df_net_peer *peer, uint32_t port) {
   set_silence(all, peer, c);
   df_pump_attach(peer->pump, port, c->frames);
   if (all->is_quiesced) df_channel_quiesce(&peer->pump->ports[port].channel);
-  if (port == DF_PUMP_BULK && has_moved) free_way(all, peer);
+  if (port == DF_PUMP_BULK && has_moved) free_path(all, peer);
 }
 
 /* Without a limit the system's own ends a call that reaches nobody. */
@@ -168,7 +169,7 @@ static void set_due(df_connections *all, df_connection *c, uint64_t most_ns) {
 }
 
 /* The line stands. */
-static void begin_meeting(df_connections *all, df_net_peer *peer, uint32_t port) {
+static void begin_network(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   go(c, DF_CONNECTION_NETWORK);
   set_due(all, c, UINT64_MAX);
@@ -185,7 +186,7 @@ static void begin_meeting(df_connections *all, df_net_peer *peer, uint32_t port)
 }
 
 /* The stream that protects frames may have to come to stand, too. */
-static void bring_to_stand(df_connections *all, df_net_peer *peer, uint32_t port) {
+static void secure(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   const int met = c->frames->connect ? c->frames->connect(c->frames) : 1;
   if (met == DF_STREAM_REFUSED) {
@@ -194,7 +195,7 @@ static void bring_to_stand(df_connections *all, df_net_peer *peer, uint32_t port
   } else if (met == DF_STREAM_ENDED)
     df_connection_lose(all, peer, port, c->frames->reason(c->frames));
   else if (met)
-    stand(all, peer, port);
+    on_connected(all, peer, port);
 }
 
 /* greeter: whose ends have proven themselves. */
@@ -208,7 +209,7 @@ static void protect(df_connections *all, df_net_peer *peer, uint32_t port,
     go(c, DF_CONNECTION_SECURING);
     describe(all, c);
     if (c->frames->connect) set_due(all, c, UINT64_MAX);
-    bring_to_stand(all, peer, port);
+    secure(all, peer, port);
     return;
   }
   c->frames = NULL;
@@ -216,7 +217,7 @@ static void protect(df_connections *all, df_net_peer *peer, uint32_t port,
 }
 
 /* Both ends have met, and prove themselves over what they found. */
-static void begin_greeting(df_connections *all, df_net_peer *peer, uint32_t port) {
+static void begin_network_handshake(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   go(c, DF_CONNECTION_NETWORK_HANDSHAKE);
   if (c->was_called)
@@ -238,10 +239,10 @@ static const char *why_refused(df_connection *c) {
   return *reason ? reason : "it did not stand";
 }
 
-void df_connection_greet(df_connections *all, df_net_peer *peer, uint32_t port) {
+void df_connection_progress(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   if (c->state == DF_CONNECTION_SECURING) {
-    bring_to_stand(all, peer, port);
+    secure(all, peer, port);
     return;
   }
   if (c->state == DF_CONNECTION_NETWORK) {
@@ -249,35 +250,35 @@ void df_connection_greet(df_connections *all, df_net_peer *peer, uint32_t port) 
     if (met == DF_CONNECT_REFUSED)
       df_connection_lose(all, peer, port, c->carried->stream.reason(&c->carried->stream));
     if (met != DF_CONNECT_DONE) return;
-    begin_greeting(all, peer, port);
+    begin_network_handshake(all, peer, port);
   }
   df_connection_handshake_state state =
       df_connection_handshake_progress(&c->handshake, all->n_ranks);
   if (state == DF_HANDSHAKE_REFUSED || (state == DF_HANDSHAKE_DONE && is_another(peer, port, c)))
     df_connection_lose(all, peer, port, why_refused(c));
   else if (state == DF_HANDSHAKE_DONE && all->net_backend && c->carried == NULL)
-    begin_meeting(all, peer, port);
+    begin_network(all, peer, port);
   else if (state == DF_HANDSHAKE_DONE)
     protect(all, peer, port, &c->handshake);
 }
 
 /* The first retry goes where the connection was, unless it was silent. A spare one has its own rail;
  * while the first connection for bulk is there, it has the first rail. UINT32_MAX: there is none. */
-static uint32_t way_of(const df_net_peer *peer, uint32_t port) {
+static uint32_t path_of(const df_net_peer *peer, uint32_t port) {
   const df_connection *c = &peer->ports[port];
   uint32_t way = port - DF_PUMP_BULK;
   if (!is_spare(port))
-    way = (c->way + (c->vain_tries > 1 ? c->vain_tries - 1 : 0)) % DF_MAX(peer->n_paths, 1u);
-  else if (peer->ports[DF_PUMP_BULK].way == way)
+    way = (c->path + (c->vain_tries > 1 ? c->vain_tries - 1 : 0)) % DF_MAX(peer->n_paths, 1u);
+  else if (peer->ports[DF_PUMP_BULK].path == way)
     way = 0;
   return way < peer->n_paths ? way : UINT32_MAX;
 }
 
 static void call(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  const uint32_t way = way_of(peer, port);
+  const uint32_t way = path_of(peer, port);
   const dfcclResult_t result = df_tcp_connect(&all->tcp, &peer->paths[way], &c->stream);
-  c->called_way = way;
+  c->called_path = way;
   c->lacks_port = result == dfcclInProgress;
   if (result != dfcclSuccess) {
     df_connection_lose(all, peer, port, df_last_sentence());
@@ -285,7 +286,7 @@ static void call(df_connections *all, df_net_peer *peer, uint32_t port) {
   }
   go(c, DF_CONNECTION_HANDSHAKE);
   c->was_called = 0;
-  if (!c->has_heard) describe(all, c);
+  if (!c->has_received) describe(all, c);
   set_due(all, c, peer->n_paths > 1 ? RAIL_ANSWER_NS : UINT64_MAX);
   df_connection_handshake_call(&c->handshake, &c->stream->stream, all->rank, peer->rank, port,
                                ++c->calls_made, peer->key,
@@ -296,7 +297,7 @@ int df_connection_is_wanted(const df_net_peer *peer, uint32_t port) {
   const df_connection *c = &peer->ports[port];
   const df_pump *pump = peer->pump;
   return c->stream == NULL && c->calls && !peer->is_lost && !pump->remote_leaves &&
-         !df_pump_has_left(pump) && way_of(peer, port) != UINT32_MAX;
+         !df_pump_has_left(pump) && path_of(peer, port) != UINT32_MAX;
 }
 
 /* The peer has left without the goodbye that follows all its bytes: nobody calls again. */
@@ -323,7 +324,7 @@ void df_connection_call_all(df_connections *all, df_net_peer *peer) {
 void df_connection_handle_call(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   if (c->state != DF_CONNECTION_CONNECTED || all->resume_ns == 0 ||
-      df_clock_ns() - c->stood_ns < SETTLED_NS)
+      df_clock_ns() - c->connected_ns < SETTLED_NS)
     return;
   df_connection_lose(all, peer, port, "the other end has lost it, and calls");
   c->vain_tries++; /* its rail may be cut: another one is tried first */
@@ -333,7 +334,7 @@ void df_connection_take(df_connections *all, df_net_peer *peer, df_tcp_stream *s
                         df_connection_handshake *handshake) {
   const uint32_t port = handshake->port;
   df_connection *c = &peer->ports[port];
-  c->call_heard = handshake->number;
+  c->call_received = handshake->number;
   df_pump_detach(peer->pump, port);
   df_connection_end(all, c);
   /* Only one end may leave the calling to the other, or nobody calls again. */
@@ -341,7 +342,7 @@ void df_connection_take(df_connections *all, df_net_peer *peer, df_tcp_stream *s
   c->stream = stream;
   c->was_called = 1;
   if (all->net_backend)
-    begin_meeting(all, peer, port);
+    begin_network(all, peer, port);
   else
     protect(all, peer, port, handshake);
 }

@@ -11,7 +11,7 @@ int df_connection_is_wanted(const df_net_peer *peer, uint32_t port);
 /* Calls what is due, and gives up what took too long. */
 void df_connection_call_all(df_connections *all, df_net_peer *peer);
 /* The stream is ready, and the connection does not stand yet. */
-void df_connection_greet(df_connections *all, df_net_peer *peer, uint32_t port);
+void df_connection_progress(df_connections *all, df_net_peer *peer, uint32_t port);
 /* The peer has called, and has proven itself, but this rank's calls count: then its end is lost, unless
  * both have just called. */
 void df_connection_handle_call(df_connections *all, df_net_peer *peer, uint32_t port);

@@ -106,7 +106,7 @@ static int rests(const df_connection *c, const df_pump_port *port) {
   return channel->came_in_a_row >= STREAM_FRAMES && !channel->owes && !c->carried &&
          !c->stream->is_ready && port->frame.bytes <= REST_FRAME &&
          channel->bytes_received - c->bytes_before < REST_BYTES &&
-         (int64_t)(df_clock_ns() - c->heard_ns) < REST_NS;
+         (int64_t)(df_clock_ns() - c->received_ns) < REST_NS;
 }
 
 /* Then nobody asks the system either: it would tell once that there is something, and who rests might
@@ -134,13 +134,13 @@ static int receive(df_connections *all, df_net_peer *peer, uint32_t port, int sp
     all->net_backend->ops->on_readable(c->carried);
   if (c->carried) c->carried->is_ready = 0;
   c->stream->is_ready = 0;
-  if (c->state != DF_CONNECTION_CONNECTED) df_connection_greet(all, peer, port);
+  if (c->state != DF_CONNECTION_CONNECTED) df_connection_progress(all, peer, port);
   if (c->state != DF_CONNECTION_CONNECTED) return 0;
   c->bytes_before = channel->bytes_received;
   const int came = df_pump_receive(peer->pump, port);
   c->vain_looks = came ? 0 : c->vain_looks + 1;
-  c->has_heard |= came;
-  if (came) c->heard_ns = df_clock_ns();
+  c->has_received |= came;
+  if (came) c->received_ns = df_clock_ns();
   /* The budget was less than there is. */
   if (c->carried && channel->has_more)
     c->carried->is_ready = all->left_work = 1;
@@ -272,7 +272,7 @@ static int has_pending(const df_connections *all, const df_net_peer *peer) {
   if (peer->is_lost || peer->is_gone || peer->pump->remote_leaves) return 0;
   /* This rank has said goodbye, or perhaps nobody is there. */
   int may_come_back = small->calls || small->lost_ns;
-  for (uint32_t i = 0; i < peer->pump->n_ports; i++) may_come_back |= peer->ports[i].has_heard;
+  for (uint32_t i = 0; i < peer->pump->n_ports; i++) may_come_back |= peer->ports[i].has_received;
   if (small->stream == NULL && (!may_come_back || df_pump_has_left(peer->pump))) return 0;
   if (df_pump_has_pending(peer->pump)) return 1;
   for (uint32_t i = 0; i < peer->pump->n_ports; i++) {
@@ -314,8 +314,8 @@ void df_connections_peer_left(df_connections *all, uint32_t rank) {
 int df_connections_take_lost(df_connections *all, uint32_t *rank, char *why, size_t bytes) {
   for (uint32_t i = 0; i < all->n_active; i++) {
     df_net_peer *peer = all->active[i];
-    if (!peer->is_lost || peer->was_told) continue;
-    peer->was_told = 1;
+    if (!peer->is_lost || peer->was_reported) continue;
+    peer->was_reported = 1;
     *rank = peer->rank;
     snprintf(why, bytes, "%s", peer->why);
     return 1;

@@ -28,20 +28,20 @@ typedef struct df_connection {
   df_connection_handshake handshake; /* until the connection stands */
   df_connection_state state;
   int was_called; /* the other end has made the stream */
-  int has_heard;
+  int has_received;
   int calls;        /* this end calls, and calls again */
   uint64_t call_ns; /* not before */
   uint64_t due_ns;  /* a call that does not stand by then is given up */
   uint64_t lost_ns; /* since when it is wanted; 0: it stands, or none is */
   uint32_t vain_tries;
-  int lacks_port;                  /* the latest call found none of this host's free */
-  uint32_t calls_made, call_heard; /* numbers */
-  uint32_t vain_looks;             /* since it brought something */
-  uint64_t heard_ns;               /* when it did */
-  uint64_t bytes_before;           /* had come, before the latest look */
-  uint32_t stood;                  /* how often */
-  uint64_t stood_ns;               /* since when */
-  uint32_t way, called_way;        /* by which it stood last; by which it is called */
+  int lacks_port;                     /* the latest call found none of this host's free */
+  uint32_t calls_made, call_received; /* numbers */
+  uint32_t vain_looks;                /* since it brought something */
+  uint64_t received_ns;               /* when it did */
+  uint64_t bytes_before;              /* had come, before the latest look */
+  uint32_t n_connected;               /* how often */
+  uint64_t connected_ns;              /* since when */
+  uint32_t path, called_path;         /* by which it stood last; by which it is called */
   char ends[DF_CONNECTION_ENDS_BYTES];
   char why[DF_PUMP_REASON_BYTES]; /* it was lost last */
 } df_connection;
@@ -54,8 +54,8 @@ typedef struct df_net_peer {
   uint32_t n_paths; /* rails */
   df_tcp_path paths[DF_NET_PATHS_MOST];
   unsigned char key[DF_KEY_BYTES];
-  int is_lost, was_told; /* final */
-  int is_gone;           /* as control says */
+  int is_lost, was_reported; /* final */
+  int is_gone;               /* as control says */
   char why[DF_PUMP_REASON_BYTES + DF_CONNECTION_ENDS_BYTES + 128];
 } df_net_peer;
 

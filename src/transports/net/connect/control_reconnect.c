@@ -103,7 +103,7 @@ uint32_t df_control_reconnect_silence_ms(const df_endpoint_owner *owner, uint32_
 /* Each second call goes where the mesh has found it, and the first one unless it was silent there: an
  * address that was never called may lead nowhere, or to another host. Who has refused there is asked
  * again. */
-static df_tcp_path choose_way(const df_remote_rank *remote, df_reconnect_call *call) {
+static df_tcp_path choose_path(const df_remote_rank *remote, df_reconnect_call *call) {
   df_tcp_path others[DF_ADDRESSES_MAX];
   const uint32_t n = find_others(remote, others);
   call->is_known = n == 0 || call->refused_ns || call->vain_tries % 2 == 0;
@@ -143,7 +143,7 @@ static void begin_call(df_control_reconnect *all, df_reconnect_call *call) {
   const uint32_t peer = call->peer;
   const df_remote_rank *remote = &all->remote[peer];
   unsigned char key[DF_KEY_BYTES];
-  const df_tcp_path way = choose_way(remote, call);
+  const df_tcp_path way = choose_path(remote, call);
   const dfcclResult_t result = df_tcp_connect(all->tcp, &way, &call->stream);
   if (result != dfcclSuccess) {
     call->stream = NULL;
@@ -234,10 +234,10 @@ void df_control_reconnect_take(df_control_reconnect *all, df_tcp_stream *stream,
   df_reconnect_call *call =
       all->calls[handshake->peer]; /* the greeter refuses a peer without a line */
   /* This end calls; or the call has been given up meanwhile. */
-  if (all->remote[handshake->peer].calls || handshake->number <= call->call_heard) {
+  if (all->remote[handshake->peer].calls || handshake->number <= call->call_received) {
     df_tcp_end(all->tcp, stream);
     return;
   }
-  call->call_heard = handshake->number;
+  call->call_received = handshake->number;
   (void)hand_over(all, stream, handshake, handshake->peer);
 }

@@ -23,7 +23,7 @@ typedef struct df_reconnect_call {
   int is_taken;        /* somebody answers: what proves it follows */
   int is_known;        /* the latest call goes, or the line is, where the mesh has found the peer */
   uint32_t vain_tries;
-  uint32_t calls_made, call_heard; /* numbers */
+  uint32_t calls_made, call_received; /* numbers */
 } df_reconnect_call;
 
 typedef struct df_control_reconnect {

@@ -6,7 +6,7 @@
 #include "transports/net/connect/connection.h"
 #include "transports/net/connect/control_reconnect.h"
 
-enum { GUESTS_SPARE = 64 /* unproven callers beyond the ranks */ };
+enum { PENDING_SPARE = 64 /* unproven callers beyond the ranks */ };
 
 typedef struct df_pending_accept {
   struct df_pending_accept *next;
@@ -14,7 +14,7 @@ typedef struct df_pending_accept {
   df_connection_handshake handshake;
 } df_pending_accept;
 
-static void drop_guest(df_connections *all, df_pending_accept **at) {
+static void drop(df_connections *all, df_pending_accept **at) {
   df_pending_accept *pending = *at;
   *at = pending->next;
   if (pending->stream) df_tcp_end(&all->tcp, pending->stream);
@@ -23,7 +23,7 @@ static void drop_guest(df_connections *all, df_pending_accept **at) {
   all->n_pending--;
 }
 
-static void welcome(df_connections *all, df_pending_accept *pending) {
+static void accept_proven(df_connections *all, df_pending_accept *pending) {
   df_net_peer *peer;
   const uint32_t port = pending->handshake.port;
   if (port == DF_HANDSHAKE_CONTROL_PORT) {
@@ -41,7 +41,7 @@ static void welcome(df_connections *all, df_pending_accept *pending) {
     df_connection_handle_call(all, peer, port);
     return;
   }
-  if (pending->handshake.number <= c->call_heard) return; /* it has been given up meanwhile */
+  if (pending->handshake.number <= c->call_received) return; /* it has been given up meanwhile */
   df_tcp_stream *stream = pending->stream;
   pending->stream = NULL;
   df_connection_take(all, peer, stream, &pending->handshake);
@@ -65,20 +65,20 @@ void df_pending_accepts_receive(df_connections *all) {
   }
   for (df_pending_accept **at = &all->pending; *at;) {
     df_pending_accept *here = *at;
-    const int is_too_many = here->next == NULL && all->n_pending > all->n_ranks + GUESTS_SPARE;
+    const int is_too_many = here->next == NULL && all->n_pending > all->n_ranks + PENDING_SPARE;
     df_connection_handshake_state state = DF_HANDSHAKE_PENDING;
     if (here->stream->is_ready) {
       here->stream->is_ready = 0;
       state = df_connection_handshake_progress(&here->handshake, all->n_ranks);
     }
-    if (state == DF_HANDSHAKE_DONE) welcome(all, here);
+    if (state == DF_HANDSHAKE_DONE) accept_proven(all, here);
     if (state != DF_HANDSHAKE_PENDING || is_too_many)
-      drop_guest(all, at);
+      drop(all, at);
     else
       at = &here->next;
   }
 }
 
 void df_pending_accepts_drop(df_connections *all) {
-  while (all->pending) drop_guest(all, &all->pending);
+  while (all->pending) drop(all, &all->pending);
 }

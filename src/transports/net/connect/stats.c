@@ -13,8 +13,8 @@ int df_connections_traffic(const df_connections *all, uint32_t rank, uint32_t po
                           .bytes_sent = channel->bytes_sent,
                           .frames_received = channel->frames_received,
                           .bytes_received = channel->bytes_received,
-                          .heard_ns = c->heard_ns,
-                          .resumes = c->stood ? c->stood - 1 : 0,
+                          .received_ns = c->received_ns,
+                          .resumes = c->n_connected ? c->n_connected - 1 : 0,
                           .is_connected = c->state == DF_CONNECTION_CONNECTED};
   snprintf(traffic->ends, sizeof traffic->ends, "%s", c->ends);
   return 1;

@@ -18,8 +18,8 @@ typedef enum {
    * which epoch this is true. */
   DF_FRAME_STATE,
   DF_FRAME_LEAVES, /* the rank leaves: the connection's end is no loss */
-  DF_FRAME_ASK,    /* sequence: a number; DF_FRAME_HEARD says that all before it is here */
-  DF_FRAME_HEARD,  /* the number, and part: the port that had the question */
+  DF_FRAME_ASK,    /* sequence: a number; DF_FRAME_ANSWER says that all before it is here */
+  DF_FRAME_ANSWER, /* the number, and part: the port that had the question */
   DF_FRAME_BEYOND,
   /* With any of them: the receiver's system acknowledges it as soon as it is read. */
   DF_FRAME_IS_AWAITED = 0x20

@@ -54,7 +54,7 @@ typedef struct df_pump_port {
   uint32_t asked;    /* the number of DF_FRAME_ASK; 0: not asked */
   uint32_t question; /* of the remote end, to be answered; 0: none */
   uint32_t answered; /* the latest; 0: none */
-  int is_heard;      /* all that was sent before the question */
+  int has_arrived;   /* all that was sent before the question */
 } df_pump_port;
 
 typedef struct df_pump {
@@ -106,8 +106,9 @@ int df_pump_receive(df_pump *pump, uint32_t port);
  * releases. */
 int df_pump_send(df_pump *pump);
 /* Inside: the watch hears of the ring's message. */
-static inline void df_pump_tell(const df_pump *pump, df_watch_event what, const df_pump_ring *ring,
-                                uint64_t sequence, uint32_t bytes) {
+static inline void df_pump_notify_watch(const df_pump *pump, df_watch_event what,
+                                        const df_pump_ring *ring, uint64_t sequence,
+                                        uint32_t bytes) {
   if (DF_UNLIKELY(pump->watch != NULL))
     pump->watch->tell(pump->watch->who, what, ring->end.slots, sequence, bytes);
 }

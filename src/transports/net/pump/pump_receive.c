@@ -52,7 +52,7 @@ static void take_open(df_pump *pump, const df_pump_port *port, df_pump_link *lin
 }
 
 static void publish(df_pump *pump, df_pump_ring *ring, uint64_t sequence) {
-  df_pump_tell(pump, DF_WATCH_CAME, ring, sequence, 0);
+  df_pump_notify_watch(pump, DF_WATCH_CAME, ring, sequence, 0);
   df_link_publish(&ring->end, sequence, 0);
   note_bell(pump, ring->end.peer_bell);
 }
@@ -135,13 +135,13 @@ static void take_data(df_pump *pump, df_pump_port *port, df_pump_link *link,
   port->target = link;
   port->sequence = sequence;
   port->there = df_link_payload(&ring->end, sequence) + from;
-  df_pump_tell(pump, DF_WATCH_COMES, ring, sequence, bytes);
+  df_pump_notify_watch(pump, DF_WATCH_COMES, ring, sequence, bytes);
 }
 
 /* After a loss a message may have come through one port while it still waits in another one, where
  * it is of no use. Its slot is about to be the block's again. */
-static void forget(df_pump *pump, const df_pump_link *link, const df_pump_ring *ring,
-                   uint64_t credit) {
+static void disown_slots(df_pump *pump, const df_pump_link *link, const df_pump_ring *ring,
+                         uint64_t credit) {
   const uint64_t slots = ring->end.slot_mask + 1;
   if (link->epoch == 0 || !ring->has_messages) return;
   for (uint64_t n = DF_MIN(credit - ring->credit, slots); n > 0; n--)
@@ -160,11 +160,11 @@ static void take_credit(df_pump *pump, df_pump_link *link, const df_frame *frame
     return;
   }
   if (credit == ring->credit) return;
-  forget(pump, link, ring, credit);
+  disown_slots(pump, link, ring, credit);
   ring->credit = credit;
   /* It came late, through another port than the one that was lost, and need not be sent again. */
   if (ring->has_messages && credit >= ring->next) df_pump_pass_to(link, ring, credit);
-  df_pump_tell(pump, DF_WATCH_SENT, ring, credit, 0);
+  df_pump_notify_watch(pump, DF_WATCH_SENT, ring, credit, 0);
   df_link_release(&ring->end, credit);
   note_bell(pump, ring->end.peer_bell);
 }
@@ -184,12 +184,12 @@ static void take_state(df_pump *pump, df_pump_link *link, const df_frame *frame)
   ring->at = frame->bytes < DF_DIV_UP(bytes, link->part_bytes) ? frame->bytes : 0;
   ring->is_halted = 0;
   for (uint32_t i = 0; i < pump->n_ports; i++) /* what is sent now follows the question */
-    pump->ports[i].asked = pump->ports[i].is_heard = 0;
+    pump->ports[i].asked = pump->ports[i].has_arrived = 0;
 }
 
 /* Of the ranks, not of a link. */
 static void take_shutdown(df_pump *pump, df_pump_port *port, const df_frame *frame) {
-  if (frame->bytes || (frame->kind == DF_FRAME_HEARD && frame->part >= pump->n_ports)) {
+  if (frame->bytes || (frame->kind == DF_FRAME_ANSWER && frame->part >= pump->n_ports)) {
     lose(pump, "it sent what is no frame");
     return;
   }
@@ -198,10 +198,10 @@ static void take_shutdown(df_pump *pump, df_pump_port *port, const df_frame *fra
     port->question = frame->sequence;
     pump->has_question = 1;
   }
-  if (frame->kind != DF_FRAME_HEARD) return;
+  if (frame->kind != DF_FRAME_ANSWER) return;
   df_pump_port *asker = &pump->ports[frame->part];
   /* An answer to an earlier question comes too late. */
-  if (asker->asked && asker->asked == frame->sequence) asker->is_heard = 1;
+  if (asker->asked && asker->asked == frame->sequence) asker->has_arrived = 1;
 }
 
 /* Of a varying link: the connection through which its messages came was taken for lost, and they
@@ -248,7 +248,7 @@ static uint64_t all_parts(const df_pump_link *link, const df_pump_ring *ring, ui
 }
 
 /* Its last part may be under way twice. The slot may soon be another message's. */
-static void let_go(df_pump *pump, const df_pump_port *from) {
+static void drop_duplicates(df_pump *pump, const df_pump_port *from) {
   for (uint32_t i = 0; i < pump->n_ports; i++) {
     df_pump_port *port = &pump->ports[i];
     if (port != from && port->target == from->target && port->frame.block == from->frame.block &&
@@ -264,7 +264,7 @@ static void finish_part(df_pump *pump, const df_pump_port *port) {
   uint64_t *have = &ring->have[port->sequence & ring->end.slot_mask];
   *have |= 1ull << port->frame.part;
   if (*have != all_parts(link, ring, port->sequence)) return;
-  let_go(pump, port);
+  drop_duplicates(pump, port);
   publish(pump, ring, port->sequence);
   do {
     have = &ring->have[ring->next & ring->end.slot_mask];

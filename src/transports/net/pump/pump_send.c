@@ -103,7 +103,7 @@ void df_pump_detach(df_pump *pump, uint32_t which) {
   /* What a port of large messages has lost goes through the others. */
   for (uint32_t i = 0; i < pump->n_ports; i++)
     if (i != DF_PUMP_SMALL || which == DF_PUMP_SMALL)
-      pump->ports[i].asked = pump->ports[i].is_heard = 0;
+      pump->ports[i].asked = pump->ports[i].has_arrived = 0;
   for (uint32_t i = 0; i < pump->links.n; i++)
     if (pump->links.links[i]) halt(pump, pump->links.links[i], which);
 }
@@ -154,7 +154,7 @@ static int send_part(const df_pump *pump, df_channel *channel, df_pump_link *lin
   const uint32_t bytes = df_pump_message_bytes(link, ring, ring->next);
   if (ring->at * link->part_bytes >= bytes) ring->at = 0; /* of a run whose count was not known */
   const uint32_t from = ring->at * link->part_bytes;
-  if (from == 0) df_pump_tell(pump, DF_WATCH_SENDS, ring, ring->next, bytes);
+  if (from == 0) df_pump_notify_watch(pump, DF_WATCH_SENDS, ring, ring->next, bytes);
   const df_frame frame = {.link = link->remote_id,
                           .kind = is_direct ? DF_FRAME_LENT : DF_FRAME_DATA,
                           .block = (uint8_t)block,
@@ -223,7 +223,7 @@ static void send_state(df_channel *channel, df_pump_link *link, uint32_t block) 
 }
 
 /* Returns 1 when it left a loose credit. */
-static int send_news(df_channel *channel, df_pump_link *link, int with_loose) {
+static int send_credits(df_channel *channel, df_pump_link *link, int with_loose) {
   int left = 0;
   if (!link->incoming || !link->is_open) return 0;
   for (uint32_t block = 0; block < link->n_blocks && df_channel_has_room(channel); block++) {
@@ -265,7 +265,7 @@ static int has_pending_links(const df_pump *pump) {
   return 0;
 }
 
-static int another_stands(const df_pump *pump, uint32_t which) {
+static int another_is_connected(const df_pump *pump, uint32_t which) {
   for (uint32_t i = DF_PUMP_BULK; i < pump->n_ports; i++)
     if (i != which && is_connected(pump, i)) return 1;
   return 0;
@@ -274,9 +274,9 @@ static int another_stands(const df_pump *pump, uint32_t which) {
 /* The remote end may lack what went through the port. What a lost one has not brought goes through
  * another one, which is asked; one that takes nothing more may still have to be found lost. */
 static int is_in_doubt(const df_pump *pump, uint32_t which) {
-  if (pump->ports[which].is_heard) return 0;
+  if (pump->ports[which].has_arrived) return 0;
   if (which == DF_PUMP_SMALL) return 1; /* credits */
-  if (pump->ports[which].channel.stream == NULL && another_stands(pump, which)) return 0;
+  if (pump->ports[which].channel.stream == NULL && another_is_connected(pump, which)) return 0;
   for (uint32_t i = 0; i < pump->links.n; i++) {
     const df_pump_link *link = pump->links.links[i];
     if (link && !link->incoming && is_for(pump, link, which)) return 1;
@@ -294,7 +294,7 @@ static void answer(df_pump *pump) {
   for (uint32_t i = 0; i < pump->n_ports; i++) {
     df_pump_port *asked = &pump->ports[i];
     if (asked->question == 0) continue;
-    put_shutdown(&pump->ports[DF_PUMP_SMALL].channel, DF_FRAME_HEARD, i, asked->question);
+    put_shutdown(&pump->ports[DF_PUMP_SMALL].channel, DF_FRAME_ANSWER, i, asked->question);
     asked->answered = asked->question;
     asked->question = 0;
   }
@@ -329,7 +329,7 @@ static uint32_t gather(df_pump *pump, uint32_t which) {
     pump->turn = (pump->turn + 1) % n;
     if (link == NULL) continue;
     const uint32_t before = channel->n_frames;
-    if (which == DF_PUMP_SMALL) left |= send_news(channel, link, 0);
+    if (which == DF_PUMP_SMALL) left |= send_credits(channel, link, 0);
     const int is_here = !link->incoming && is_for(pump, link, which) &&
                         (link->varying || which == DF_PUMP_SMALL || which == pump->quickest);
     if (is_here && !link->is_open) {
@@ -346,7 +346,7 @@ static uint32_t gather(df_pump *pump, uint32_t which) {
   }
   if (!left || channel->n_frames == 0) return gathered;
   for (uint32_t i = 0; i < n && df_channel_has_room(channel); i++)
-    if (pump->links.links[i]) send_news(channel, pump->links.links[i], 1);
+    if (pump->links.links[i]) send_credits(channel, pump->links.links[i], 1);
   return gathered;
 }
 
