@@ -180,7 +180,7 @@ void df_messenger_flush(df_control *control, uint32_t rank) {
   const int sent = peer->channel ? flush_channel(control, peer) : flush_socket(peer);
   if (sent < 0) {
     const int by_peer = errno == EPIPE || errno == ECONNRESET;
-    /* Both ends must see the loss. What the peer has sent can still be read. */
+    /* Both ends must see the loss. Messages that the peer has sent can still be read. */
     if (!peer->channel) df_messenger_forget(peer);
     if (!peer->channel && !by_peer)
       peer->cut_off = 1; /* otherwise the peer has ended the connection */

@@ -29,7 +29,7 @@ static void forward(const df_relay_giver *to, uint32_t hop, uint32_t source, uin
   free(whole);
 }
 
-/* Moves the ranks that have the same first hop to the front. Returns their number. */
+/* Moves the ranks that have the same first hop to the beginning. Returns their number. */
 static uint32_t gather_first_hop(const df_routes *routes, uint32_t *ranks, uint32_t n) {
   const uint32_t hop = df_routes_next(routes, ranks[0]);
   uint32_t taken = 1;

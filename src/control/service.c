@@ -203,7 +203,7 @@ static int take_record(df_control *control, uint32_t rank, size_t length) DF_RAN
   return event != DF_REMOTE_CHANNEL_END;
 }
 
-/* Receives from another host. What has arrived is acknowledged at once. */
+/* Receives from another host. Each message is acknowledged at once. */
 static void receive_channel(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
   int error = 0, goes_on = 1;

@@ -208,9 +208,9 @@ BUGS = [
     ("a credit does not pass messages that came late", [without("take_credit", "df_pump_pass_to")], RAILS),
     ("late messages of a varying link are taken", [never("take_frame", "is_late")], RAILS, VARYING),
     ("a question of a lost connection counts", [("take_open", "if is_old", "!PLANTED && (CONDITION)")], RAILS),
-    ("who finds the pump busy does not ask", [("wire_pump", "if why", "!PLANTED && (CONDITION)")], WIRES),
+    ("who finds the pump busy does not ask", [("run_pump", "if why", "!PLANTED && (CONDITION)")], WIRES),
     # A real bug, found by the simulation with broken connections.
-    ("who only sends takes up what the endpoint's thread has asked for", [("wire_pump", "if df_system_exchange_u32", "(CONDITION) && !PLANTED")], WIRES),
+    ("who only sends takes up what the endpoint's thread has asked for", [("run_pump", "if df_system_exchange_u32", "(CONDITION) && !PLANTED")], WIRES),
     ("what the stream did not take is sent from where a lent buffer was", [without("df_channel_write", "keep_lent")], WIRES, ENDINGS, LARGE),
     # A real bug: a connection broke while its rank left, and messages in transit were lost.
     ("a rank leaves before the remote end has all", [returns("is_in_doubt", "0")], WIRES, ENDINGS),

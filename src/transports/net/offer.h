@@ -1,4 +1,5 @@
-/* What the receiver of a link tells its sender, by way of control: whom to call, and its rings. */
+/* The offer that the receiver of a link sends to its sender by control: the address to call, and
+ * the rings. */
 #ifndef DF_TRANSPORTS_NET_OFFER_H
 #define DF_TRANSPORTS_NET_OFFER_H
 
@@ -10,10 +11,10 @@ enum { DF_NET_OFFER_MAGIC = 0x0fe7dfcc };
 
 typedef struct df_net_offer {
   uint32_t magic;
-  uint32_t link; /* the receiver's number */
+  uint32_t link; /* the receiver's number of the link */
   uint32_t n_slots;
   uint16_t port;
-  uint16_t release_mask; /* of its rings: both ends must agree */
+  uint16_t release_mask; /* of the rings: both ends must agree */
   uint8_t padding[16];
   unsigned char key[DF_KEY_BYTES];
 } df_net_offer;

@@ -1,4 +1,4 @@
-/* The life of one connection: called or accepted, proven, standing, lost, called again. */
+/* The life of one connection: called or accepted, proven, connected, lost, called again. */
 #include "transports/net/connect/connection.h"
 
 #include <errno.h>
@@ -8,25 +8,27 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "bootstrap/net/sockets.h"
 
 enum {
   FIRST_RETRY_US = 200,
-  HOLE_TRIES = 16, /* a rail that stands, and takes nothing long, is called as seldom as any */
-#if defined(DF_SIMULATION) /* whose time passes slowly */
+  HOLE_TRIES = 16, /* a rail that connects but delivers nothing is called as rarely as any */
+#if defined(DF_SIMULATION) /* simulated time passes slowly */
   LAST_RETRY_US = 400,
   LAST_SPARE_RETRY_US = 800
 #else
   LAST_RETRY_US = 100000,
-  LAST_SPARE_RETRY_US = 10000000 /* a rail may never work, and a job may be idle */
+  LAST_SPARE_RETRY_US = 10000000 /* a rail may never work, and a job may be idle for long */
 #endif
 };
 
-/* Both may call at first, and one of the calls is refused, perhaps after it seemed to stand. */
+/* At first both ends may call, and one of the calls is refused, perhaps after it seemed to be
+ * connected. */
 #define MEET_NS ((uint64_t)10 * 1000 * 1000 * 1000)
-/* Then another rail is tried. */
+/* After this time without an answer another rail is tried. */
 #define RAIL_ANSWER_NS ((uint64_t)2 * 1000 * 1000 * 1000)
-/* What stood for so long was no call that the other end refused. */
+/* A connection that was established for this time was not a call that the other end refused. */
 #if defined(DF_SIMULATION)
 #define PROVEN_NS 1
 #define SETTLED_NS ((uint64_t)1000 * 1000)
@@ -35,8 +37,11 @@ enum {
 #define SETTLED_NS ((uint64_t)1000 * 1000 * 1000)
 #endif
 
-static void go(df_connection *c, df_connection_state to) {
+static void set_state(df_connection *c, df_connection_state to) {
   DF_ASSERT(df_connection_may_go(c->state, to));
+  if (to != c->state)
+    df_log(DF_LOG_TRACE, "connection %s: %s -> %s", c->ends, df_connection_state_name(c->state),
+           df_connection_state_name(to));
   c->state = to;
 }
 
@@ -49,7 +54,7 @@ void df_connection_end(df_connections *all, df_connection *c) {
   c->frames = NULL;
   c->carried = NULL;
   c->stream = NULL;
-  go(c, DF_CONNECTION_CLOSED);
+  set_state(c, DF_CONNECTION_CLOSED);
   sodium_memzero(&c->handshake, sizeof c->handshake);
 }
 
@@ -71,7 +76,7 @@ void df_connection_lose_peer(df_connections *all, df_net_peer *peer, const df_co
   all->has_lost = 1;
 }
 
-/* Without it all goes on. */
+/* The job does not depend on this connection. */
 static int is_spare(uint32_t port) { return port > DF_PUMP_BULK; }
 
 uint64_t df_connection_end_ns(const df_connections *all, const df_net_peer *peer, uint32_t port) {
@@ -81,13 +86,14 @@ uint64_t df_connection_end_ns(const df_connections *all, const df_net_peer *peer
   uint64_t patience_ns = all->resume_ns;
   if (is_spare(port)) return UINT64_MAX;
   if (may_be_refused) patience_ns = DF_MAX(patience_ns, MEET_NS);
-  /* A call that was given up for another rail is no loss, and a silent rail was lost early. */
+  /* A call that was given up in favour of another rail is no loss, and a silent rail was declared
+   * lost early. */
   if (peer->n_paths > 1 && (c->n_connected == 0 || all->resume_ns))
     patience_ns = DF_MAX(patience_ns, all->silence_ms * (uint64_t)1000000);
   return c->lost_ns + patience_ns;
 }
 
-/* It may come back, unless the time for that is over. */
+/* The connection may be made again, unless the time for that has passed. */
 void df_connection_lose(df_connections *all, df_net_peer *peer, uint32_t port, const char *reason) {
   df_connection *c = &peer->ports[port];
   snprintf(c->why, sizeof c->why, "%s", reason);
@@ -120,7 +126,7 @@ static void describe(const df_connections *all, df_connection *c) {
   snprintf(c->ends + used, sizeof c->ends - used, " (%s)", carried);
 }
 
-/* A rail that is cut is found early enough for the others to carry on. */
+/* With several rails, a cut one must be found early enough that the others can carry on. */
 static void set_silence(const df_connections *all, const df_net_peer *peer,
                         const df_connection *c) {
   const int has_paths = peer->n_paths > 1 && all->resume_ns;
@@ -134,26 +140,27 @@ void df_connection_set_silence(const df_connections *all, const df_net_peer *pee
     if (peer->ports[i].state == DF_CONNECTION_CONNECTED) set_silence(all, peer, &peer->ports[i]);
 }
 
-/* The first connection for bulk has moved to the rail of a spare one, which takes the first rail. */
+/* The first bulk connection has moved to the rail of a spare connection. The spare one takes the
+ * first rail instead. */
 static void free_path(df_connections *all, df_net_peer *peer) {
   const uint32_t way = peer->ports[DF_PUMP_BULK].path, spare = DF_PUMP_BULK + way;
   if (way == 0 || spare >= peer->pump->n_ports || peer->ports[spare].stream == NULL) return;
   df_connection_lose(all, peer, spare, "another connection has its rail");
-  peer->ports[spare].vain_tries = 0; /* of the first rail it knows nothing */
+  peer->ports[spare].vain_tries = 0; /* it has no experience with the first rail */
   peer->ports[spare].call_ns = 0;
 }
 
-/* Its ends are noted: of a connection that is lost the system tells but one. */
+/* Saves both addresses (describe): after a loss, getpeername() fails. */
 static void on_connected(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  go(c, DF_CONNECTION_CONNECTED);
+  set_state(c, DF_CONNECTION_CONNECTED);
   c->n_connected++;
   c->connected_ns = df_clock_ns();
   const int has_moved = !c->was_called && c->path != c->called_path;
   if (has_moved) c->path = c->called_path;
   c->lost_ns = 0;
   c->vain_looks = 0;
-  c->stream->is_ready = 1; /* frames may have come with the proof */
+  c->stream->is_ready = 1; /* frames may have arrived together with the proof */
   describe(all, c);
   set_silence(all, peer, c);
   df_pump_attach(peer->pump, port, c->frames);
@@ -161,19 +168,19 @@ static void on_connected(df_connections *all, df_net_peer *peer, uint32_t port) 
   if (port == DF_PUMP_BULK && has_moved) free_path(all, peer);
 }
 
-/* Without a limit the system's own ends a call that reaches nobody. */
+/* Without a limit, the limit of the system ends a call that reaches no host. */
 static void set_due(df_connections *all, df_connection *c, uint64_t most_ns) {
   const uint64_t silence_ns = all->silence_ms * (uint64_t)1000000;
   c->due_ns = silence_ns ? df_clock_ns() + DF_MIN(silence_ns, most_ns) : UINT64_MAX;
-  all->left_work = 1; /* the endpoint's thread looks at due_ns */
+  all->left_work = 1; /* the thread of the endpoint checks due_ns */
 }
 
-/* The line stands. */
+/* The ends have proven themselves over TCP: sets up the network backend. */
 static void begin_network(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  go(c, DF_CONNECTION_NETWORK);
+  set_state(c, DF_CONNECTION_NETWORK);
   set_due(all, c, UINT64_MAX);
-  c->stream->is_ready = 1; /* the other end's part may have come with the proof */
+  c->stream->is_ready = 1; /* the other end's part may have arrived together with the proof */
   if (all->silence_ms) df_tcp_set_silence(c->stream, all->silence_ms);
   const df_net_backend_channel channel = {.stream = &c->stream->stream,
                                           .here = df_tcp_address(c->stream),
@@ -185,7 +192,7 @@ static void begin_network(df_connections *all, df_net_peer *peer, uint32_t port)
     df_connection_lose(all, peer, port, df_last_sentence());
 }
 
-/* The stream that protects frames may have to come to stand, too. */
+/* The stream that protects frames may have a handshake of its own. */
 static void secure(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   const int met = c->frames->connect ? c->frames->connect(c->frames) : 1;
@@ -198,7 +205,7 @@ static void secure(df_connections *all, df_net_peer *peer, uint32_t port) {
     on_connected(all, peer, port);
 }
 
-/* greeter: whose ends have proven themselves. */
+/* handshake: its ends have proven themselves. */
 static void protect(df_connections *all, df_net_peer *peer, uint32_t port,
                     df_connection_handshake *handshake) {
   df_connection *c = &peer->ports[port];
@@ -206,7 +213,7 @@ static void protect(df_connections *all, df_net_peer *peer, uint32_t port,
   const dfcclResult_t result = df_protection_add(&all->protection, handshake, below, &c->frames);
   sodium_memzero(handshake, sizeof *handshake);
   if (result == dfcclSuccess) {
-    go(c, DF_CONNECTION_SECURING);
+    set_state(c, DF_CONNECTION_SECURING);
     describe(all, c);
     if (c->frames->connect) set_due(all, c, UINT64_MAX);
     secure(all, peer, port);
@@ -216,10 +223,10 @@ static void protect(df_connections *all, df_net_peer *peer, uint32_t port,
   df_connection_lose(all, peer, port, df_last_sentence());
 }
 
-/* Both ends have met, and prove themselves over what they found. */
+/* Both ends have connected the network backend. They prove their identity over it. */
 static void begin_network_handshake(df_connections *all, df_net_peer *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  go(c, DF_CONNECTION_NETWORK_HANDSHAKE);
+  set_state(c, DF_CONNECTION_NETWORK_HANDSHAKE);
   if (c->was_called)
     df_connection_handshake_listen(&c->handshake, &c->carried->stream, all->rank, all->secret,
                                    df_protection_needs_keys(&all->protection));
@@ -233,7 +240,7 @@ static int is_another(const df_net_peer *peer, uint32_t port, const df_connectio
   return c->was_called && (c->handshake.peer != peer->rank || c->handshake.port != port);
 }
 
-/* What carries it may have ended, and says why. */
+/* The backend stream may have ended; its reason is more precise. */
 static const char *why_refused(df_connection *c) {
   const char *reason = c->carried ? c->carried->stream.reason(&c->carried->stream) : "";
   return *reason ? reason : "it did not stand";
@@ -262,8 +269,9 @@ void df_connection_progress(df_connections *all, df_net_peer *peer, uint32_t por
     protect(all, peer, port, &c->handshake);
 }
 
-/* The first retry goes where the connection was, unless it was silent. A spare one has its own rail;
- * while the first connection for bulk is there, it has the first rail. UINT32_MAX: there is none. */
+/* Returns the path of the next call, or UINT32_MAX if there is none. The first retry uses the path
+ * that the connection had, unless that path was silent. A spare connection has a rail of its own;
+ * while the first bulk connection uses that rail, the spare one has the first rail. */
 static uint32_t path_of(const df_net_peer *peer, uint32_t port) {
   const df_connection *c = &peer->ports[port];
   uint32_t way = port - DF_PUMP_BULK;
@@ -284,7 +292,7 @@ static void call(df_connections *all, df_net_peer *peer, uint32_t port) {
     df_connection_lose(all, peer, port, df_last_sentence());
     return;
   }
-  go(c, DF_CONNECTION_HANDSHAKE);
+  set_state(c, DF_CONNECTION_HANDSHAKE);
   c->was_called = 0;
   if (!c->has_received) describe(all, c);
   set_due(all, c, peer->n_paths > 1 ? RAIL_ANSWER_NS : UINT64_MAX);
@@ -300,7 +308,7 @@ int df_connection_is_wanted(const df_net_peer *peer, uint32_t port) {
          !df_pump_has_left(pump) && path_of(peer, port) != UINT32_MAX;
 }
 
-/* The peer has left without the goodbye that follows all its bytes: nobody calls again. */
+/* The peer has left without the goodbye that follows all its bytes, so nobody calls again. */
 static int is_hopeless(const df_net_peer *peer, const df_connection *c) {
   return peer->is_gone && c->stream == NULL && c->lost_ns != 0 && !peer->is_lost &&
          !peer->pump->remote_leaves && !df_pump_has_left(peer->pump);
@@ -327,17 +335,17 @@ void df_connection_handle_call(df_connections *all, df_net_peer *peer, uint32_t 
       df_clock_ns() - c->connected_ns < SETTLED_NS)
     return;
   df_connection_lose(all, peer, port, "the other end has lost it, and calls");
-  c->vain_tries++; /* its rail may be cut: another one is tried first */
+  c->vain_tries++; /* its rail may be cut, so another one is tried first */
 }
 
-void df_connection_take(df_connections *all, df_net_peer *peer, df_tcp_stream *stream,
-                        df_connection_handshake *handshake) {
+void df_connection_accept(df_connections *all, df_net_peer *peer, df_tcp_stream *stream,
+                          df_connection_handshake *handshake) {
   const uint32_t port = handshake->port;
   df_connection *c = &peer->ports[port];
   c->call_received = handshake->number;
   df_pump_detach(peer->pump, port);
   df_connection_end(all, c);
-  /* Only one end may leave the calling to the other, or nobody calls again. */
+  /* Only one end may leave the calling to the other, or neither calls again. */
   if (all->rank > peer->rank) c->calls = 0;
   c->stream = stream;
   c->was_called = 1;

@@ -11,16 +11,17 @@
 #include "transports/net/connect/control_reconnect.h"
 
 enum {
-  VAIN_LOOKS = 32,            /* after so many a stream is read only if it is ready */
-  LOOKS_APART = 8,            /* looks at all streams, while some are read unasked */
-  ACCEPT_RETRY_NS = 20000000, /* there was no descriptor for a caller */
+  VAIN_LOOKS = 32, /* after so many empty reads a stream is read only if it is ready */
+  LOOKS_APART =
+      8, /* polls between two checks of all streams, while some are read without a check */
+  ACCEPT_RETRY_NS = 20000000, /* used if there was no descriptor for a caller */
 #if defined(DF_SIMULATION)
   STREAM_FRAMES = 1,
 #else
   STREAM_FRAMES = 8, /* payloads in a row, in one direction */
 #endif
-  REST_BYTES = 16 << 10, /* a look that brings more is worth itself */
-  REST_FRAME = 32 << 10, /* longer ones follow each other fast enough */
+  REST_BYTES = 16 << 10, /* a read that returns more is worth its cost */
+  REST_FRAME = 32 << 10, /* longer frames follow each other fast enough */
   REST_NS = 20000
 };
 
@@ -69,7 +70,7 @@ void df_connections_call(df_connections *all, df_net_peer *peer, const df_tcp_pa
     memcpy(peer->paths, paths, n_paths * sizeof *paths);
     memcpy(peer->key, key, sizeof peer->key);
     df_connection_set_silence(all, peer);
-    /* Without memory for spare connections the others carry all. */
+    /* If there is no memory for spare connections, the others carry everything. */
     if (peer->pump->n_ports > DF_PUMP_BULK) (void)df_connections_need_bulk(peer);
   }
   for (uint32_t i = 0; i < peer->pump->n_ports; i++)
@@ -99,9 +100,9 @@ int df_connections_send(df_connections *all) {
   return did;
 }
 
-/* Who is sent one short message after the other looks at the stream now and then: each look hinders
- * the sender, and is acknowledged. */
-static int rests(const df_connection *c, const df_pump_port *port) {
+/* While a peer sends a stream of short messages, read its socket at most every 20 us: each read
+ * contends with the sender for the socket lock, and triggers an acknowledgement. */
+static int is_resting(const df_connection *c, const df_pump_port *port) {
   const df_channel *channel = &port->channel;
   return channel->came_in_a_row >= STREAM_FRAMES && !channel->owes && !c->carried &&
          !c->stream->is_ready && port->frame.bytes <= REST_FRAME &&
@@ -109,14 +110,15 @@ static int rests(const df_connection *c, const df_pump_port *port) {
          (int64_t)(df_clock_ns() - c->received_ns) < REST_NS;
 }
 
-/* Then nobody asks the system either: it would tell once that there is something, and who rests might
- * leave before reading it. So the endpoint's thread hears of it then. */
+/* While a stream rests, the thread that spins does not ask the system for events either: the system
+ * reports an event once, and this thread might sleep before reading the stream. The endpoint's
+ * thread would then miss the event. */
 static int has_resting_stream(const df_connections *all) {
   for (uint32_t i = 0; i < all->n_active; i++) {
     const df_net_peer *peer = all->active[i];
     for (uint32_t port = 0; port < peer->pump->n_ports; port++)
       if (peer->ports[port].state == DF_CONNECTION_CONNECTED &&
-          rests(&peer->ports[port], &peer->pump->ports[port]))
+          is_resting(&peer->ports[port], &peer->pump->ports[port]))
         return 1;
   }
   return 0;
@@ -125,7 +127,8 @@ static int has_resting_stream(const df_connections *all) {
 static int receive(df_connections *all, df_net_peer *peer, uint32_t port, int spins) {
   df_connection *c = &peer->ports[port];
   const df_channel *channel = &peer->pump->ports[port].channel;
-  if (spins && c->state == DF_CONNECTION_CONNECTED && rests(c, &peer->pump->ports[port])) return 0;
+  if (spins && c->state == DF_CONNECTION_CONNECTED && is_resting(c, &peer->pump->ports[port]))
+    return 0;
   if (c->stream == NULL) return 0;
   const int is_ready = c->stream->is_ready || (c->carried && c->carried->is_ready);
   if (!is_ready && !(spins && c->state == DF_CONNECTION_CONNECTED && c->vain_looks < VAIN_LOOKS))
@@ -141,7 +144,7 @@ static int receive(df_connections *all, df_net_peer *peer, uint32_t port, int sp
   c->vain_looks = came ? 0 : c->vain_looks + 1;
   c->has_received |= came;
   if (came) c->received_ns = df_clock_ns();
-  /* The budget was less than there is. */
+  /* The budget was smaller than the amount that is there. */
   if (c->carried && channel->has_more)
     c->carried->is_ready = all->left_work = 1;
   else if (channel->has_more || (c->stream->hangs_up && !channel->has_ended && !c->carried))
@@ -219,7 +222,7 @@ void df_connections_close(df_connections *all) {
   sodium_memzero(all->secret, sizeof all->secret);
 }
 
-/* A stream that brought something lately is read without asking first. */
+/* A stream that returned something lately is read without asking the system first. */
 static int has_warm_stream(const df_connections *all) {
   for (uint32_t i = 0; i < all->n_active; i++)
     for (uint32_t port = 0; port < all->active[i]->pump->n_ports; port++) {
@@ -257,7 +260,8 @@ uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) 
       if (c->state == DF_CONNECTION_CONNECTED || (!c->stream && c->lost_ns == 0) ||
           peer->pump->remote_leaves)
         continue;
-      if (port > DF_PUMP_BULK && !c->stream) continue; /* nobody waits for a spare one */
+      if (port > DF_PUMP_BULK && !c->stream)
+        continue; /* the job does not wait for a spare connection */
       uint64_t due = c->stream ? c->due_ns : df_connection_end_ns(all, peer, port);
       if (!c->stream && df_connection_is_wanted(peer, port)) due = DF_MIN(due, c->call_ns);
       if (due == UINT64_MAX) continue;
@@ -270,7 +274,7 @@ uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) 
 static int has_pending(const df_connections *all, const df_net_peer *peer) {
   const df_connection *small = &peer->ports[DF_PUMP_SMALL];
   if (peer->is_lost || peer->is_gone || peer->pump->remote_leaves) return 0;
-  /* This rank has said goodbye, or perhaps nobody is there. */
+  /* This rank has said goodbye, or the peer may not exist. */
   int may_come_back = small->calls || small->lost_ns;
   for (uint32_t i = 0; i < peer->pump->n_ports; i++) may_come_back |= peer->ports[i].has_received;
   if (small->stream == NULL && (!may_come_back || df_pump_has_left(peer->pump))) return 0;
@@ -296,7 +300,7 @@ void df_connections_leave(df_connections *all) {
 }
 
 void df_connections_quiesce(df_connections *all) {
-  all->is_quiesced = 1; /* those that come to stand later, too */
+  all->is_quiesced = 1; /* connections that are established later, too */
   for (uint32_t i = 0; i < all->n_active; i++) {
     df_pump *pump = all->active[i]->pump;
     for (uint32_t port = 0; port < pump->n_ports; port++)
@@ -308,7 +312,7 @@ void df_connections_peer_left(df_connections *all, uint32_t rank) {
   df_net_peer *peer = all->peers[rank];
   if (peer == NULL || peer->is_gone) return;
   peer->is_gone = 1;
-  all->left_work = 1; /* the endpoint's thread looks again */
+  all->left_work = 1; /* the thread of the endpoint checks again */
 }
 
 int df_connections_take_lost(df_connections *all, uint32_t *rank, char *why, size_t bytes) {

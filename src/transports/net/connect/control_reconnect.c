@@ -10,14 +10,15 @@
 
 enum {
   FIRST_RETRY_US = 200,
-#if defined(DF_SIMULATION) /* whose time passes slowly */
+#if defined(DF_SIMULATION) /* simulated time passes slowly */
   FIRST_CONNECT_US = 400,
   LAST_RETRY_US = 400,
   OTHERS_CALL_US = 400
 #else
   FIRST_CONNECT_US = 50000,
   LAST_RETRY_US = 50000,
-  OTHERS_CALL_US = 50000 /* who does not call looks after this time whether the other may be dead */
+  OTHERS_CALL_US =
+      50000 /* an end that does not call waits so long before it checks whether the other is dead */
 #endif
 };
 #define ANSWER_NS ((uint64_t)10 * 1000 * 1000 * 1000)
@@ -78,7 +79,8 @@ uint64_t df_control_reconnect_refused_ns(const df_control_reconnect *all, uint32
 
 /* ---- calling */
 
-/* Where it may be reached, too. Not link-local ones: of which interface is not known. */
+/* Finds the other addresses of the rank. Link-local ones are left out, because their interface is
+ * not known. */
 static uint32_t find_others(const df_remote_rank *remote, df_tcp_path others[DF_ADDRESSES_MAX]) {
   uint32_t n = 0;
   for (int i = 0; i < remote->n_offered; i++) {
@@ -100,9 +102,9 @@ uint32_t df_control_reconnect_silence_ms(const df_endpoint_owner *owner, uint32_
   return has_choice ? df_silence_of_rail(owner->silence_ms) : owner->silence_ms;
 }
 
-/* Each second call goes where the mesh has found it, and the first one unless it was silent there: an
- * address that was never called may lead nowhere, or to another host. Who has refused there is asked
- * again. */
+/* Every second call uses the address where the mesh has found the rank, and so does the first call,
+ * unless the rank was silent there: an address that was never called may lead nowhere, or to
+ * another host. An address that has refused is tried again. */
 static df_tcp_path choose_path(const df_remote_rank *remote, df_reconnect_call *call) {
   df_tcp_path others[DF_ADDRESSES_MAX];
   const uint32_t n = find_others(remote, others);
@@ -111,7 +113,8 @@ static df_tcp_path choose_path(const df_remote_rank *remote, df_reconnect_call *
   return others[call->vain_tries / 2 % n];
 }
 
-/* is_refused: nobody listens there. What another address answers says nothing of the peer. */
+/* is_refused: the address refuses connections. The answer of another address shows nothing about
+ * the peer. */
 static void try_later(df_control_reconnect *all, df_reconnect_call *call, int is_refused) {
   const uint64_t now = df_clock_ns();
   const uint64_t wait_us = (uint64_t)FIRST_RETRY_US << DF_MIN(call->vain_tries, 16u);
@@ -129,8 +132,8 @@ static uint64_t answer_ns(const df_control_reconnect *all, uint32_t peer) {
   return silence_ns ? silence_ns / (has_others(&all->remote[peer]) ? 2 : 1) : ANSWER_NS;
 }
 
-/* A call that nobody takes gives way soon: several of the addresses may belong to rails that are cut.
- * Each round is more patient, since the way may be long. */
+/* A call that is not accepted is given up soon, because several of the addresses may belong to cut
+ * rails. Each round waits longer, because the path may be long. */
 static uint64_t connect_ns(const df_control_reconnect *all, uint32_t peer) {
   df_tcp_path others[DF_ADDRESSES_MAX];
   const uint32_t n = find_others(&all->remote[peer], others);
@@ -159,9 +162,10 @@ static void begin_call(df_control_reconnect *all, df_reconnect_call *call) {
   sodium_memzero(key, sizeof key);
 }
 
-/* The key is made of the greeting's. 0: it is closed instead, and the other end sees that. */
-static int hand_over(df_control_reconnect *all, df_tcp_stream *stream,
-                     df_connection_handshake *handshake, uint32_t peer) {
+/* Derives the key of the channel from the handshake and passes the connection to control. Returns 0
+ * if it was closed instead, which the other end sees. */
+static int pass_to_control(df_control_reconnect *all, df_tcp_stream *stream,
+                           df_connection_handshake *handshake, uint32_t peer) {
   unsigned char key[DF_KEY_BYTES];
   if (df_connection_handshake_traffic_key(handshake, key) != dfcclSuccess) {
     df_tcp_end(all->tcp, stream);
@@ -182,17 +186,19 @@ static void on_readable(df_control_reconnect *all, df_reconnect_call *call) {
   const df_connection_handshake_state state =
       df_connection_handshake_progress(&call->handshake, all->owner->n_ranks);
   const int is_through =
-      call->handshake.out_at == call->handshake.out_end; /* to the other's system */
+      call->handshake.out_at == call->handshake.out_end; /* the greeting has been sent completely */
   if (state == DF_HANDSHAKE_REFUSED)
     try_later(all, call, call->stream->error == ECONNREFUSED);
   else if (!all->remote[peer].calls && is_through)
-    try_later(all, call, 0); /* somebody listens, which is all that was asked */
+    try_later(all, call,
+              0); /* the address accepts connections, which is all that this call should find out */
   else if (state == DF_HANDSHAKE_DONE) {
     df_tcp_stream *stream = call->stream;
     call->stream = NULL;
-    if (hand_over(all, stream, &call->handshake, peer))
-      df_control_reconnect_want(all, peer,
-                                DF_RECONNECT_NOT_WANTED); /* control says if it is lost again */
+    if (pass_to_control(all, stream, &call->handshake, peer))
+      df_control_reconnect_want(
+          all, peer,
+          DF_RECONNECT_NOT_WANTED); /* control requests another one if this one is lost */
     else
       try_later(all, call, 0);
   } else if (is_through && !call->is_taken) {
@@ -232,12 +238,12 @@ uint64_t df_control_reconnect_patience_ns(const df_control_reconnect *all, uint6
 void df_control_reconnect_take(df_control_reconnect *all, df_tcp_stream *stream,
                                df_connection_handshake *handshake) {
   df_reconnect_call *call =
-      all->calls[handshake->peer]; /* the greeter refuses a peer without a line */
-  /* This end calls; or the call has been given up meanwhile. */
+      all->calls[handshake->peer]; /* the handshake refuses a peer without a channel */
+  /* Either this end calls, or the call has been given up meanwhile. */
   if (all->remote[handshake->peer].calls || handshake->number <= call->call_received) {
     df_tcp_end(all->tcp, stream);
     return;
   }
   call->call_received = handshake->number;
-  (void)hand_over(all, stream, handshake, handshake->peer);
+  (void)pass_to_control(all, stream, handshake, handshake->peer);
 }

@@ -20,7 +20,7 @@ static int is_own(const df_interfaces *all, const df_address *address) {
   return 0;
 }
 
-/* Of each interface the first address counts: it may have one of IPv4 and one of IPv6. */
+/* The first address of an interface counts: an interface may have an IPv4 and an IPv6 address. */
 static int is_taken(const df_interfaces *all, const uint8_t taken[DF_INTERFACES_MAX], int which) {
   for (int i = 0; i < all->n; i++)
     if (taken[i] && all->of[i].index == all->of[which].index) return 1;

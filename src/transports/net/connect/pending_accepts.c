@@ -6,7 +6,7 @@
 #include "transports/net/connect/connection.h"
 #include "transports/net/connect/control_reconnect.h"
 
-enum { PENDING_SPARE = 64 /* unproven callers beyond the ranks */ };
+enum { PENDING_SPARE = 64 /* pending connections permitted beyond the number of ranks */ };
 
 typedef struct df_pending_accept {
   struct df_pending_accept *next;
@@ -32,19 +32,20 @@ static void accept_proven(df_connections *all, df_pending_accept *pending) {
     df_control_reconnect_take(all->control_reconnect, channel, &pending->handshake);
     return;
   }
-  /* The caller may need the connection before this rank knows that it does. */
+  /* The caller may need the connection before this rank needs it. */
   if (port >= DF_PUMP_PORTS_MOST) return;
   if (df_connections_connect(all, pending->handshake.peer, &peer) != dfcclSuccess) return;
   if (df_connections_need(peer, port) != dfcclSuccess || peer->is_lost) return;
   const df_connection *c = &peer->ports[port];
-  if (peer->can_call && all->rank < peer->rank) { /* this rank's calls count */
+  if (peer->can_call && all->rank < peer->rank) { /* the calls of this rank count */
     df_connection_handle_call(all, peer, port);
     return;
   }
-  if (pending->handshake.number <= c->call_received) return; /* it has been given up meanwhile */
+  if (pending->handshake.number <= c->call_received)
+    return; /* the caller has given this call up meanwhile */
   df_tcp_stream *stream = pending->stream;
   pending->stream = NULL;
-  df_connection_take(all, peer, stream, &pending->handshake);
+  df_connection_accept(all, peer, stream, &pending->handshake);
 }
 
 void df_pending_accepts_receive(df_connections *all) {

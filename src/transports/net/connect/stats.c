@@ -1,4 +1,4 @@
-/* What has gone through the connections, for dumps, errors and dfccl-info net. */
+/* Statistics of connections, for dumps, errors and dfccl-info net. */
 #include <stdio.h>
 
 #include "transports/net/connect/connections.h"
@@ -15,7 +15,8 @@ int df_connections_traffic(const df_connections *all, uint32_t rank, uint32_t po
                           .bytes_received = channel->bytes_received,
                           .received_ns = c->received_ns,
                           .resumes = c->n_connected ? c->n_connected - 1 : 0,
-                          .is_connected = c->state == DF_CONNECTION_CONNECTED};
+                          .is_connected = c->state == DF_CONNECTION_CONNECTED,
+                          .state = df_connection_state_name(c->state)};
   snprintf(traffic->ends, sizeof traffic->ends, "%s", c->ends);
   return 1;
 }

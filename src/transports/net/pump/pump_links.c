@@ -5,11 +5,11 @@
 
 #include "primitives/prepared.h"
 
-/* A link's number: its entry, and how often the entry was used. So late frames miss the next
- * link. */
+/* The number of a link consists of its entry and of a generation that counts how often the entry
+ * was used. Late frames therefore do not match the next link in the entry. */
 enum { ENTRY_BITS = 20, ENTRIES_MOST = 1 << ENTRY_BITS, GENERATIONS = 1 << (32 - ENTRY_BITS) };
 
-/* Slots beyond carry messages that others need not wait for. */
+/* Messages in larger slots are bulk: other messages need not wait for them. */
 #if defined(DF_SIMULATION)
 #define BULK_STRIDE sim_bulk_stride
 #else
@@ -108,17 +108,18 @@ static void begin_ring(df_pump_link *link, const df_pump_route *route, uint32_t 
                          .run = route->parts[block],
                          .next = 1,
                          .have = link->have + (size_t)block * n_slots};
-  ring->end.release_mask = 0; /* the remote end's block decides how often it tells */
+  ring->end.release_mask = 0; /* the block of the remote end decides how often it releases */
   ring->end.far_ns = 0;
   if (ring->part.loops == 0) return;
-  /* No later loop has more messages than the first. */
+  /* No later loop has more messages than the first one. */
   for (uint32_t i = 0; i < link->messages && !ring->has_messages; i++)
     ring->has_messages = !is_empty(link, ring, i + 1);
   if (ring->has_messages) pass_empty(link, ring);
   ring->most = ring->next;
 }
 
-/* A slot of uneven pieces says nothing: what goes through this link may be shorter. */
+/* The slot size of a vector collective does not show how long the messages of this link are: they
+ * may be shorter. */
 static int is_bulk(const df_pump_route *route, const uint32_t *elements_of) {
   uint64_t longest = 0;
   if (elements_of == NULL) return route->ends[0].stride > BULK_STRIDE;
@@ -127,8 +128,8 @@ static int is_bulk(const df_pump_route *route, const uint32_t *elements_of) {
   return longest + DF_LINK_STAGED_OFFSET > BULK_STRIDE;
 }
 
-/* The longest message's parts are equal. No later loop has longer ones than the first, but a run of
- * fewer elements may have. */
+/* Divides the longest message into equal parts. No later loop has longer messages than the first
+ * one, but a run of fewer elements may have, so a varying link has full frames. */
 static uint32_t part_bytes(const df_pump_link *link, uint32_t frame_bytes) {
   uint32_t longest = 1;
   if (link->varying) return frame_bytes;

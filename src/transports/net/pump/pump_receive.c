@@ -1,5 +1,5 @@
-/* What comes: each frame is checked before it changes anything. One that makes no sense ends the
- * connection with a sentence. */
+/* The receiving part of the pump. Each frame is checked before it changes anything. A malformed
+ * frame ends the connection with a sentence. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -33,7 +33,7 @@ static void take_open(df_pump *pump, const df_pump_port *port, df_pump_link *lin
                       const df_frame *frame) {
   const int is_old = link->incoming && link->epoch != 0 &&
                      (frame->part == 0 || (int16_t)(frame->part - link->epoch) <= 0);
-  if (is_old) return; /* of a connection that was taken for lost */
+  if (is_old) return; /* it was sent on a connection that was considered lost */
   if (!link->incoming || (link->is_open && frame->part == 0) || frame->bytes ||
       (link->is_open && frame->sequence != link->remote_id)) {
     lose(pump, "it opened a link that it cannot open");
@@ -43,11 +43,11 @@ static void take_open(df_pump *pump, const df_pump_port *port, df_pump_link *lin
   link->remote_id = frame->sequence;
   link->epoch = frame->part;
   link->port = (uint32_t)(port - pump->ports);
-  for (uint32_t i = 0; i < pump->n_ports && link->varying; i++) /* as is_late says */
+  for (uint32_t i = 0; i < pump->n_ports && link->varying; i++) /* see is_late */
     if (pump->ports[i].target == link) pump->ports[i].target = NULL;
   for (uint32_t block = 0; block < link->n_blocks && frame->part; block++) {
     link->rings[block].tells_state = 1;
-    link->rings[block].has_count = 0; /* it comes again */
+    link->rings[block].has_count = 0; /* the count is sent again */
   }
 }
 
@@ -57,8 +57,8 @@ static void publish(df_pump *pump, df_pump_ring *ring, uint64_t sequence) {
   note_bell(pump, ring->end.peer_bell);
 }
 
-/* Before the first byte of a message that brings a count, against credit. A sender hears which run
- * its receiver is at, when a connection was lost. */
+/* The count precedes the first byte of a message that carries one, and needs credit. After a loss,
+ * a sender receives the count of the run that its receiver is at. */
 static void take_count(df_pump *pump, df_pump_link *link, const df_frame *frame) {
   df_pump_ring *ring = &link->rings[frame->block];
   const uint64_t count = count_in(frame);
@@ -68,7 +68,7 @@ static void take_count(df_pump *pump, df_pump_link *link, const df_frame *frame)
          (unsigned long long)ring->part.elements);
     return;
   }
-  if (!link->incoming && link->varying) { /* also of a link that keeps its connection */
+  if (!link->incoming && link->varying) { /* also for a link that keeps its connection */
     if (ring->is_halted) df_pump_take_up_run(link, ring, count);
     return;
   }
@@ -88,7 +88,7 @@ static void take_count(df_pump *pump, df_pump_link *link, const df_frame *frame)
   df_pump_pass(link, ring);
 }
 
-/* A part of a message that the ring has a free slot for. */
+/* Accepts a part of a message for which the ring has a free slot. */
 static void take_data(df_pump *pump, df_pump_port *port, df_pump_link *link,
                       const df_frame *frame) {
   df_pump_ring *ring = &link->rings[frame->block];
@@ -100,7 +100,7 @@ static void take_data(df_pump *pump, df_pump_port *port, df_pump_link *link,
     lose(pump, "it sent a message through a link that carries none from it");
     return;
   }
-  if (sequence < ring->next) { /* as below */
+  if (sequence < ring->next) { /* a duplicate is permitted after a loss, see below */
     if (link->epoch == 0)
       lose(pump, "it sent message %llu again, in place of message %llu",
            (unsigned long long)sequence, (unsigned long long)ring->next);
@@ -126,7 +126,8 @@ static void take_data(df_pump *pump, df_pump_port *port, df_pump_link *link,
     return;
   }
   if (ring->have[sequence & ring->end.slot_mask] >> frame->part & 1) {
-    if (link->epoch == 0) /* else what was lost, or late, is sent again, and more with it */
+    if (link->epoch ==
+        0) /* after a loss, frames that were lost or late are sent again, and others with them */
       lose(pump, "it sent part %u of message %llu again", frame->part,
            (unsigned long long)sequence);
     return;
@@ -138,8 +139,8 @@ static void take_data(df_pump *pump, df_pump_port *port, df_pump_link *link,
   df_pump_notify_watch(pump, DF_WATCH_COMES, ring, sequence, bytes);
 }
 
-/* After a loss a message may have come through one port while it still waits in another one, where
- * it is of no use. Its slot is about to be the block's again. */
+/* After a loss a message may have arrived through one port while it still waits in another one,
+ * where it is not needed any more. Its slot is about to belong to the block again. */
 static void disown_slots(df_pump *pump, const df_pump_link *link, const df_pump_ring *ring,
                          uint64_t credit) {
   const uint64_t slots = ring->end.slot_mask + 1;
@@ -150,7 +151,7 @@ static void disown_slots(df_pump *pump, const df_pump_link *link, const df_pump_
                            ring->end.stride);
 }
 
-/* Only for messages that were sent, or empty. */
+/* A credit is valid only for messages that were sent, or that are empty. */
 static void take_credit(df_pump *pump, df_pump_link *link, const df_frame *frame) {
   df_pump_ring *ring = &link->rings[frame->block];
   const uint64_t credit = df_pump_whole(ring->credit, frame->sequence);
@@ -162,14 +163,15 @@ static void take_credit(df_pump *pump, df_pump_link *link, const df_frame *frame
   if (credit == ring->credit) return;
   disown_slots(pump, link, ring, credit);
   ring->credit = credit;
-  /* It came late, through another port than the one that was lost, and need not be sent again. */
+  /* The message arrived late, through another port than the lost one, and need not be sent
+   * again. */
   if (ring->has_messages && credit >= ring->next) df_pump_pass_to(link, ring, credit);
   df_pump_notify_watch(pump, DF_WATCH_SENT, ring, credit, 0);
   df_link_release(&ring->end, credit);
   note_bell(pump, ring->end.peer_bell);
 }
 
-/* What follows is sent again. An answer that was given twice is ignored. */
+/* Continues sending from the reported position. A repeated answer is ignored. */
 static void take_state(df_pump *pump, df_pump_link *link, const df_frame *frame) {
   df_pump_ring *ring = &link->rings[frame->block];
   const uint64_t next = df_pump_whole(ring->next, frame->sequence);
@@ -183,14 +185,15 @@ static void take_state(df_pump *pump, df_pump_link *link, const df_frame *frame)
   const uint32_t bytes = df_pump_message_bytes(link, ring, next);
   ring->at = frame->bytes < DF_DIV_UP(bytes, link->part_bytes) ? frame->bytes : 0;
   ring->is_halted = 0;
-  for (uint32_t i = 0; i < pump->n_ports; i++) /* what is sent now follows the question */
+  for (uint32_t i = 0; i < pump->n_ports;
+       i++) /* frames that are sent from here on follow the question */
     pump->ports[i].asked = pump->ports[i].has_arrived = 0;
 }
 
-/* Of the ranks, not of a link. */
+/* Handles frames that belong to the ranks, not to a link. */
 static void take_shutdown(df_pump *pump, df_pump_port *port, const df_frame *frame) {
   if (frame->bytes || (frame->kind == DF_FRAME_ANSWER && frame->part >= pump->n_ports)) {
-    lose(pump, "it sent what is no frame");
+    lose(pump, "it sent a malformed frame");
     return;
   }
   if (frame->kind == DF_FRAME_LEAVES) pump->remote_leaves = 1;
@@ -200,12 +203,12 @@ static void take_shutdown(df_pump *pump, df_pump_port *port, const df_frame *fra
   }
   if (frame->kind != DF_FRAME_ANSWER) return;
   df_pump_port *asker = &pump->ports[frame->part];
-  /* An answer to an earlier question comes too late. */
+  /* An answer to an earlier question is ignored. */
   if (asker->asked && asker->asked == frame->sequence) asker->has_arrived = 1;
 }
 
-/* Of a varying link: the connection through which its messages came was taken for lost, and they
- * come through another one. */
+/* Returns 1 for a frame of a varying link whose connection was considered lost: its messages are
+ * sent again through another connection. */
 static int is_late(const df_pump *pump, const df_pump_port *port, const df_pump_link *link,
                    const df_frame *frame) {
   const int is_message =
@@ -226,10 +229,10 @@ static void take_frame(df_pump *pump, df_pump_port *port, const df_frame *frame)
   df_pump_link *link = df_pump_links_find(&pump->links, frame->link, &is_known);
   if (frame->kind < DF_FRAME_OPEN || frame->kind >= DF_FRAME_LEAVES || !is_known ||
       port->rest > pump->frame_bytes) {
-    lose(pump, "it sent what is no frame");
+    lose(pump, "it sent a malformed frame");
     return;
   }
-  if (link == NULL || is_late(pump, port, link, frame)) return; /* the payload goes nowhere */
+  if (link == NULL || is_late(pump, port, link, frame)) return; /* the payload is discarded */
   if (frame->block >= link->n_blocks) {
     lose(pump, "it sent a frame for a block that the link does not have");
     return;
@@ -247,7 +250,8 @@ static uint64_t all_parts(const df_pump_link *link, const df_pump_ring *ring, ui
   return UINT64_MAX >> (DF_PUMP_PARTS - DF_DIV_UP(bytes, link->part_bytes));
 }
 
-/* Its last part may be under way twice. The slot may soon be another message's. */
+/* The last part of a message may be in transit twice. The slot may soon belong to another
+ * message. */
 static void drop_duplicates(df_pump *pump, const df_pump_port *from) {
   for (uint32_t i = 0; i < pump->n_ports; i++) {
     df_pump_port *port = &pump->ports[i];
@@ -257,7 +261,7 @@ static void drop_duplicates(df_pump *pump, const df_pump_port *from) {
   }
 }
 
-/* Messages that came out of order are published as soon as they are whole. */
+/* Messages that arrive out of order are published as soon as they are complete. */
 static void finish_part(df_pump *pump, const df_pump_port *port) {
   df_pump_link *link = port->target;
   df_pump_ring *ring = &link->rings[port->frame.block];
@@ -307,7 +311,7 @@ int df_pump_receive(df_pump *pump, uint32_t which) {
     }
   }
   if (channel->bytes_received != before)
-    df_channel_acknowledge(channel); /* parts of a header, too */
+    df_channel_acknowledge(channel); /* parts of a header count, too */
   if (channel->has_ended) port->why = channel->stream->reason(channel->stream);
   return came != 0;
 }

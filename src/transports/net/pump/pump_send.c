@@ -59,7 +59,7 @@ void df_pump_release(df_pump *pump, df_pump_link *link) {
 
 /* ---- ports come and go ---- */
 
-/* Of large messages any port may have any, unless they must come in order. */
+/* Any port of large messages may carry any of them, unless they must arrive in order. */
 static int is_for(const df_pump *pump, const df_pump_link *link, uint32_t which) {
   if (which == DF_PUMP_SMALL) return !link->is_bulk || pump->n_ports == 1;
   return link->is_bulk && (!link->varying || !link->is_open || link->port == which);
@@ -70,9 +70,9 @@ static int is_connected(const df_pump *pump, uint32_t which) {
   return channel->stream != NULL && !channel->is_quiesced;
 }
 
-/* After a loss the sender does not know which messages have come. It asks with OPEN through a
- * connection that stands. The receiver answers with STATE, and tells its credits, through the port of
- * small messages, and answers again when that port was lost. */
+/* After a loss the sender asks which messages have arrived, with OPEN through a connected port. The
+ * receiver answers with STATE and its credits through the port of small messages, and answers again
+ * if that port was lost. */
 static void halt(const df_pump *pump, df_pump_link *link, uint32_t lost) {
   if (link->incoming) {
     for (uint32_t b = 0; b < link->n_blocks && lost == DF_PUMP_SMALL; b++)
@@ -94,13 +94,13 @@ void df_pump_detach(df_pump *pump, uint32_t which) {
   port->target = NULL;
   port->why = NULL;
   port->question = port->answered = 0;
-  /* Answers go through the port of small messages, perhaps when the remote end had lost it already. */
+  /* Answers go through the port of small messages, and may be lost with it. */
   for (uint32_t i = 0; i < pump->n_ports && which == DF_PUMP_SMALL; i++) {
     df_pump_port *asked = &pump->ports[i];
     if (asked->answered && !asked->question) asked->question = asked->answered;
     pump->has_question |= asked->question != 0;
   }
-  /* What a port of large messages has lost goes through the others. */
+  /* Frames that a port of large messages has lost are sent again through the others. */
   for (uint32_t i = 0; i < pump->n_ports; i++)
     if (i != DF_PUMP_SMALL || which == DF_PUMP_SMALL)
       pump->ports[i].asked = pump->ports[i].has_arrived = 0;
@@ -118,7 +118,7 @@ void df_pump_attach(df_pump *pump, uint32_t port, df_stream *stream) {
 
 static int has_sendable(const df_pump_link *link, df_pump_ring *ring, int *is_direct) {
   if (!ring->has_messages || ring->is_halted) return 0;
-  if (ring->next > ring->credit + link->remote_slots) return 0; /* no slot is free for it */
+  if (ring->next > ring->credit + link->remote_slots) return 0; /* no remote slot is free for it */
   return df_link_has_message(&ring->end, ring->next, is_direct) &&
          !(*is_direct && df_link_is_revoked(&ring->end));
 }
@@ -141,7 +141,7 @@ static void send_count(df_channel *channel, df_pump_link *link, uint32_t block) 
   if (df_pump_message_bytes(link, ring, ring->next) == 0) df_pump_pass(link, ring);
 }
 
-/* A frame of the ring's next message. Returns 0 if there is none. */
+/* Puts a frame of the next message of the ring. Returns 0 if there is none. */
 static int send_part(const df_pump *pump, df_channel *channel, df_pump_link *link, uint32_t block) {
   df_pump_ring *ring = &link->rings[block];
   int is_direct = 0;
@@ -152,7 +152,8 @@ static int send_part(const df_pump *pump, df_channel *channel, df_pump_link *lin
   }
   if (is_direct && !df_link_borrow(&ring->end)) return 0;
   const uint32_t bytes = df_pump_message_bytes(link, ring, ring->next);
-  if (ring->at * link->part_bytes >= bytes) ring->at = 0; /* of a run whose count was not known */
+  if (ring->at * link->part_bytes >= bytes)
+    ring->at = 0; /* the parts of a run whose count was not available */
   const uint32_t from = ring->at * link->part_bytes;
   if (from == 0) df_pump_notify_watch(pump, DF_WATCH_SENDS, ring, ring->next, bytes);
   const df_frame frame = {.link = link->remote_id,
@@ -166,7 +167,8 @@ static int send_part(const df_pump *pump, df_channel *channel, df_pump_link *lin
     const uint8_t *lent = *(const uint8_t *const *)(slot + DF_LINK_FLAGGED_OFFSET);
     df_channel_put_lent(channel, &frame, lent + from);
     df_channel_write(channel);
-    /* The owner is in this process, and takes away nothing that is being read. */
+    /* The owner of the buffer is in this process and does not revoke a buffer that is being
+     * read. */
     DF_ASSERT(df_link_return(&ring->end));
   } else {
     df_channel_put(channel, &frame, df_link_payload(&ring->end, ring->next) + from, link);
@@ -188,25 +190,27 @@ static void send_word(df_channel *channel, const df_pump_link *link, df_frame_ki
 
 typedef enum { NO_CREDIT, LOOSE_CREDIT, DUE_CREDIT } credit_state;
 
-/* Loose: the remote end has slots left. */
+/* Loose: the remote end has slots left, so the credit may wait for other frames. */
 static credit_state look_at_credit(const df_pump_ring *ring) {
   const uint64_t credit = df_observe_u64(ring->end.credit), told = ring->credit;
   if (credit == told) return NO_CREDIT;
   const uint32_t n_slots = ring->end.slot_mask + 1;
-  /* A run that has lent to one peer waits for the credits of all, and tells only that one. */
+  /* A run that has lent its buffer to one peer waits for the credits of all its receivers, but
+   * sends LENT only to that one. */
   const int is_wanted = ring->may_lend || (ring->wanted > told && ring->wanted <= credit);
   return is_wanted || credit - told >= n_slots / 2 ? DUE_CREDIT : LOOSE_CREDIT;
 }
 
 static void send_credit(df_channel *channel, df_pump_link *link, uint32_t block) {
-  enum { FARTHEST = 1 << 30 }; /* half a number tells no more */
+  enum { FARTHEST = 1 << 30 }; /* a frame has the low half of the number */
   df_pump_ring *ring = &link->rings[block];
-  /* Observes the block's release: its reads of a slot precede what comes for this credit. */
+  /* Observes the release by the block: its reads of a slot precede the bytes that arrive for this
+   * credit. */
   ring->credit = DF_MIN(df_observe_u64(ring->end.credit), ring->credit + FARTHEST);
   send_word(channel, link, DF_FRAME_CREDIT, block, ring->credit);
 }
 
-/* All of it is needed anew. */
+/* Sends the complete state of a ring after a loss: count, position and credit. */
 static void send_state(df_channel *channel, df_pump_link *link, uint32_t block) {
   df_pump_ring *ring = &link->rings[block];
   ring->tells_state = 0;
@@ -222,7 +226,7 @@ static void send_state(df_channel *channel, df_pump_link *link, uint32_t block) 
   send_credit(channel, link, block);
 }
 
-/* Returns 1 when it left a loose credit. */
+/* Sends credits and states. Returns 1 when it left a loose credit. */
 static int send_credits(df_channel *channel, df_pump_link *link, int with_loose) {
   int left = 0;
   if (!link->incoming || !link->is_open) return 0;
@@ -246,7 +250,7 @@ static void put_shutdown(df_channel *channel, df_frame_kind kind, uint32_t port,
   df_channel_put_word(channel, &frame);
 }
 
-/* Of a ring that is halted the answer to a question tells. */
+/* A ring that is halted does not count, because the answer to a question covers it. */
 static int is_pending(df_pump_link *link) {
   if (!link->incoming && !link->is_open) return 1;
   for (uint32_t block = 0; block < link->n_blocks; block++) {
@@ -271,11 +275,12 @@ static int another_is_connected(const df_pump *pump, uint32_t which) {
   return 0;
 }
 
-/* The remote end may lack what went through the port. What a lost one has not brought goes through
- * another one, which is asked; one that takes nothing more may still have to be found lost. */
+/* Returns 1 if the remote end may lack something that was sent through the port. Bytes of a lost
+ * port are sent again through another port, which is asked instead. A port that accepts nothing
+ * more may still have to be found lost. */
 static int is_in_doubt(const df_pump *pump, uint32_t which) {
   if (pump->ports[which].has_arrived) return 0;
-  if (which == DF_PUMP_SMALL) return 1; /* credits */
+  if (which == DF_PUMP_SMALL) return 1; /* credits may be missing */
   if (pump->ports[which].channel.stream == NULL && another_is_connected(pump, which)) return 0;
   for (uint32_t i = 0; i < pump->links.n; i++) {
     const df_pump_link *link = pump->links.links[i];
@@ -284,7 +289,7 @@ static int is_in_doubt(const df_pump *pump, uint32_t which) {
   return 0;
 }
 
-/* Answers follow all states: the asker takes links without a state for released ones. */
+/* Answers follow all states, because the asker treats links without a state as released. */
 static void answer(df_pump *pump) {
   for (uint32_t i = 0; i < pump->links.n; i++) {
     const df_pump_link *link = pump->links.links[i];
@@ -316,8 +321,8 @@ static void gather_shutdown(df_pump *pump, uint32_t which) {
   }
 }
 
-/* One frame for each block and round, so that no link waits for another's many messages. Returns
- * how many; lent ones were written at once. */
+/* Gathers one frame for each block and round, so that no link waits for the many messages of
+ * another one. Returns the number of frames; lent ones were written at once. */
 static uint32_t gather(df_pump *pump, uint32_t which) {
   df_channel *channel = &pump->ports[which].channel;
   const uint32_t n = pump->links.n;
@@ -350,7 +355,7 @@ static uint32_t gather(df_pump *pump, uint32_t which) {
   return gathered;
 }
 
-/* Gathers if nothing waits for the stream, and writes. Returns 0 when it can do no more. */
+/* Gathers frames if nothing waits for the stream, and writes. Returns 0 when it can do no more. */
 static int send_once(df_pump *pump, uint32_t which, int *did) {
   df_channel *channel = &pump->ports[which].channel;
   if (!is_connected(pump, which)) return 0;
@@ -389,14 +394,15 @@ int df_pump_has_delivered(df_pump *pump, uint32_t which) {
   enum { SMALL_PACKET = 2048 };
 #endif
   df_channel *channel = &pump->ports[which].channel;
-  if (channel->stream == NULL || channel->stream->rate_estimate == NULL) return 1; /* not known */
+  if (channel->stream == NULL || channel->stream->rate_estimate == NULL)
+    return 1; /* the stream cannot measure it */
   rate_estimate_of(channel);
   return channel->delivered > SMALL_PACKET ||
          channel->bytes_received - channel->received_before > SMALL_PACKET;
 }
 
-/* When a further frame is expected at the remote end, if it goes through the port. A write is worth
- * 250 us at most. */
+/* Returns the time in ns in which a further frame is expected to arrive if it goes through the
+ * port. A write should last 250 us at most. */
 static uint64_t expect_ns(df_pump *pump, uint32_t which) {
   enum { UNKNOWN_RATE = 1000000000, WRITES_A_SECOND = 4000 };
   df_channel *channel = &pump->ports[which].channel;
@@ -408,9 +414,9 @@ static uint64_t expect_ns(df_pump *pump, uint32_t which) {
   return (rate_estimate.queued + pump->frame_bytes) * 1000 / (rate / 1000000);
 }
 
-/* It may be a port that takes nothing now: to wait for a fast rail is better than to give a slow one
- * more than its share. A rail that is no bottleneck is not left for another one, which would only
- * cost more system calls. */
+/* Finds the port with the earliest expected arrival. That port may accept nothing at the moment:
+ * waiting for a fast rail is better than giving a slow one more than its share. A rail is left for
+ * another one only if that saves 50 us, because changing ports costs system calls. */
 static uint32_t find_quickest(df_pump *pump) {
   enum { WORTH_NS = 50000 };
   uint32_t best = pump->quickest;
@@ -425,7 +431,8 @@ static uint32_t find_quickest(df_pump *pump) {
   return best;
 }
 
-/* Not for each frame of a fast rail: to ask costs a system call for each port. */
+/* Compares the ports, but not for each frame of a fast rail, because a comparison costs a system
+ * call for each port. */
 static void compare(df_pump *pump) {
   const df_channel *channel = &pump->ports[pump->quickest].channel;
   if (is_connected(pump, pump->quickest) && df_channel_is_clear(channel) &&
@@ -436,7 +443,7 @@ static void compare(df_pump *pump) {
   pump->quickest_sent = channel->bytes_sent + (uint64_t)channel->batch * pump->frame_bytes;
 }
 
-/* There is something to send, or to be asked, through ports of large messages. */
+/* Returns 1 if something has to be sent, or asked, through the ports of large messages. */
 static int has_bulk(df_pump *pump) {
   if (pump->says_leave || pump->has_question) return 1;
   for (uint32_t i = DF_PUMP_BULK; i < pump->n_ports; i++)
