@@ -83,7 +83,7 @@ typedef struct df_endpoint_owner {
   const df_remote_rank *remote; /* [n_ranks]; NULL: all ranks are on this host */
   df_listeners *listeners; /* where ranks of other hosts call; NULL: all ranks are on this host */
   const df_shared_memory *memory; /* for rings that both ranks map */
-  df_security security;           /* of connections; the same for all ranks */
+  df_security security;           /* level of the connections; the same for all ranks */
   int all_have_aes;               /* the processors of all ranks have AES instructions */
   const df_tls_files *tls;        /* if security is DF_SECURITY_TLS */
   uint32_t

@@ -170,7 +170,7 @@ static void is_refused(ends *e, const uint8_t *sent, int64_t intact, const char 
   CHECK(now == DF_STREAM_ENDED, "%s %d was not noticed", what, where);
   CHECK(read_from(e, 1, got, 100) == DF_STREAM_ENDED, "%s %d: it goes on", what, where);
   const char *reason = e->sides[1]->stream.reason(&e->sides[1]->stream);
-  CHECK(strstr(reason, "somebody changed it") != NULL, "\"%s\"", reason);
+  CHECK(strstr(reason, "it was changed on its way") != NULL, "\"%s\"", reason);
 }
 
 static void flip(int way, int bit) {

@@ -14,7 +14,7 @@ typedef struct df_net_offer {
   uint32_t link; /* the receiver's number of the link */
   uint32_t n_slots;
   uint16_t port;
-  uint16_t release_mask; /* of the rings: both ends must agree */
+  uint16_t release_mask; /* release mask of the rings: both ends must agree */
   uint8_t padding[16];
   unsigned char key[DF_KEY_BYTES];
 } df_net_offer;

@@ -6,10 +6,10 @@
  * rail takes the first rail.
  *
  * The rank that receives an offer calls. If both ranks call, the call of the lower rank counts. A
- * caller is a pending connection until it has proven its identity; of too many pending connections
- * the oldest is dropped. A lost connection is called again for up to resume_ns. With a network
- * backend, the backend carries the bytes of the connection, and the TCP stream beside it is used to
- * set it up (net_backend.h).
+ * caller is a pending connection until it has proven its identity; if there are too many, the
+ * oldest is dropped. A lost connection is called again for up to resume_ns. With a network backend,
+ * the backend carries the bytes of the connection, and the TCP stream beside it is used to set it
+ * up (net_backend.h).
  *
  * No function waits. Not thread-safe: the endpoint has a lock.
  */

@@ -186,7 +186,8 @@ static void on_readable(df_control_reconnect *all, df_reconnect_call *call) {
   const df_connection_handshake_state state =
       df_connection_handshake_progress(&call->handshake, all->owner->n_ranks);
   const int is_through =
-      call->handshake.out_at == call->handshake.out_end; /* the greeting has been sent completely */
+      call->handshake.out_at ==
+      call->handshake.out_end; /* the first message of the handshake has been sent completely */
   if (state == DF_HANDSHAKE_REFUSED)
     try_later(all, call, call->stream->error == ECONNREFUSED);
   else if (!all->remote[peer].calls && is_through)

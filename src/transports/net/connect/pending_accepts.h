@@ -1,5 +1,5 @@
-/* Pending connections: callers that have not proven their identity. Of too many the oldest is
- * dropped. */
+/* Pending connections: callers that have not proven their identity. If there are too many, the
+ * oldest is dropped. */
 #ifndef DF_TRANSPORTS_NET_CONNECT_PENDING_ACCEPTS_H
 #define DF_TRANSPORTS_NET_CONNECT_PENDING_ACCEPTS_H
 

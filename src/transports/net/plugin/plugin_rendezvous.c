@@ -9,7 +9,7 @@ void df_plugin_rendezvous_flush(df_plugin_rendezvous *rendezvous) {
     const df_stream_part part = {rendezvous->out + rendezvous->out_at,
                                  rendezvous->out_end - rendezvous->out_at};
     const int64_t taken = rendezvous->stream->write(rendezvous->stream, &part, 1);
-    if (taken <= 0) return; /* reading meets the end */
+    if (taken <= 0) return; /* reading finds the end */
     rendezvous->out_at += (uint32_t)taken;
   }
   rendezvous->out_at = rendezvous->out_end = 0;
@@ -32,8 +32,8 @@ int df_plugin_rendezvous_send(df_plugin_rendezvous *rendezvous, df_plugin_messag
   return 1;
 }
 
-/* Returns 1 when `most` bytes of the message have come. */
-static int handle_to(df_plugin_rendezvous *rendezvous, uint32_t most) {
+/* Returns 1 when `most` bytes of the message have arrived. */
+static int receive_bytes(df_plugin_rendezvous *rendezvous, uint32_t most) {
   while (rendezvous->received < most) {
     const uint32_t head = sizeof rendezvous->message;
     const df_stream_room room =
@@ -57,10 +57,11 @@ static int is_sound(const df_plugin_message *message) {
 }
 
 int df_plugin_rendezvous_receive(df_plugin_rendezvous *rendezvous) {
-  int came = handle_to(rendezvous, sizeof rendezvous->message);
+  int came = receive_bytes(rendezvous, sizeof rendezvous->message);
   if (came != 1) return came;
   if (!is_sound(&rendezvous->message)) return DF_STREAM_REFUSED;
-  came = handle_to(rendezvous, (uint32_t)sizeof rendezvous->message + rendezvous->message.bytes);
+  came =
+      receive_bytes(rendezvous, (uint32_t)sizeof rendezvous->message + rendezvous->message.bytes);
   if (came != 1) return came;
   rendezvous->in[rendezvous->message.bytes] = '\0';
   rendezvous->received = 0;

@@ -19,13 +19,13 @@
 enum { STACK_BYTES = 8 << 20 };
 enum {
   CHOICE_BYTES = 512,
-  OPEN_SECONDS = 60, /* some plugins ask each device */
+  OPEN_SECONDS = 60, /* some plugins query each device */
   CLOSE_SECONDS = 5,
   FIRST_NAP_NS = 20000,
   LAST_NAP_NS = 1000000
 };
 
-/* So long the thread asks without a nap. */
+/* Time for which the thread polls without a nap. */
 #define AWAKE_NS ((uint64_t)100 * 1000)
 
 typedef enum { ABSENT, OPENS, OPEN, CLOSES } thread_state;
@@ -38,19 +38,19 @@ struct df_plugin_thread {
   /* Used under the lock. */
   thread_state state;
   int users;
-  int is_stuck; /* given up: it did not return from a call */
+  int is_stuck; /* given up: the plugin did not return from a call */
   int must_join;
   pthread_cond_t changed;
-  dfcclResult_t result; /* of opening */
+  dfcclResult_t result; /* result of opening */
   char sentence[DF_SENTENCE_BYTES];
   df_plugin_stream *new;
 
   pthread_t id;
   df_bell bell;
-  uint32_t calls; /* of df_plugin_thread_ring */
+  uint32_t calls; /* number of calls of df_plugin_thread_ring */
   uint32_t must_end;
 
-  /* The thread's; unchanged while it is open. */
+  /* Belongs to the thread; unchanged while it is open. */
   df_plugin plugin;
   df_plugin_device device;
   int device_number;
@@ -59,7 +59,7 @@ struct df_plugin_thread {
 
 static df_mutex lock = DF_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static df_plugin_thread *all DF_GUARDED_BY(lock); /* They stay. */
+static df_plugin_thread *all DF_GUARDED_BY(lock); /* Entries are never removed. */
 
 static void note_lock(void) { df_fork_waits_for(&lock, 0); }
 
@@ -127,7 +127,8 @@ static df_plugin_progress work_all(df_plugin_stream **streams, uint64_t now_ns) 
   return most;
 }
 
-/* Until somebody rings, or a nap's end if only the plugin could tell. */
+/* Sleeps until df_plugin_thread_ring is called, or for a nap if only calls of the plugin can show
+ * progress. */
 static void rest(df_plugin_thread *thread, uint32_t calls, uint64_t nap_ns) {
   const uint32_t handle = df_bell_prepare(&thread->bell);
   if (df_load_relaxed_u32(&thread->calls) != calls)
@@ -167,7 +168,7 @@ static void set_state(df_plugin_thread *thread, thread_state state) {
   df_unlock(&lock);
 }
 
-/* A plugin without a call to end it stays initialized, for whoever comes next. */
+/* A plugin that has no call to end it stays initialized for the next user. */
 static void *run(void *argument) {
   df_plugin_thread *thread = argument;
   if (!thread->has_started) {
@@ -196,13 +197,13 @@ static void *run(void *argument) {
 
 /* ---- opening and closing */
 
-/* The thread has set its last state, so it needs the lock no more. */
+/* The thread has set its last state, so it does not need the lock any more. */
 static void join_thread(df_plugin_thread *thread) DF_REQUIRES(lock) {
   if (thread->must_join) pthread_join(thread->id, NULL);
   thread->must_join = 0;
 }
 
-/* Plugins may need more than the small stack of the library's own threads. */
+/* Plugins may need a larger stack than the threads of the library have. */
 static int start(df_plugin_thread *thread) DF_REQUIRES(lock) {
   sigset_t all, before;
   join_thread(thread);
@@ -296,7 +297,7 @@ void df_plugin_thread_close(df_plugin_thread *thread) {
   if (!wait_while(thread, CLOSES, CLOSE_SECONDS)) {
     thread->is_stuck = 1;
     pthread_detach(thread->id);
-  } else if (thread->state == ABSENT) /* else somebody has opened it again */
+  } else if (thread->state == ABSENT) /* otherwise another user has opened it again */
     join_thread(thread);
   const int is_stuck = thread->is_stuck;
   df_unlock(&lock);

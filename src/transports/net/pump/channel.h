@@ -33,7 +33,7 @@ typedef struct df_channel {
   df_stream_part parts[DF_STREAM_PARTS];
   const void *owners[DF_STREAM_PARTS]; /* owner of a part that is not in `staged` */
   uint32_t first, n_parts, n_frames;
-  uint64_t gathered; /* bytes */
+  uint64_t gathered; /* bytes gathered and not written */
   uint8_t *staged;   /* headers, and copies of small payloads */
   uint32_t staged_end;
   int has_lent; /* the last part is a lent buffer */

@@ -13,7 +13,7 @@ static void begin(df_connection_handshake *handshake, df_stream *stream, uint32_
   if (!makes_keys) randombytes_buf(handshake->nonce, sizeof handshake->nonce);
 }
 
-/* When a nonce is needed: a caller who says nothing costs no arithmetic. */
+/* Makes the nonce when it is needed, so that a caller that sends nothing costs no computation. */
 static void draw_keys(df_connection_handshake *handshake) {
   if (!handshake->makes_keys) return;
   randombytes_buf(handshake->secret, sizeof handshake->secret);
@@ -61,7 +61,7 @@ void df_connection_handshake_channel_key(unsigned char key[DF_KEY_BYTES],
   df_derive(key, DF_KEY_BYTES, remote->key, "dfccl line again", NULL, 0, NULL, 0);
 }
 
-/* From the peer's key and both nonces. */
+/* Derives from the key of the peer and both nonces. */
 static void derive(df_connection_handshake *handshake, const unsigned char key[DF_KEY_BYTES],
                    const unsigned char *caller, const unsigned char *listener) {
   const uint32_t who[4] = {handshake->calls ? handshake->rank : handshake->peer,
@@ -173,7 +173,7 @@ dfcclResult_t df_connection_handshake_traffic_key(const df_connection_handshake 
                                                   unsigned char key[DF_KEY_BYTES]) {
   unsigned char shared[DF_KEY_BYTES];
   if (crypto_scalarmult(shared, handshake->secret, handshake->other_nonce) != 0)
-    return df_fail(dfcclRemoteError, "rank %u sent a key that makes no sense", handshake->peer);
+    return df_fail(dfcclRemoteError, "rank %u sent an invalid public key", handshake->peer);
   df_derive(key, DF_KEY_BYTES, handshake->key, "dfccl wire traffic", shared, sizeof shared, NULL,
             0);
   sodium_memzero(shared, sizeof shared);

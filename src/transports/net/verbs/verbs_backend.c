@@ -1,5 +1,6 @@
-/* Verbs as a fabric. The ends tell each other over the channel where their queue pairs are, and then
- * that the queue pair takes what is sent: earlier packets would be lost, and sent again late. */
+/* Verbs as a network backend. Over the TCP stream the ends exchange the descriptions of their queue
+ * pairs, and then confirm that the queue pair accepts packets: earlier packets would be lost and
+ * sent again late. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,25 +61,25 @@ static dfcclResult_t net_backend_begin(df_net_backend *base, const df_net_backen
   return dfcclSuccess;
 }
 
-/* Returns 1 when all of what is told has gone, -1 when the channel has ended. */
+/* Returns 1 when the whole message has been sent, -1 when the TCP stream has ended. */
 static int tell(df_verbs_meeting *meeting) {
-  while (meeting->told < sizeof meeting->out) {
-    const df_stream_part part = {(const uint8_t *)&meeting->out + meeting->told,
-                                 sizeof meeting->out - meeting->told};
+  while (meeting->sent < sizeof meeting->out) {
+    const df_stream_part part = {(const uint8_t *)&meeting->out + meeting->sent,
+                                 sizeof meeting->out - meeting->sent};
     const int64_t taken = meeting->channel->write(meeting->channel, &part, 1);
     if (taken <= 0) return taken < 0 ? -1 : 0;
-    meeting->told += (uint32_t)taken;
+    meeting->sent += (uint32_t)taken;
   }
   return 1;
 }
 
 static int listen_to(df_verbs_meeting *meeting) {
-  while (meeting->heard < sizeof meeting->in) {
-    const df_stream_room room = {(uint8_t *)&meeting->in + meeting->heard,
-                                 sizeof meeting->in - meeting->heard};
+  while (meeting->received < sizeof meeting->in) {
+    const df_stream_room room = {(uint8_t *)&meeting->in + meeting->received,
+                                 sizeof meeting->in - meeting->received};
     const int64_t came = meeting->channel->read(meeting->channel, &room, 1);
     if (came <= 0) return came < 0 ? -1 : 0;
-    meeting->heard += (uint32_t)came;
+    meeting->received += (uint32_t)came;
   }
   return 1;
 }
@@ -95,7 +96,7 @@ static df_connect_state join(df_verbs_stream *stream, df_verbs_meeting *meeting)
     return refuse(stream, df_last_sentence());
   meeting->has_joined = 1;
   meeting->out = (df_verbs_telling){.magic = READY_MAGIC};
-  meeting->told = meeting->heard = 0;
+  meeting->sent = meeting->received = 0;
   return DF_CONNECT_PENDING;
 }
 
@@ -116,7 +117,7 @@ static df_connect_state net_backend_connect(df_net_backend_stream *base) {
   }
 }
 
-/* Nothing more is told over it. */
+/* The other end sends nothing more over the TCP stream, so only its end can be read. */
 static void net_backend_hear(df_net_backend_stream *base) {
   df_stream *channel = df_verbs_stream_meeting(stream_of(base))->channel;
   uint8_t bytes[64];
