@@ -14,22 +14,33 @@ typedef enum {
   DF_MESSAGE_UNMAP,    /* id: segment, a: 1 if a failed run may still read it */
   DF_MESSAGE_ANNOUNCE, /* id: collective; payload: df_announcement, then ranks (group_step) */
   DF_MESSAGE_LINKS,    /* id: collective, a: channel; payload: offer of rings for every block */
-  DF_MESSAGE_DEREGISTER, /* id: collective, a: number of runs executed before, b: 1 if the sender leaves */
-  DF_MESSAGE_FAIL, /* id: collective, a: dfcclResult_t, b: the first run that fails, if counts mismatch; payload: sentence */
-  DF_MESSAGE_ABORT,          /* payload: sentence */
-  DF_MESSAGE_FAILURE_REASON, /* the context of the sender is broken; id: the lost rank or DF_NOBODY, a: dfcclResult_t, b: the rank that detected it; payload: sentence */
-  DF_MESSAGE_LIMIT, /* follows FAILURE_REASON for each collective; id, a: number of runs accepted before */
+  /* id: collective, a: number of runs executed before, b: 1 if the sender leaves */
+  DF_MESSAGE_DEREGISTER,
+  /* id: collective, a: dfcclResult_t, b: the first run that fails, if counts mismatch; payload:
+   * sentence */
+  DF_MESSAGE_FAIL,
+  DF_MESSAGE_ABORT, /* payload: sentence */
+  /* the context of the sender is broken; id: the lost rank or DF_NOBODY, a: dfcclResult_t, b:
+   * the rank that detected it; payload: sentence */
+  DF_MESSAGE_FAILURE_REASON,
+  /* follows FAILURE_REASON for each collective; id, a: number of runs accepted before */
+  DF_MESSAGE_LIMIT,
   DF_MESSAGE_BYE, /* the sender leaves in order */
-  DF_MESSAGE_UNMAPPED, /* id: segment of the device of the receiver, 0: all; the sender has unmapped it */
+  /* id: segment of the device of the receiver, 0: all; the sender has unmapped it */
+  DF_MESSAGE_UNMAPPED,
   DF_MESSAGE_PING, /* a: 1: a request; the receiver answers with a: 0 if its process is alive */
-  DF_MESSAGE_PROPOSE, /* id, variant: proposes a switch to it, a: df_purpose; payload: df_variant_spec */
+  /* id, variant: proposes a switch to it, a: df_purpose; payload: df_variant_spec */
+  DF_MESSAGE_PROPOSE,
   DF_MESSAGE_READY,   /* id, variant, a: floor, b: 1: refused */
   DF_MESSAGE_COMMIT,  /* id, variant, a: the first run on it, b: number of runs to time */
   DF_MESSAGE_CANCEL,  /* id, variant */
   DF_MESSAGE_RETIRED, /* id, variant: the sender has switched to it */
-  DF_MESSAGE_TIMES, /* id, variant, a: run; payload: durations in ns of this run and of those after it, 32 bits each */
+  /* id, variant, a: run; payload: durations in ns of this run and of those after it, 32 bits
+   * each */
+  DF_MESSAGE_TIMES,
   DF_MESSAGE_RELAYED, /* id: number of relays that it may still pass; payload: df_relayed */
-  DF_MESSAGE_LOST, /* id: the lost rank; payload: the reason. Between neighbours, in jobs with relays */
+  /* id: the lost rank; payload: the reason. Between neighbours, in jobs with relays */
+  DF_MESSAGE_LOST,
   DF_MESSAGE_PURPOSE, /* id, variant: the plan in use, a: df_purpose: the reason why it stays */
   DF_MESSAGE_KINDS
 } df_message_kind;
@@ -88,12 +99,13 @@ typedef struct df_announcement {
   uint16_t varying;
   uint32_t chunk, loops;
   uint32_t split; /* number of neighbours in a subgroup */
-  uint32_t
-      group_step; /* 0: the payload lists all ranks; else only the first rank, and this is the step between ranks */
+  /* 0: the payload lists all ranks; else only the first rank, and this is the step between
+   * ranks */
+  uint32_t group_step;
   uint64_t sends,
       receives; /* vector collectives: elements to and from the receiver of this announcement */
-  uint64_t
-      form; /* identity of the plan: the hash of a plan file; else 1 if messages have several pieces */
+  /* identity of the plan: the hash of a plan file; else 1 if messages have several pieces */
+  uint64_t form;
 } df_announcement;
 DF_STATIC_ASSERT(sizeof(df_announcement) == 88, "part of the protocol between processes");
 

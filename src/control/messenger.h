@@ -43,7 +43,8 @@ typedef struct df_peer {
   int *mesh_socket;           /* the entry of this socket in the mesh, which closes it */
   df_remote_channel *channel; /* NULL: the peer is on this host, or behind a relay */
   int calls;                  /* with a channel: this end makes its connections */
-  int has_paths; /* its host may be reached by another path, so silence of the channel counts earlier */
+  /* its host may be reached by another path, so silence of the channel counts earlier */
+  int has_paths;
   int was_silent;   /* with has_paths: the connection was lost by silence, not by a reset */
   uint64_t lost_ns; /* time at which the channel lost its connection; 0: it has one (reconnect.h) */
   uint32_t resumes; /* number of connections that the channel got after the first */

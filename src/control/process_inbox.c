@@ -9,7 +9,7 @@
 #include "bootstrap/net/fork_guard.h"
 
 static df_mutex inboxes_lock = DF_MUTEX_INITIALIZER;
-static df_process_inbox *inboxes DF_GUARDED_BY(inboxes_lock);
+static df_process_inbox *all_inboxes DF_GUARDED_BY(inboxes_lock);
 static uint32_t n_arriving DF_GUARDED_BY(inboxes_lock);
 
 static void watch_forks(void) { df_fork_waits_for(&inboxes_lock, 0); }
@@ -72,7 +72,7 @@ static void free_world(df_process_inbox *process_inbox) {
 }
 
 static df_process_inbox *find_world(const unsigned char job[16]) DF_REQUIRES(inboxes_lock) {
-  df_process_inbox *process_inbox = inboxes;
+  df_process_inbox *process_inbox = all_inboxes;
   while (process_inbox && memcmp(process_inbox->job, job, sizeof process_inbox->job) != 0)
     process_inbox = process_inbox->next;
   return process_inbox;
@@ -86,8 +86,8 @@ df_process_inbox *df_process_inbox_join(const unsigned char job[16], uint32_t n_
     process_inbox = make_world(job, n_ranks);
     if (process_inbox) {
       process_inbox->n_expected = n_local;
-      process_inbox->next = inboxes;
-      inboxes = process_inbox;
+      process_inbox->next = all_inboxes;
+      all_inboxes = process_inbox;
     }
   }
   if (process_inbox) {
@@ -101,7 +101,7 @@ df_process_inbox *df_process_inbox_join(const unsigned char job[16], uint32_t n_
 /* Removes an inbox that no rank uses or will use from the list. */
 static int has_finished(df_process_inbox *process_inbox) DF_REQUIRES(inboxes_lock) {
   if (process_inbox->references > 0 || process_inbox->n_expected > 0) return 0;
-  df_process_inbox **at = &inboxes;
+  df_process_inbox **at = &all_inboxes;
   while (*at != process_inbox) at = &(*at)->next;
   *at = process_inbox->next;
   return 1;
@@ -135,7 +135,7 @@ void df_process_inbox_arriving(void) {
 
 void df_process_inbox_arrived(void) {
   lock_worlds();
-  df_process_inbox *over = NULL, **at = &inboxes;
+  df_process_inbox *over = NULL, **at = &all_inboxes;
   n_arriving--;
   while (n_arriving == 0 && *at) {
     df_process_inbox *process_inbox = *at;

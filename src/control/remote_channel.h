@@ -76,9 +76,11 @@ int df_remote_channel_flush(df_remote_channel *channel, int socket);
 typedef enum {
   DF_REMOTE_CHANNEL_RECORD, /* a record arrived and its tag is correct */
   DF_REMOTE_CHANNEL_NOTHING,
-  DF_REMOTE_CHANNEL_ENDED, /* the connection has ended; *error: an errno value, or 0 if the other end closed it */
+  /* the connection has ended; *error: an errno value, or 0 if the other end closed it */
+  DF_REMOTE_CHANNEL_ENDED,
   DF_REMOTE_CHANNEL_MESSAGE,
-  DF_REMOTE_CHANNEL_ACKNOWLEDGED, /* no message, only the number of messages that the other end has received */
+  /* no message, only the number of messages that the other end has received */
+  DF_REMOTE_CHANNEL_ACKNOWLEDGED,
   DF_REMOTE_CHANNEL_END,
   DF_REMOTE_CHANNEL_MALFORMED /* wrong tag, too long, or impossible numbers */
 } df_remote_channel_event;

@@ -25,8 +25,9 @@ typedef struct df_transport_info {
   uint64_t host;       /* equal: these ranks can share memory */
   uint32_t backend;    /* dfcclBackend_t: the kind of memory that rings are in */
   uint32_t wants_wire; /* 1: does not share memory with other processes (DFCCL_NET=tcp) */
-  uint32_t
-      net_backend; /* hash of the kind of network backend; 0: TCP alone. The same for all ranks that the net transport joins */
+  /* hash of the kind of network backend; 0: TCP alone. The same for all ranks that the net
+   * transport joins */
+  uint32_t net_backend;
   uint32_t security; /* df_security */
   uint32_t has_aes;  /* its processor has AES instructions */
 } df_transport_info;

@@ -195,7 +195,7 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
 
 static void tell_home(dfcclContext_t context) {
   df_rank_lock(&context->lock);
-  df_shm_tell_home(context->transports.shm);
+  df_shm_announce_home(context->transports.shm);
   df_rank_unlock(&context->lock);
 }
 

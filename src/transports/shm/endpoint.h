@@ -13,7 +13,8 @@ typedef struct df_shm_peer {
   df_bell *bell;
   df_segment *segments;
   df_mapped_ranges *
-      mapped_ranges; /* mapped ranges of segments to lend from; NULL: see df_shm_have_mapped_ranges */
+      /* mapped ranges of segments to lend from; NULL: see df_shm_have_mapped_ranges */
+      mapped_ranges;
   uint64_t *announced; /* ids of the ring segments that were announced to the peer */
   uint32_t n_announced;
   int maps;    /* the peer may have mapped memory of the device of this rank */

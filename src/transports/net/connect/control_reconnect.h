@@ -20,10 +20,12 @@ typedef struct df_reconnect_call {
   int is_wanted;
   uint64_t call_ns; /* time of the next call, at the earliest */
   uint64_t due_ns;  /* time at which the present call is given up */
-  uint64_t
-      refused_ns; /* time since which the address refuses connections; 0: it accepts them, or no result is known */
+  /* time since which the address refuses connections; 0: it accepts them, or no result is
+   * known */
+  uint64_t refused_ns;
   int is_taken; /* the connection was accepted; the proof of identity follows */
-  int is_known; /* the latest call, or the connection, uses the address where the mesh has found the peer */
+  /* the latest call, or the connection, uses the address where the mesh has found the peer */
+  int is_known;
   uint32_t vain_tries;
   uint32_t calls_made,
       call_received; /* number of calls made, and number of the latest call received */

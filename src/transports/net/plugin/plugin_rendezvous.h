@@ -9,7 +9,8 @@ typedef enum {
   DF_PLUGIN_MESSAGE_HANDLE = 1, /* followed by df_plugin_offer */
   DF_PLUGIN_MESSAGE_CONNECTED,  /* connect was called at the sending end: accept will not wait */
   DF_PLUGIN_MESSAGE_FAILED,     /* followed by a reason */
-  DF_PLUGIN_MESSAGE_SLEEPS, /* the sender of this message sleeps after `count` messages: wake it when there are more */
+  /* the sender of this message sleeps after `count` messages: wake it when there are more */
+  DF_PLUGIN_MESSAGE_SLEEPS,
   DF_PLUGIN_MESSAGE_WAKE,
   DF_PLUGIN_MESSAGE_ASK,    /* asks for an answer when `count` messages have arrived */
   DF_PLUGIN_MESSAGE_ANSWER, /* `count` messages have arrived */

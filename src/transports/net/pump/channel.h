@@ -47,7 +47,9 @@ typedef struct df_channel {
   uint64_t put_ns;        /* time of the latest payload that was put */
   int awaits;             /* further frames are DF_FRAME_IS_AWAITED ... */
   int gathers;            /* ... and the stream gathers the bytes that follow one of them */
-  int owes; /* the latest received frame is awaited: its rest, and a part of the next, are acknowledged at once */
+  /* the latest received frame is awaited: its rest, and a part of the next, are acknowledged at
+   * once */
+  int owes;
   int has_ended;
   /* Totals of all streams of this channel. */
   uint64_t frames_sent, bytes_sent, frames_received, bytes_received;

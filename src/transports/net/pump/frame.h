@@ -11,11 +11,14 @@
 
 typedef enum {
   DF_FRAME_OPEN =
-      0xd1, /* sequence: the sender's number of the link; part: the epoch; if it is not 0, the receiver answers with STATE */
+      /* sequence: the sender's number of the link; part: the epoch; if it is not 0, the receiver
+       * answers with STATE */
+  0xd1,
   DF_FRAME_DATA,   /* data of part `part` of message `sequence` */
   DF_FRAME_LENT,   /* the same; the buffer of the sender waits for the credit */
   DF_FRAME_CREDIT, /* sequence: the last message that the block has released */
-  DF_FRAME_COUNT, /* sequence, and bytes as the upper half: elements of the run of the next message */
+  /* sequence, and bytes as the upper half: elements of the run of the next message */
+  DF_FRAME_COUNT,
   /* sequence and bytes: the first message and part that have not arrived; part: the epoch for which
    * this is true */
   DF_FRAME_STATE,

@@ -41,7 +41,8 @@ enum {
   DF_NET_PATHS_MOST = 4,
   DF_PUMP_PORTS_MOST = DF_PUMP_BULK + DF_NET_PATHS_MOST,
   DF_PUMP_BUDGET =
-      4, /* writes of a port in one call; reads are limited to as many times the bytes of one write */
+      /* writes of a port in one call; reads are limited to as many times the bytes of one write */
+  4,
   DF_PUMP_REASON_BYTES = 160
 };
 

@@ -36,8 +36,8 @@ typedef struct df_connection_handshake {
   df_stream *stream;
   uint32_t rank, peer; /* listener: an unproven claim until the handshake is done */
   uint32_t port;       /* port of the pump; unproven like peer */
-  uint32_t
-      number; /* number of the call of this port, so that old calls are refused; unproven like peer */
+  /* number of the call of this port, so that old calls are refused; unproven like peer */
+  uint32_t number;
   int calls;                    /* this end is the caller */
   int is_proven;                /* the other end has proven its identity */
   const df_remote_rank *remote; /* listener: the ranks that may have a channel; NULL: none */

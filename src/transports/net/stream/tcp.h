@@ -16,7 +16,8 @@ typedef struct df_tcp_stream {
   df_stream stream;
   df_listener socket; /* a forked child closes its copy of the socket */
   int is_ready;       /* an event has occurred since the owner cleared this */
-  int hangs_up; /* the stream has ended behind the bytes that can be read; no further event will report it */
+  /* the stream has ended behind the bytes that can be read; no further event will report it */
+  int hangs_up;
   int error;            /* an errno value; 0: the other end closed it */
   uint64_t sent;        /* bytes that the system has accepted */
   uint32_t writes;      /* writes since the latest measurement */
