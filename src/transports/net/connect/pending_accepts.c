@@ -14,7 +14,7 @@ typedef struct df_pending_accept {
   df_connection_handshake handshake;
 } df_pending_accept;
 
-static void drop(df_connections *all, df_pending_accept **at) {
+static void drop_pending(df_connections *all, df_pending_accept **at) {
   df_pending_accept *pending = *at;
   *at = pending->next;
   if (pending->stream) df_tcp_end(&all->tcp, pending->stream);
@@ -74,12 +74,12 @@ void df_pending_accepts_receive(df_connections *all) {
     }
     if (state == DF_HANDSHAKE_DONE) accept_proven(all, here);
     if (state != DF_HANDSHAKE_PENDING || is_too_many)
-      drop(all, at);
+      drop_pending(all, at);
     else
       at = &here->next;
   }
 }
 
 void df_pending_accepts_drop(df_connections *all) {
-  while (all->pending) drop(all, &all->pending);
+  while (all->pending) drop_pending(all, &all->pending);
 }
