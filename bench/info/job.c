@@ -31,7 +31,7 @@ typedef struct {
   double latency_us;     /* of a small message, one way; 0: the lower rank has measured */
   double bandwidth_gbps; /* 10^9 bytes a second */
   int connections;
-  df_traffic traffic[DF_WIRE_PORTS_MOST]; /* the lower rank's */
+  df_traffic traffic[DF_PUMP_PORTS_MOST]; /* the lower rank's */
 } info_pair;
 
 typedef struct {
@@ -58,17 +58,18 @@ static void describe(dfcclContext_t context, int rank, info_rank *own) {
   own->security = network->security;
   for (int r = 0; r < (int)context->n_ranks; r++) {
     info_pair *pair = &own->pairs[r];
-    const df_far_rank *far = context->mesh.far;
+    const df_remote_rank *remote = context->mesh.remote;
     pair->way = r == rank                            ? WAY_ITSELF
                 : context->mesh.local[r]             ? WAY_PROCESS
                 : context->transports.wire_serves[r] ? WAY_WIRE
                                                      : WAY_MEMORY;
-    if (far && far[r].is_far) df_address_scoped_text(&far[r].address, far[r].scope, pair->address);
+    if (remote && remote[r].is_remote)
+      df_address_scoped_text(&remote[r].address, remote[r].scope, pair->address);
   }
 }
 
 /* The text is "HERE to THERE", or "HERE to THERE (what carries it)". */
-static void copy_far_end(const char *ends, char address[DF_ADDRESS_TEXT]) {
+static void copy_remote_end(const char *ends, char address[DF_ADDRESS_TEXT]) {
   const char *there = strstr(ends, " to ");
   if (there == NULL) return;
   there += strlen(" to ");
@@ -82,12 +83,12 @@ static void count_traffic(dfcclContext_t context, info_rank *own) {
   df_rank_lock(&context->lock);
   for (uint32_t r = 0; wire && r < context->n_ranks; r++) {
     info_pair *pair = &own->pairs[r];
-    while (pair->connections < DF_WIRE_PORTS_MOST &&
+    while (pair->connections < DF_PUMP_PORTS_MOST &&
            wire->network->traffic(wire, r, (uint32_t)pair->connections,
                                   &pair->traffic[pair->connections]))
       pair->connections++;
     if (pair->connections && pair->address[0] == '\0')
-      copy_far_end(pair->traffic[0].ends, pair->address);
+      copy_remote_end(pair->traffic[0].ends, pair->address);
   }
   df_rank_unlock(&context->lock);
 }

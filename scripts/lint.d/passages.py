@@ -112,12 +112,12 @@ def python_comments(text: str) -> Iterator[Passage]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type != tokenize.COMMENT or token.string.startswith("#!"):
             continue
-        number, has_line = token.start[0], token.line.lstrip().startswith("#")
-        if lines and not (alone and has_line and lines[-1][0] == number - 1):
+        number, has_channel = token.start[0], token.line.lstrip().startswith("#")
+        if lines and not (alone and has_channel and lines[-1][0] == number - 1):
             yield Passage("comment", lines)
             lines = []
         lines.append((number, re.sub(r"^#+\s?(-+\s*)?", "", token.string)))
-        alone = has_line
+        alone = has_channel
     if lines:
         yield Passage("comment", lines)
 

@@ -139,11 +139,11 @@ static dfcclResult_t resolve(const df_rendezvous *r, const char *host, df_addres
 static dfcclResult_t add_places(df_rendezvous *r, const df_root_place *place,
                                 const df_interfaces *interfaces) {
   df_address found[DF_ADDRESSES_MAX];
-  int n, n_far = 0;
+  int n, n_remote = 0;
   dfcclResult_t result = resolve(r, place->host, found, DF_ADDRESSES_MAX, &n);
   if (result != dfcclSuccess) return result;
-  for (int i = 0; i < n; i++) n_far += !df_interfaces_have(interfaces, &found[i]);
-  if (n_far == 0) return dfcclSuccess; /* rank 0 is here */
+  for (int i = 0; i < n; i++) n_remote += !df_interfaces_have(interfaces, &found[i]);
+  if (n_remote == 0) return dfcclSuccess; /* rank 0 is here */
   if (!r->network->has_secret)
     return df_fail(dfcclInvalidUsage,
                    "rank %d of %d is not on the host of rank 0 (%.200s) and has no secret, "
@@ -308,7 +308,7 @@ static dfcclResult_t open_listener(df_rendezvous *r) {
 /* Rank 0 decides: ranks that differ would wait for each other's calls. */
 static dfcclResult_t make_routes(df_mesh *mesh, const df_rendezvous *r) {
   const uint32_t from = r->records[0].relays_from;
-  if (mesh->far == NULL || from == 0 || (uint32_t)r->n_ranks < from) return dfcclSuccess;
+  if (mesh->remote == NULL || from == 0 || (uint32_t)r->n_ranks < from) return dfcclSuccess;
   uint64_t *hosts = malloc((size_t)r->n_ranks * sizeof *hosts);
   for (int i = 0; hosts && i < r->n_ranks; i++) hosts[i] = r->records[i].host;
   if (hosts) mesh->routes = df_routes_make(hosts, (uint32_t)r->n_ranks, (uint32_t)r->rank);
@@ -326,21 +326,21 @@ static dfcclResult_t fill_mesh(df_mesh *mesh, const df_rendezvous *r) {
     for (size_t i = 0; i < n; i++) mesh->sockets[i] = -1;
   mesh->peer_info = malloc(n * sizeof *mesh->peer_info);
   mesh->local = malloc(n);
-  if (r->listeners) mesh->far = calloc(n, sizeof *mesh->far);
+  if (r->listeners) mesh->remote = calloc(n, sizeof *mesh->remote);
   if (mesh->sockets == NULL || mesh->peer_info == NULL || mesh->local == NULL ||
-      (r->listeners && mesh->far == NULL))
+      (r->listeners && mesh->remote == NULL))
     return df_fail(dfcclOutOfMemory, "no memory for the table of %d ranks", r->n_ranks);
   for (size_t i = 0; i < n; i++) {
     mesh->peer_info[i] = r->records[i].info;
     mesh->local[i] = memcmp(r->records[i].token, r->own.token, DF_TOKEN_BYTES) == 0;
     mesh->n_local += mesh->local[i];
-    if (mesh->far) mesh->far[i].is_far = r->records[i].host != r->own.host;
+    if (mesh->remote) mesh->remote[i].is_remote = r->records[i].host != r->own.host;
   }
   dfcclResult_t result = make_routes(mesh, r);
   if (result != dfcclSuccess) return result;
-  for (uint32_t i = 0; mesh->far && i < n; i++)
-    mesh->far[i].has_line =
-        mesh->far[i].is_far && (mesh->routes == NULL || df_routes_next(mesh->routes, i) == i);
+  for (uint32_t i = 0; mesh->remote && i < n; i++)
+    mesh->remote[i].has_channel =
+        mesh->remote[i].is_remote && (mesh->routes == NULL || df_routes_next(mesh->routes, i) == i);
   if (memcmp(&r->records[r->rank], &r->own, sizeof r->own) != 0)
     return df_fail(dfcclRemoteError, "the root's table does not tell of rank %d what it said",
                    r->rank);
@@ -464,8 +464,8 @@ void df_mesh_close(df_mesh *mesh) {
   free(mesh->peer_info);
   free(mesh->local);
   df_routes_free(mesh->routes);
-  if (mesh->far) sodium_memzero(mesh->far, (size_t)mesh->n_ranks * sizeof *mesh->far);
-  free(mesh->far);
+  if (mesh->remote) sodium_memzero(mesh->remote, (size_t)mesh->n_ranks * sizeof *mesh->remote);
+  free(mesh->remote);
   df_listeners_close(mesh->listeners);
   *mesh = (df_mesh){0};
 }

@@ -18,7 +18,7 @@ uint32_t df_announcement_write(const df_announcement *announcement, const uint32
   return (uint32_t)sizeof *announcement + rank_bytes;
 }
 
-/* With a step, the last rank is a rank of the largest job. */
+/* With a step, the last rank must be a rank of the largest job. */
 static int announcement_fits(const uint8_t *payload, uint32_t bytes) {
   df_announcement announced;
   uint32_t first;
@@ -65,7 +65,7 @@ static int payload_fits(const df_message *message) {
            message->payload_bytes <= DF_MOST_TIMES * sizeof(uint32_t);
   case DF_MESSAGE_RELAYED:
     return envelope_fits(payload, message->payload_bytes);
-  case DF_MESSAGE_SEGMENT: /* a device's memory has a handle instead of a descriptor */
+  case DF_MESSAGE_SEGMENT: /* device memory has a handle in place of a descriptor */
     return message->payload_bytes == 0 || message->payload_bytes == DF_SEGMENT_HANDLE_BYTES;
   default:
     return message->payload_bytes == 0;

@@ -1,5 +1,6 @@
-/* Control messages, in order: between processes datagrams of a SOCK_SEQPACKET socket, within a
- * process copies in the receiver's inbox. */
+/* Control messages, which arrive in order. Between processes they are datagrams of a SOCK_SEQPACKET
+ * socket or records of a control channel; within a process they are copied to the inbox of the
+ * receiver. */
 #ifndef DF_CONTROL_MESSAGE_H
 #define DF_CONTROL_MESSAGE_H
 
@@ -7,36 +8,47 @@
 #include "base/result.h"
 
 typedef enum {
-  DF_MESSAGE_SEGMENT = 1, /* id: segment, a: bytes, b: df_segment_use; brings its descriptor */
-  DF_MESSAGE_MAPPED,      /* id: segment (user memory), a: where the sender sees it */
-  DF_MESSAGE_UNMAP,       /* id: segment, a: 1: a failed run may still read it */
-  DF_MESSAGE_ANNOUNCE,    /* id: collective; payload: df_announcement, then ranks (group_step) */
-  DF_MESSAGE_LINKS,       /* id: collective, a: channel; payload: offer of rings for every block */
-  DF_MESSAGE_DEREGISTER,  /* id: collective, a: runs executed before, b: 1: the sender leaves */
-  DF_MESSAGE_FAIL,        /* id: collective, a: dfcclResult_t, b: the first run that fails, of a
-                             mismatch of counts; payload: sentence */
-  DF_MESSAGE_ABORT,       /* payload: sentence */
-  DF_MESSAGE_FAILURE_REASON, /* the sender's context is broken; id: the lost rank or DF_NOBODY,
-                             a: dfcclResult_t, b: who saw it; payload: sentence */
-  DF_MESSAGE_LIMIT,          /* after it, for each collective; id, a: runs accepted before */
-  DF_MESSAGE_BYE,            /* the sender leaves in order */
-  DF_MESSAGE_UNMAPPED,       /* id: segment of the receiver's device, 0: all; no longer mapped */
-  DF_MESSAGE_PING,           /* a: 1: the receiver answers with a: 0, if its process lives */
-  DF_MESSAGE_PROPOSE, /* id, variant: a switch to it, a: df_purpose; payload: df_variant_spec */
+  DF_MESSAGE_SEGMENT =
+      1, /* id: segment, a: bytes, b: df_segment_use; carries the descriptor of the segment */
+  DF_MESSAGE_MAPPED,   /* id: segment (user memory), a: address in the process of the sender */
+  DF_MESSAGE_UNMAP,    /* id: segment, a: 1 if a failed run may still read it */
+  DF_MESSAGE_ANNOUNCE, /* id: collective; payload: df_announcement, then ranks (group_step) */
+  DF_MESSAGE_LINKS,    /* id: collective, a: channel; payload: offer of rings for every block */
+  /* id: collective, a: number of runs executed before, b: 1 if the sender leaves */
+  DF_MESSAGE_DEREGISTER,
+  /* id: collective, a: dfcclResult_t, b: the first run that fails, if counts mismatch; payload:
+   * sentence */
+  DF_MESSAGE_FAIL,
+  DF_MESSAGE_ABORT, /* payload: sentence */
+  /* the context of the sender is broken; id: the lost rank or DF_NOBODY, a: dfcclResult_t, b:
+   * the rank that detected it; payload: sentence */
+  DF_MESSAGE_FAILURE_REASON,
+  /* follows FAILURE_REASON for each collective; id, a: number of runs accepted before */
+  DF_MESSAGE_LIMIT,
+  DF_MESSAGE_BYE, /* the sender leaves in order */
+  /* id: segment of the device of the receiver, 0: all; the sender has unmapped it */
+  DF_MESSAGE_UNMAPPED,
+  DF_MESSAGE_PING, /* a: 1: a request; the receiver answers with a: 0 if its process is alive */
+  /* id, variant: proposes a switch to it, a: df_purpose; payload: df_variant_spec */
+  DF_MESSAGE_PROPOSE,
   DF_MESSAGE_READY,   /* id, variant, a: floor, b: 1: refused */
-  DF_MESSAGE_COMMIT,  /* id, variant, a: the first run on it, b: runs to be timed */
+  DF_MESSAGE_COMMIT,  /* id, variant, a: the first run on it, b: number of runs to time */
   DF_MESSAGE_CANCEL,  /* id, variant */
-  DF_MESSAGE_RETIRED, /* id, variant: the sender has gone over to it */
-  DF_MESSAGE_TIMES, /* id, variant, a: run; payload: ns of it and of those after it, 32 bits each */
-  DF_MESSAGE_RELAYED, /* id: relays that it may still pass; payload: df_relayed */
-  DF_MESSAGE_LOST,    /* id: a rank; payload: why. Between neighbours, in jobs with relays */
-  DF_MESSAGE_PURPOSE, /* id, variant: in force, a: df_purpose: why it stays */
+  DF_MESSAGE_RETIRED, /* id, variant: the sender has switched to it */
+  /* id, variant, a: run; payload: durations in ns of this run and of those after it, 32 bits
+   * each */
+  DF_MESSAGE_TIMES,
+  DF_MESSAGE_RELAYED, /* id: number of relays that it may still pass; payload: df_relayed */
+  /* id: the lost rank; payload: the reason. Between neighbours, in jobs with relays */
+  DF_MESSAGE_LOST,
+  DF_MESSAGE_PURPOSE, /* id, variant: the plan in use, a: df_purpose: the reason why it stays */
   DF_MESSAGE_KINDS
 } df_message_kind;
 
 typedef enum { DF_SEGMENT_HOME, DF_SEGMENT_LINKS, DF_SEGMENT_USER } df_segment_use;
 
-/* 0 is home, user memory from 1 on, links from here on. */
+/* Segment 0 is the home segment, user memory has numbers from 1 on, and links have numbers from
+ * here on. */
 #define DF_FIRST_LINKS_SEGMENT ((uint64_t)1 << 32)
 
 #define DF_NOBODY UINT32_MAX
@@ -47,54 +59,58 @@ typedef struct df_message {
   uint16_t magic, kind;
   uint32_t payload_bytes;
   uint64_t id, a, b;
-  uint64_t variant; /* of the collective; 0: as registered (host/switching/plan_switch.h) */
+  uint64_t
+      variant; /* plan variant of the collective; 0: as registered (host/switching/plan_switch.h) */
 } df_message;
 DF_STATIC_ASSERT(sizeof(df_message) == 40, "part of the protocol between processes");
 
-/* How a variant of a collective travels. 0: as the registration's own tuning has it. */
+/* The configuration of a plan variant. A member that is 0 has the value of the registration. */
 typedef struct df_variant_spec {
-  uint64_t file;      /* the hash of its bytes, of DF_FROM_FILE; else 0 */
+  uint64_t file;      /* hash of the contents of the plan file, with DF_FROM_FILE; else 0 */
   uint32_t algorithm; /* DF_AS_REGISTERED: the registered variant */
   uint32_t split, blocks, slot_bytes, slots;
-  uint32_t copies; /* 1: no buffer is lent */
+  uint32_t copies; /* 1: buffers are copied, not lent */
 } df_variant_spec;
 #define DF_AS_REGISTERED UINT32_MAX
 
-/* Why a collective goes over to a variant, or stays on it. */
+/* The reason why a collective switches to a plan variant, or stays on it. */
 typedef enum {
   DF_PURPOSE_ASKED,     /* dfcclSetAlgorithm */
-  DF_PURPOSE_CANDIDATE, /* the tuner measures it */
-  DF_PURPOSE_DRIFT,     /* the same, since times have changed */
-  DF_PURPOSE_CHECK,     /* the tuner compares it: winner, registered, winner */
-  DF_PURPOSE_ADOPTED,   /* it has won */
-  DF_PURPOSE_BACK,      /* the registered one, which no other has beaten so far */
+  DF_PURPOSE_CANDIDATE, /* the tuner measures the variant */
+  DF_PURPOSE_DRIFT,     /* the tuner measures it again, because times have changed */
+  DF_PURPOSE_CHECK,     /* the tuner compares winner, registered variant, winner */
+  DF_PURPOSE_ADOPTED,   /* the variant has won */
+  DF_PURPOSE_BACK,      /* the registered variant, which no other one has beaten so far */
   DF_PURPOSES
 } df_purpose;
-/* "candidate", ...; and in words: "as the tuner says: ...". */
+/* The short name ("candidate"), and a phrase for sentences ("as the tuner says: ..."). */
 const char *df_purpose_name(df_purpose purpose);
 const char *df_purpose_words(df_purpose purpose);
 
 enum { DF_MOST_TIMES = 128 };
 
-/* A difference in one field is a mismatch of the collective. */
+/* Two members that differ in one of these fields have a mismatch. */
 typedef struct df_announcement {
   uint32_t operation, type, op, root;
   uint64_t count;
   uint32_t group_size, algorithm;
-  uint32_t n_blocks, n_slots, stride; /* from the above and from settings */
+  uint32_t n_blocks, n_slots, stride; /* follow from the members above and from settings */
   uint16_t payload_offset;
   uint16_t varying;
   uint32_t chunk, loops;
-  uint32_t split;           /* neighbours in a subgroup */
-  uint32_t group_step;      /* 0: each rank follows; else the first rank, and the step */
-  uint64_t sends, receives; /* elements to and from the one who is told; of uneven pieces */
-  uint64_t form;            /* of the plan: of a file, its hash; else 1 if messages have several
-                               pieces */
+  uint32_t split; /* number of neighbours in a subgroup */
+  /* 0: the payload lists all ranks; else only the first rank, and this is the step between
+   * ranks */
+  uint32_t group_step;
+  uint64_t sends,
+      receives; /* vector collectives: elements to and from the receiver of this announcement */
+  /* identity of the plan: the hash of a plan file; else 1 if messages have several pieces */
+  uint64_t form;
 } df_announcement;
 DF_STATIC_ASSERT(sizeof(df_announcement) == 88, "part of the protocol between processes");
 
-/* Of DF_MESSAGE_RELAYED, then n ranks for whom the message is, one more if n is odd, and the message
- * of rank `source`. */
+/* Payload of DF_MESSAGE_RELAYED. It is followed by the n destinations, by one more word if n is
+ * odd, and by the message of rank `source`. */
 typedef struct df_relayed {
   uint32_t source, n;
 } df_relayed;
@@ -103,16 +119,16 @@ static inline uint32_t df_relayed_head_bytes(uint32_t n) {
   return (uint32_t)sizeof(df_relayed) + (n + n % 2) * (uint32_t)sizeof(uint32_t);
 }
 
-/* 0: these ranks have no common step. */
+/* Returns the common step of these ranks; 0: there is none. */
 uint32_t df_group_step(const uint32_t *ranks, uint32_t n);
 static inline uint32_t df_announced_ranks(const df_announcement *announcement) {
   return announcement->group_step ? 1 : announcement->group_size;
 }
-/* payload has room for all ranks. Returns the payload's bytes. */
+/* payload has room for all ranks. Returns the number of bytes of the payload. */
 uint32_t df_announcement_write(const df_announcement *announcement, const uint32_t *ranks,
                                void *payload);
 
-/* Well-formed? The receiver trusts nothing else. */
+/* Returns 1 if the message is well formed. The receiver relies on nothing else. */
 int df_message_is_valid(const void *bytes, size_t length);
 
 static inline const void *df_message_payload(const df_message *message) { return message + 1; }

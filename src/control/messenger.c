@@ -34,19 +34,20 @@ dfcclResult_t df_messenger_open(df_control *control, df_rank_mutex *lock, const 
   for (uint32_t r = 0; r < control->n_ranks; r++) {
     df_peer *peer = &control->peers[r];
     peer->local = mesh->local[r];
-    peer->home = &mesh->sockets[r];
-    peer->socket = *peer->home;
+    peer->mesh_socket = &mesh->sockets[r];
+    peer->socket = *peer->mesh_socket;
     peer->last = &peer->first;
     peer->next = mesh->routes && r != control->rank ? df_routes_next(mesh->routes, r) : r;
-    if (mesh->far == NULL || !mesh->far[r].is_far) continue;
-    peer->is_far = 1;
-    peer->address = mesh->far[r].address;
-    if (!mesh->far[r].has_line) continue;
-    peer->calls = mesh->far[r].calls;
-    peer->line = df_line_open(mesh->far[r].key, control->rank, r);
-    if (control->record == NULL) control->record = malloc(DF_MAX_MESSAGE_BYTES + DF_LINE_OVERHEAD);
-    if (peer->line == NULL || control->record == NULL)
-      return df_fail(dfcclOutOfMemory, "no memory for the line to rank %u", r);
+    if (mesh->remote == NULL || !mesh->remote[r].is_remote) continue;
+    peer->is_remote = 1;
+    peer->address = mesh->remote[r].address;
+    if (!mesh->remote[r].has_channel) continue;
+    peer->calls = mesh->remote[r].calls;
+    peer->channel = df_remote_channel_open(mesh->remote[r].key, control->rank, r);
+    if (control->record == NULL)
+      control->record = malloc(DF_MAX_MESSAGE_BYTES + DF_REMOTE_CHANNEL_OVERHEAD);
+    if (peer->channel == NULL || control->record == NULL)
+      return df_fail(dfcclOutOfMemory, "no memory for the control channel to rank %u", r);
   }
   return dfcclSuccess;
 }
@@ -70,7 +71,7 @@ void df_messenger_close(df_control *control) {
     df_rank_unlock(control->lock);
     df_messenger_forget(&control->peers[r]);
     free(control->peers[r].failure_reason);
-    df_line_close(control->peers[r].line);
+    df_remote_channel_close(control->peers[r].channel);
   }
   free(control->peers);
   free(control->record);
@@ -85,7 +86,7 @@ void df_messenger_subscribe(df_control *control, df_message_kind kind, df_messag
       (df_subscription){.handle = handle, .room = room, .takes_fd = takes_fd};
 }
 
-/* 1: sent; 0: not now; -1: the connection is lost. */
+/* Returns 1: sent; 0: the socket accepts nothing at the moment; -1: the connection is lost. */
 static int send_one(int socket, const df_outgoing *outgoing) {
   union {
     struct cmsghdr align;
@@ -107,7 +108,8 @@ static int send_one(int socket, const df_outgoing *outgoing) {
   do sent = sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
   while (sent < 0 && errno == EINTR);
   if (sent >= 0) return 1;
-  /* Too many descriptors in flight, or no buffers: the receiver will take some. */
+  /* Too many descriptors are in flight, or there are no buffers: both end when the receiver
+   * reads. */
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ETOOMANYREFS ||
                  errno == ENOMEM
              ? 0
@@ -126,10 +128,9 @@ static void end_connection(df_peer *peer) {
   if (peer->socket >= 0) shutdown(peer->socket, SHUT_RDWR);
 }
 
-/* ---- what waits */
+/* ---- messages that wait */
 
-/* Takes the first. */
-static void let_go(df_peer *peer) {
+static void release_first(df_peer *peer) {
   df_outgoing *done = peer->first;
   peer->first = done->next;
   if (peer->first == NULL) peer->last = &peer->first;
@@ -138,49 +139,53 @@ static void let_go(df_peer *peer) {
   free(done);
 }
 
-void df_messenger_told(df_control *control, uint32_t rank) {
+void df_messenger_acknowledge(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
-  for (; peer->let_go < peer->line->acknowledged && peer->first; peer->let_go++) let_go(peer);
+  for (; peer->n_released < peer->channel->acknowledged && peer->first; peer->n_released++)
+    release_first(peer);
 }
 
-/* Whoever is cut off hears first why. As df_line_put. */
+/* A peer that is cut off first receives the messages with the reason. Returns as
+ * df_remote_channel_send. */
 static int send_record(df_control *control, df_peer *peer) {
-  df_line *line = peer->line;
-  const df_outgoing *next = line->may_send ? peer->unsent : NULL;
-  const df_record_kind kind = line->may_send && peer->cut_off ? DF_RECORD_END : DF_RECORD_COUNT;
-  const size_t bytes =
-      next ? df_line_seal(line, DF_RECORD_MESSAGE, &next->message, next->bytes, control->record)
-           : df_line_seal(line, kind, NULL, 0, control->record);
+  df_remote_channel *channel = peer->channel;
+  const df_outgoing *next = channel->may_send ? peer->unsent : NULL;
+  const df_record_kind kind = channel->may_send && peer->cut_off ? DF_RECORD_END : DF_RECORD_COUNT;
+  const size_t bytes = next ? df_remote_channel_encrypt(channel, DF_RECORD_MESSAGE, &next->message,
+                                                        next->bytes, control->record)
+                            : df_remote_channel_encrypt(channel, kind, NULL, 0, control->record);
   if (next) peer->unsent = next->next;
-  return df_line_put(line, peer->socket, control->record, bytes);
+  return df_remote_channel_send(channel, peer->socket, control->record, bytes);
 }
 
-/* Messages that a line's other end does not have stay. As df_line_flush. */
-static int flush_line(df_control *control, df_peer *peer) {
-  const df_line *line = peer->line;
-  int sent = df_line_flush(peer->line, peer->socket);
-  while (sent == 1 && !line->has_ended &&
-         (line->owes_count || (line->may_send && (peer->unsent || peer->cut_off))))
+/* Messages that the other end of the channel has not acknowledged stay in the list. Returns as
+ * df_remote_channel_flush. */
+static int flush_channel(df_control *control, df_peer *peer) {
+  const df_remote_channel *channel = peer->channel;
+  int sent = df_remote_channel_flush(peer->channel, peer->socket);
+  while (sent == 1 && !channel->has_ended &&
+         (channel->owes_count || (channel->may_send && (peer->unsent || peer->cut_off))))
     sent = send_record(control, peer);
   return sent;
 }
 
-/* As df_line_flush. */
+/* Returns as df_remote_channel_flush. */
 static int flush_socket(df_peer *peer) {
   int sent = 1;
-  while (peer->first && (sent = send_one(peer->socket, peer->first)) == 1) let_go(peer);
+  while (peer->first && (sent = send_one(peer->socket, peer->first)) == 1) release_first(peer);
   return sent;
 }
 
 void df_messenger_flush(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
   if (peer->socket < 0) return;
-  const int sent = peer->line ? flush_line(control, peer) : flush_socket(peer);
+  const int sent = peer->channel ? flush_channel(control, peer) : flush_socket(peer);
   if (sent < 0) {
     const int by_peer = errno == EPIPE || errno == ECONNRESET;
-    /* Both ends must see the loss. What the peer has sent can still be read. */
-    if (!peer->line) df_messenger_forget(peer);
-    if (!peer->line && !by_peer) peer->cut_off = 1; /* else the peer has ended it */
+    /* Both ends must see the loss. Messages that the peer has sent can still be read. */
+    if (!peer->channel) df_messenger_forget(peer);
+    if (!peer->channel && !by_peer)
+      peer->cut_off = 1; /* otherwise the peer has ended the connection */
     end_connection(peer);
   }
   want_writable(control, rank, sent == 0);
@@ -189,29 +194,34 @@ void df_messenger_flush(df_control *control, uint32_t rank) {
 void df_messenger_end(df_control *control, uint32_t rank) {
   DF_ASSERT_RANK_LOCKED(control->lock);
   df_peer *peer = &control->peers[rank];
-  if (peer->line == NULL || peer->line->has_ended || peer->socket < 0) return;
-  if (df_line_flush(peer->line, peer->socket) != 1) return; /* the other end finds nobody there */
-  const size_t bytes = df_line_seal(peer->line, DF_RECORD_END, NULL, 0, control->record);
-  /* Without memory for what the socket does not take, the other end would wait for the rest. */
-  if (df_line_put(peer->line, peer->socket, control->record, bytes) < 0) end_connection(peer);
+  if (peer->channel == NULL || peer->channel->has_ended || peer->socket < 0) return;
+  if (df_remote_channel_flush(peer->channel, peer->socket) != 1)
+    return; /* the other end calls again and is refused */
+  const size_t bytes =
+      df_remote_channel_encrypt(peer->channel, DF_RECORD_END, NULL, 0, control->record);
+  /* If there is no memory for the part that the socket does not accept, the other end would wait
+   * for that part. */
+  if (df_remote_channel_send(peer->channel, peer->socket, control->record, bytes) < 0)
+    end_connection(peer);
 }
 
 void df_messenger_cut_off(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
   peer->cut_off = 1;
-  if (peer->line) df_messenger_flush(control, rank);
-  /* The other end ends the connection, or says first where to go on. */
-  if (peer->line && (peer->line->has_ended || !peer->line->may_send)) return;
+  if (peer->channel) df_messenger_flush(control, rank);
+  /* The other end ends the connection, or first sends the number from which to continue. */
+  if (peer->channel && (peer->channel->has_ended || !peer->channel->may_send)) return;
   end_connection(peer);
 }
 
-/* What a relay that waits in its goodbye still passes on, needs and tells. */
+/* The kinds of messages that a relay forwards, needs and sends while it waits in its goodbye. */
 static int outlives_goodbye(const df_control *control, df_message_kind kind) {
   return control->routes &&
          (kind == DF_MESSAGE_RELAYED || kind == DF_MESSAGE_BYE || kind == DF_MESSAGE_LOST);
 }
 
-/* After a goodbye, ours or the peer's, only what device memory and relays wait for. */
+/* After the goodbye of this rank or of the peer, only messages that device memory and relays wait
+ * for are sent. */
 int df_messenger_reaches(const df_control *control, uint32_t rank, df_message_kind kind) {
   const df_peer *peer = &control->peers[rank];
   if (peer->state == DF_PEER_DEAD) return 0;
@@ -220,7 +230,7 @@ int df_messenger_reaches(const df_control *control, uint32_t rank, df_message_ki
   return kind == DF_MESSAGE_UNMAPPED || (!control->said_goodbye && peer->state != DF_PEER_LEFT);
 }
 
-/* The caller may be in the middle of anything: the service thread tells the owner later. */
+/* The caller may hold any state, so the service thread notifies the owner later. */
 void df_messenger_lose(df_control *control, uint32_t rank) {
   control->peers[rank].message_lost = DF_LOST;
   if (control->loss == dfcclSuccess)
@@ -230,7 +240,7 @@ void df_messenger_lose(df_control *control, uint32_t rank) {
   df_service_wake(control);
 }
 
-/* ---- by relays */
+/* ---- through relays */
 
 static void give(void *control, uint32_t hop, const df_message *message,
                  const void *payload) DF_RANK_LOCKED {
@@ -238,7 +248,7 @@ static void give(void *control, uint32_t hop, const df_message *message,
 }
 static void lose(void *control, uint32_t hop) DF_RANK_LOCKED { df_messenger_lose(control, hop); }
 
-/* ranks: their order changes. */
+/* Changes the order of `ranks`. */
 static void send_by_relays(df_control *control, uint32_t *ranks, uint32_t n,
                            const df_message *message, const void *payload) {
   const df_relay_giver to = {.giver = control, .give = give, .lose = lose};
@@ -247,7 +257,7 @@ static void send_by_relays(df_control *control, uint32_t *ranks, uint32_t n,
   df_relay_split(&to, control->routes, control->rank, DF_HOPS_MOST, ranks, n, &whole, payload);
 }
 
-/* Who sends what makes no sense is refused, as with any message. */
+/* A rank that sends a malformed message is refused, as with any message. */
 static void handle_relayed(void *room, uint32_t from, const df_message *message,
                            int fd) DF_RANK_LOCKED {
   df_control *control = room;
@@ -277,7 +287,9 @@ void df_messenger_send(df_control *control, uint32_t rank, const df_message *mes
   df_message header = *message;
   header.magic = DF_MESSAGE_MAGIC;
   if (!df_messenger_reaches(control, rank, (df_message_kind)header.kind) ||
-      peer->message_lost == DF_LOST || (peer->line && peer->cut_off)) /* a goodbye would be false */
+      peer->message_lost == DF_LOST ||
+      (peer->channel &&
+       peer->cut_off)) /* after a lost message, a goodbye would report an orderly end */
     return;
   if (peer->next != rank) {
     send_by_relays(control, &rank, 1, &header, payload);
@@ -322,8 +334,8 @@ void df_messenger_send_many(df_control *control, const uint32_t *ranks, uint32_t
   free(behind);
 }
 
-/* Ranks behind a relay come before the relay: when a relay hears a goodbye, it has passed on those
- * for all behind it. */
+/* Sends to the ranks behind a relay before sending to the relay: when a relay receives a goodbye,
+ * it has forwarded the goodbyes for all ranks behind it. */
 static void send_all(df_control *control, int also_local, const df_message *message,
                      const void *payload) DF_RANK_LOCKED {
   uint32_t *ranks = control->routes ? malloc(control->n_ranks * sizeof *ranks) : NULL;
@@ -345,49 +357,52 @@ void df_messenger_send_all(df_control *control, const df_message *message, const
   send_all(control, 1, message, payload);
 }
 
-/* The owner's own messages may be lost: ending the connection needs no memory. */
-void df_messenger_tell_losses(df_control *control) {
+/* The messages of the owner may be lost too, but ending a connection needs no memory. */
+void df_messenger_report_losses(df_control *control) {
   if (control->loss == dfcclSuccess) return;
   dfcclResult_t status = control->loss;
   char sentence[DF_SENTENCE_BYTES];
   memcpy(sentence, control->loss_sentence, sizeof sentence);
   control->loss = dfcclSuccess;
   for (uint32_t r = 0; r < control->n_ranks; r++)
-    if (control->peers[r].message_lost == DF_LOST) control->peers[r].message_lost = DF_LOSS_IS_TOLD;
+    if (control->peers[r].message_lost == DF_LOST)
+      control->peers[r].message_lost = DF_LOSS_IS_REPORTED;
   control->events.message_lost(control->events.owner, status, sentence);
-  int mute = 0;
+  int is_silent = 0;
   for (uint32_t r = 0; r < control->n_ranks; r++) {
     df_peer *peer = &control->peers[r];
     if (peer->message_lost == DF_NOTHING_LOST) continue;
     peer->message_lost = DF_NOTHING_LOST;
-    mute |= peer->local;
+    is_silent |= peer->local;
     if (!peer->local) df_messenger_cut_off(control, r);
   }
-  if (mute) df_process_inbox_set_silent(control->process_inbox, control->rank);
+  if (is_silent) df_process_inbox_set_silent(control->process_inbox, control->rank);
 }
 
 void df_messenger_deliver(df_control *control, uint32_t from, const df_message *message, int fd) {
   DF_ASSERT_RANK_LOCKED(control->lock);
   const df_subscription *subscription = &control->subscriptions[message->kind];
-  /* After its goodbye a peer knows no more about us or others. */
-  int is_heard = control->peers[from].state != DF_PEER_LEFT ||
-                 message->kind == DF_MESSAGE_UNMAPPED ||
-                 outlives_goodbye(control, (df_message_kind)message->kind);
-  if (is_heard && subscription->takes_fd) {
+  /* After its goodbye a peer has no state of this rank or of others. */
+  int is_accepted = control->peers[from].state != DF_PEER_LEFT ||
+                    message->kind == DF_MESSAGE_UNMAPPED ||
+                    outlives_goodbye(control, (df_message_kind)message->kind);
+  if (is_accepted && subscription->takes_fd) {
     subscription->handle(subscription->room, from, message, fd);
     return;
   }
   if (fd >= 0) close(fd);
-  if (is_heard && subscription->handle) subscription->handle(subscription->room, from, message, -1);
+  if (is_accepted && subscription->handle)
+    subscription->handle(subscription->room, from, message, -1);
 }
 
 int df_peer_has_unsent(const df_peer *peer) {
   int bytes = 0;
-  if (peer->unsent || (peer->line && peer->line->rest)) return 1;
-  return peer->line && peer->socket >= 0 && ioctl(peer->socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+  if (peer->unsent || (peer->channel && peer->channel->rest)) return 1;
+  return peer->channel && peer->socket >= 0 && ioctl(peer->socket, SIOCOUTQ, &bytes) == 0 &&
+         bytes > 0;
 }
 
-/* A relay stays until all have said goodbye: their messages may pass it. */
+/* A relay stays until all other ranks have said goodbye, because their messages may pass it. */
 static int is_needed(const df_control *control) {
   if (control->routes == NULL || !df_routes_is_relay(control->routes)) return 0;
   for (uint32_t r = 0; r < control->n_ranks; r++)
@@ -395,7 +410,7 @@ static int is_needed(const df_control *control) {
   return 0;
 }
 
-/* A relay that has left may still pass on what is for others. */
+/* A relay that has left may still forward messages to others. */
 static int must_have_the_rest(const df_control *control, uint32_t rank) {
   const df_peer *peer = &control->peers[rank];
   if (peer->first == NULL) return 0;
@@ -405,7 +420,7 @@ static int must_have_the_rest(const df_control *control, uint32_t rank) {
 void df_messenger_goodbye(df_control *control, uint64_t patience_ns) {
   uint64_t begin = df_clock_ns();
   df_rank_lock(control->lock);
-  df_messenger_tell_losses(control); /* nothing follows a goodbye */
+  df_messenger_report_losses(control); /* nothing follows a goodbye */
   if (control->events.leaving) control->events.leaving(control->events.owner);
   df_message bye = {.kind = DF_MESSAGE_BYE};
   send_all(control, 0, &bye, NULL);

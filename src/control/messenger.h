@@ -1,5 +1,6 @@
-/* Control messages between ranks, through inboxes (world.h) or sockets; other rooms subscribe to
- * kinds. control->lock protects all state. Only df_messenger_goodbye
+/* Sends control messages between ranks, through the inboxes of a process (process_inbox.h), sockets
+ * or control channels, and delivers received messages to the rooms that have subscribed to their
+ * kind. The lock of the rank (control->lock) protects all state. Only df_messenger_goodbye
  * waits. */
 #ifndef DF_CONTROL_MESSENGER_H
 #define DF_CONTROL_MESSENGER_H
@@ -11,14 +12,16 @@
 #include "control/message.h"
 #include "control/process_inbox.h"
 
-/* GIVEN_UP: called dfcclAbort, sends nonsense, or is dead for another rank. It may still write. */
+/* GIVEN_UP: the peer has called dfcclAbort, has sent a malformed message, or another rank has
+ * reported its death. It may still write. */
 typedef enum { DF_PEER_ALIVE, DF_PEER_LEFT, DF_PEER_GIVEN_UP, DF_PEER_DEAD } df_peer_state;
 
-/* After a lost message, only news of the loss goes out. */
-typedef enum { DF_NOTHING_LOST, DF_LOST, DF_LOSS_IS_TOLD } df_loss;
+/* After a message was lost, the only message that may be sent is the report of the loss. */
+typedef enum { DF_NOTHING_LOST, DF_LOST, DF_LOSS_IS_REPORTED } df_loss;
 
-/* After so long a connection is lost if another way may carry on. Of silence_ms the rest is left
- * for that. A lost packet is repeated within 200 ms, so it is no less than a second. */
+/* The silence after which a connection counts as lost if another path may exist. The rest of
+ * silence_ms is left for trying that path. The value is at least a second, because TCP retransmits
+ * a lost packet within 200 ms. */
 static inline uint32_t df_silence_of_rail(uint32_t silence_ms) {
   return DF_MIN(silence_ms, DF_MAX(silence_ms / 3, 1000u));
 }
@@ -33,31 +36,34 @@ typedef struct df_outgoing {
 typedef struct df_peer {
   df_peer_state state;
   int local;
-  int is_far;       /* of another host */
-  uint32_t next;    /* to whom messages for it are given: itself, or a relay */
-  int socket;       /* -1: local, or ended, or behind a relay */
-  int *home;        /* the mesh's place for it */
-  df_line *line;    /* NULL: the peer is on this host, or behind a relay */
-  int calls;        /* a line: this end makes its connections */
-  int has_paths;    /* its host may be reached by another way, so a line is found silent earlier */
-  int was_silent;   /* has_rails: the connection was lost for silence, not for a reset */
-  uint64_t lost_ns; /* since when the line has no connection; 0: it has one (reconnect.h) */
-  uint32_t resumes; /* how often it had one again */
-  int is_over;      /* the line: the other end has said so */
-  df_address address;      /* where the peer listens; set if is_far */
-  char host[DF_HOST_NAME]; /* the peer's host; set if is_far; "": not known */
+  int is_remote; /* the peer is on another host */
+  uint32_t
+      next;   /* the rank to which messages for this peer are sent: the peer itself, or a relay */
+  int socket; /* -1: the peer is local or behind a relay, or the connection has ended */
+  int *mesh_socket;           /* the entry of this socket in the mesh, which closes it */
+  df_remote_channel *channel; /* NULL: the peer is on this host, or behind a relay */
+  int calls;                  /* with a channel: this end makes its connections */
+  /* its host may be reached by another path, so silence of the channel counts earlier */
+  int has_paths;
+  int was_silent;   /* with has_paths: the connection was lost by silence, not by a reset */
+  uint64_t lost_ns; /* time at which the channel lost its connection; 0: it has one (reconnect.h) */
+  uint32_t resumes; /* number of connections that the channel got after the first */
+  int has_finished; /* with a channel: the other end has sent its end */
+  df_address address;      /* where the peer listens; set if is_remote */
+  char host[DF_HOST_NAME]; /* name of the peer's host; set if is_remote; "": unknown */
   int writable_wanted;
   df_loss message_lost;
-  int cut_off; /* we ended the connection: a peer that lives keeps its mappings */
+  int cut_off; /* this end has ended the connection; a peer that is alive keeps its mappings */
   df_outgoing *first, **last;
-  df_outgoing *unsent;  /* those before it wait until a line's other end has them */
-  uint64_t let_go;      /* messages of a line that the other end had */
-  int broken;           /* The peer's context is broken: it registers nothing more. */
-  char *failure_reason; /* what broke it; NULL: nothing, or no memory */
+  df_outgoing *
+      unsent; /* the first message that was not sent; those before it wait for an acknowledgement */
+  uint64_t n_released;  /* number of messages that were acknowledged and released */
+  int broken;           /* the context of the peer is broken, so it registers nothing more */
+  char *failure_reason; /* the failure that broke it; NULL: none, or no memory */
   dfcclResult_t failure_reason_status;
 } df_peer;
 
-/* fd: -1: none came with the message; DF_FD_LOST: this process had no room for it. */
+/* fd: -1: the message had no descriptor; DF_FD_LOST: this process had no free descriptor for it. */
 typedef void df_message_handler(void *room, uint32_t from, const df_message *message, int fd);
 enum { DF_FD_LOST = -2 };
 
@@ -74,31 +80,39 @@ typedef struct df_service_job {
   void (*run)(void *room);
 } df_service_job;
 
-/* ELSEWHERE: the connection was silent, so another way is tried first. */
-typedef enum { DF_LINE_NOT_WANTED, DF_LINE_WANTED, DF_LINE_WANTED_ELSEWHERE } df_reconnect_request;
+/* ELSEWHERE: the connection was lost by silence, so another path is tried first. */
+typedef enum {
+  DF_RECONNECT_NOT_WANTED,
+  DF_RECONNECT_WANTED,
+  DF_RECONNECT_WANTED_ELSEWHERE
+} df_reconnect_request;
 
-/* Makes lost connections of control channels anew. A network's endpoint implements it. The caller
- * holds the lock. */
+/* Makes new connections for control channels that have lost theirs. The endpoint of a network
+ * implements it. The caller holds the lock of the rank. */
 typedef struct df_reconnector {
   void *owner;
-  /* A channel needs a new connection, or none any more. NULL: connections are not made anew. */
+  /* Requests a new connection for the channel to a rank, or withdraws the request. NULL: channels
+   * get no new connections. */
   void (*want)(void *owner, uint32_t rank, df_reconnect_request request);
-  /* Since when nobody listens where the rank did; 0: somebody does, or it is not known. */
+  /* Time since which the address of the rank refuses connections; 0: it accepts them, or no result
+   * is known. */
   uint64_t (*refused_ns)(void *owner, uint32_t rank);
-  uint32_t silence_ms, resume_ms; /* 0: the system's; none is made anew */
+  uint32_t silence_ms,
+      resume_ms; /* silence_ms 0: the system's limit; resume_ms 0: no new connections */
 } df_reconnector;
 
-/* Control notices lives and losses, the owner judges. The service thread calls them and holds the
- * lock. */
+/* Reports what the messenger observes about peers; the owner decides what follows. The service
+ * thread calls these functions and holds the lock of the rank. */
 typedef struct df_control_events {
   void *owner;
   void (*refused)(void *owner, uint32_t peer);
   void (*lost)(void *owner, uint32_t peer, df_peer_state state, const char *why);
   void (*left)(void *owner, uint32_t peer);
-  void (*disconnected)(void *owner, uint32_t peer); /* however its connection ended */
-  /* The owner's last chance to tell something; NULL: it has nothing. On the leaving thread. */
+  void (*disconnected)(void *owner, uint32_t peer); /* in whatever way its connection ended */
+  /* The last opportunity of the owner to send messages, called by the leaving thread; may be
+   * NULL. */
   void (*leaving)(void *owner);
-  /* For want of memory: ranks are no longer in step. */
+  /* A message was lost because there was no memory, so ranks are not in step any more. */
   void (*message_lost)(void *owner, dfcclResult_t status, const char *sentence);
 } df_control_events;
 
@@ -109,12 +123,12 @@ typedef struct df_control {
   df_rank_mutex *lock;
   df_process_inbox *process_inbox;
   df_peer *peers;          /* [n_ranks] */
-  const df_routes *routes; /* the mesh's; NULL: there are no relays */
+  const df_routes *routes; /* the routes of the mesh; NULL: there are no relays */
   df_control_events events;
   df_subscription subscriptions[DF_MESSAGE_KINDS];
   df_service_job jobs[DF_MAX_SERVICE_JOBS];
   uint32_t n_jobs;
-  int said_goodbye; /* no message leaves any more */
+  int said_goodbye; /* no message is sent any more */
   dfcclResult_t loss;
   char loss_sentence[DF_SENTENCE_BYTES];
 
@@ -122,63 +136,65 @@ typedef struct df_control {
   int started;
   int epoll_fd, event_fd;
   uint8_t *receive_buffer;
-  uint8_t *record; /* of a line, that goes out; NULL: there are no lines */
+  uint8_t *record; /* buffer for an outgoing record; NULL: there are no channels */
   df_reconnector reconnector;
-  uint32_t n_lost; /* lines without a connection */
+  uint32_t n_lost; /* number of channels without a connection */
   df_mutex arrivals_lock;
-  struct df_arrival *arrivals; /* connections that were made for lines */
+  struct df_arrival *arrivals; /* new connections for channels */
   uint32_t departures_seen;
   uint32_t stopping;
 } df_control;
 
-/* mesh stays the caller's, and open. After a failure, call df_messenger_close. dfcclOutOfMemory. */
+/* The mesh stays with the caller, and open. After a failure, call df_messenger_close. Fails with
+ * dfcclOutOfMemory. */
 dfcclResult_t df_messenger_open(df_control *control, df_rank_mutex *lock, const df_mesh *mesh,
                                 const df_control_events *events);
 void df_messenger_close(df_control *control) DF_RANK_LOCKED;
 
-/* The peer sent a message that breaks the protocol. */
+/* The peer has sent a message that breaks the protocol. */
 static inline void df_control_refuse(df_control *control, uint32_t peer) DF_RANK_LOCKED {
   control->events.refused(control->events.owner, peer);
 }
 
-/* Before the service thread starts. One room for each kind. */
+/* Call before the service thread starts. Each kind has at most one subscriber. */
 void df_messenger_subscribe(df_control *control, df_message_kind kind, df_message_handler *handle,
                             void *room, int takes_fd);
 
-/* Copies message, payload and fd (-1: none). Without memory the service thread tells the
- * owner. */
+/* Copies the message, the payload and fd (-1: none). If there is no memory, the service thread
+ * notifies the owner. */
 void df_messenger_send(df_control *control, uint32_t rank, const df_message *message,
                        const void *payload, int fd) DF_RANK_LOCKED;
-/* To several others than this rank, without a descriptor. */
+/* Sends to several ranks other than this one, without a descriptor. */
 void df_messenger_send_many(df_control *control, const uint32_t *ranks, uint32_t n,
                             const df_message *message, const void *payload) DF_RANK_LOCKED;
-/* To all others. */
+/* Sends to all other ranks. */
 void df_messenger_send_all(df_control *control, const df_message *message,
                            const void *payload) DF_RANK_LOCKED;
-/* A message for the rank is lost for want of memory. */
+/* Records that a message for the rank was lost because there was no memory. */
 void df_messenger_lose(df_control *control, uint32_t rank) DF_RANK_LOCKED;
-/* Would a message of this kind go out? */
+/* Returns 1 if a message of this kind would be sent to the rank. */
 int df_messenger_reaches(const df_control *control, uint32_t rank,
                          df_message_kind kind) DF_RANK_LOCKED;
 void df_messenger_flush(df_control *control, uint32_t rank) DF_RANK_LOCKED;
-/* As if `from` had sent the message. Takes fd. */
+/* Delivers a message as if `from` had sent it. Takes ownership of fd. */
 void df_messenger_deliver(df_control *control, uint32_t from, const df_message *message,
                           int fd) DF_RANK_LOCKED;
-/* Also ends the connections that lost messages. */
-void df_messenger_tell_losses(df_control *control) DF_RANK_LOCKED;
-/* Another host's system does not have all of it. */
+/* Reports lost messages to the owner, and ends the connections on which messages were lost. */
+void df_messenger_report_losses(df_control *control) DF_RANK_LOCKED;
+/* Returns 1 if the system of the other host has not received everything that was sent. */
 int df_peer_has_unsent(const df_peer *peer) DF_RANK_LOCKED;
-/* The peer may live. Over a line it first hears what it was told before: why. */
+/* Ends the connection to a peer that may be alive. With a control channel, the peer first receives
+ * the messages that were sent before, which include the reason. */
 void df_messenger_cut_off(df_control *control, uint32_t rank) DF_RANK_LOCKED;
-/* A line's other end has told what it has. */
-void df_messenger_told(df_control *control, uint32_t rank) DF_RANK_LOCKED;
-/* Nothing more will be sent. */
+/* The other end of the channel has acknowledged messages: releases them. */
+void df_messenger_acknowledge(df_control *control, uint32_t rank) DF_RANK_LOCKED;
+/* Drops all messages that wait for the peer. */
 void df_messenger_forget(df_peer *peer) DF_RANK_LOCKED;
-/* Tells a line's other end that nothing more comes, and that it need not call again. */
+/* Sends the end of the channel: nothing more follows, and the other end need not call again. */
 void df_messenger_end(df_control *control, uint32_t rank) DF_RANK_LOCKED;
-/* Tells other processes that this rank leaves in order. Waits patience_ns at most, since a peer
- * may be stopped for ever; a relay waits for all others. A peer without BYE takes the end of the
- * connection for a death. */
+/* Announces to other processes that this rank leaves in order. Waits at most patience_ns, since a
+ * peer may be stopped for ever; a relay waits for all others. A peer that receives no BYE treats
+ * the end of the connection as a death. */
 void df_messenger_goodbye(df_control *control, uint64_t patience_ns);
 
 #endif

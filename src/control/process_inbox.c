@@ -8,16 +8,16 @@
 #include "base/mutex.h"
 #include "bootstrap/net/fork_guard.h"
 
-static df_mutex worlds_lock = DF_MUTEX_INITIALIZER;
-static df_process_inbox *worlds DF_GUARDED_BY(worlds_lock);
-static uint32_t n_arriving DF_GUARDED_BY(worlds_lock);
+static df_mutex inboxes_lock = DF_MUTEX_INITIALIZER;
+static df_process_inbox *all_inboxes DF_GUARDED_BY(inboxes_lock);
+static uint32_t n_arriving DF_GUARDED_BY(inboxes_lock);
 
-static void watch_forks(void) { df_fork_waits_for(&worlds_lock, 0); }
+static void watch_forks(void) { df_fork_waits_for(&inboxes_lock, 0); }
 
-static void lock_worlds(void) DF_ACQUIRE(worlds_lock) {
+static void lock_worlds(void) DF_ACQUIRE(inboxes_lock) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, watch_forks);
-  df_lock(&worlds_lock);
+  df_lock(&inboxes_lock);
 }
 
 static df_process_inbox *make_world(const unsigned char job[16], uint32_t n_ranks) {
@@ -71,8 +71,8 @@ static void free_world(df_process_inbox *process_inbox) {
   free(process_inbox);
 }
 
-static df_process_inbox *find_world(const unsigned char job[16]) DF_REQUIRES(worlds_lock) {
-  df_process_inbox *process_inbox = worlds;
+static df_process_inbox *find_world(const unsigned char job[16]) DF_REQUIRES(inboxes_lock) {
+  df_process_inbox *process_inbox = all_inboxes;
   while (process_inbox && memcmp(process_inbox->job, job, sizeof process_inbox->job) != 0)
     process_inbox = process_inbox->next;
   return process_inbox;
@@ -85,23 +85,23 @@ df_process_inbox *df_process_inbox_join(const unsigned char job[16], uint32_t n_
   if (process_inbox == NULL) {
     process_inbox = make_world(job, n_ranks);
     if (process_inbox) {
-      process_inbox->to_come = n_local;
-      process_inbox->next = worlds;
-      worlds = process_inbox;
+      process_inbox->n_expected = n_local;
+      process_inbox->next = all_inboxes;
+      all_inboxes = process_inbox;
     }
   }
   if (process_inbox) {
     process_inbox->references++;
-    process_inbox->to_come--;
+    process_inbox->n_expected--;
   }
-  df_unlock(&worlds_lock);
+  df_unlock(&inboxes_lock);
   return process_inbox;
 }
 
-/* Unlists a world that nobody uses or will use. */
-static int is_over(df_process_inbox *process_inbox) DF_REQUIRES(worlds_lock) {
-  if (process_inbox->references > 0 || process_inbox->to_come > 0) return 0;
-  df_process_inbox **at = &worlds;
+/* Removes an inbox that no rank uses or will use from the list. */
+static int has_finished(df_process_inbox *process_inbox) DF_REQUIRES(inboxes_lock) {
+  if (process_inbox->references > 0 || process_inbox->n_expected > 0) return 0;
+  df_process_inbox **at = &all_inboxes;
   while (*at != process_inbox) at = &(*at)->next;
   *at = process_inbox->next;
   return 1;
@@ -110,8 +110,8 @@ static int is_over(df_process_inbox *process_inbox) DF_REQUIRES(worlds_lock) {
 void df_process_inbox_release(df_process_inbox *process_inbox) {
   lock_worlds();
   process_inbox->references--;
-  int over = is_over(process_inbox);
-  df_unlock(&worlds_lock);
+  int over = has_finished(process_inbox);
+  df_unlock(&inboxes_lock);
   if (over) free_world(process_inbox);
 }
 
@@ -120,22 +120,22 @@ void df_process_inbox_expect_less(const unsigned char job[16], uint32_t n) {
   df_process_inbox *process_inbox = find_world(job);
   int over = 0;
   if (process_inbox) {
-    process_inbox->to_come -= n;
-    over = is_over(process_inbox);
+    process_inbox->n_expected -= n;
+    over = has_finished(process_inbox);
   }
-  df_unlock(&worlds_lock);
+  df_unlock(&inboxes_lock);
   if (over) free_world(process_inbox);
 }
 
 void df_process_inbox_arriving(void) {
   lock_worlds();
   n_arriving++;
-  df_unlock(&worlds_lock);
+  df_unlock(&inboxes_lock);
 }
 
 void df_process_inbox_arrived(void) {
   lock_worlds();
-  df_process_inbox *over = NULL, **at = &worlds;
+  df_process_inbox *over = NULL, **at = &all_inboxes;
   n_arriving--;
   while (n_arriving == 0 && *at) {
     df_process_inbox *process_inbox = *at;
@@ -147,7 +147,7 @@ void df_process_inbox_arrived(void) {
     process_inbox->next = over;
     over = process_inbox;
   }
-  df_unlock(&worlds_lock);
+  df_unlock(&inboxes_lock);
   while (over) {
     df_process_inbox *next = over->next;
     free_world(over);
@@ -163,7 +163,7 @@ void df_process_inbox_miss(const df_mesh *mesh) {
   df_process_inbox_release(process_inbox);
 }
 
-void df_process_inbox_tell_absence(const df_mesh *mesh) {
+void df_process_inbox_announce_absence(const df_mesh *mesh) {
   if (mesh->absence == DF_ABSENCE_AWAITED) df_process_inbox_miss(mesh);
   if (mesh->absence == DF_ABSENCE_COUNTED) df_process_inbox_expect_less(mesh->job, 1);
 }
@@ -173,7 +173,7 @@ static void wake(const df_inbox *inbox) {
   if (inbox->event_fd < 0) return;
   uint64_t one = 1;
   ssize_t written = write(inbox->event_fd, &one, sizeof one);
-  (void)written; /* a full counter wakes as well */
+  (void)written; /* EAGAIN: the counter is full, which wakes the thread as well */
 }
 
 void df_process_inbox_attach(df_process_inbox *process_inbox, uint32_t rank, int event_fd,
@@ -182,12 +182,12 @@ void df_process_inbox_attach(df_process_inbox *process_inbox, uint32_t rank, int
   df_lock(&inbox->lock);
   inbox->event_fd = event_fd;
   inbox->bell = bell;
-  wake(inbox); /* for letters that came before event_fd */
+  wake(inbox); /* messages may have arrived before event_fd was set */
   df_unlock(&inbox->lock);
 }
 
-/* Readers look only at new departures: with many ranks, each looks once at each other. */
-static void tell_of_departure(df_process_inbox *process_inbox, uint32_t rank, int is_silent) {
+/* Readers look only at new departures, so each rank looks once at each other rank. */
+static void note_departure(df_process_inbox *process_inbox, uint32_t rank, int is_silent) {
   df_lock(&process_inbox->lock);
   uint32_t n = process_inbox->departures;
   DF_ASSERT(n < 2 * process_inbox->n_ranks);
@@ -213,7 +213,7 @@ void df_process_inbox_detach(df_process_inbox *process_inbox, uint32_t rank) {
   inbox->last = &inbox->first;
   df_unlock(&inbox->lock);
   free_letters(letters);
-  if (!had_left) tell_of_departure(process_inbox, rank, 0);
+  if (!had_left) note_departure(process_inbox, rank, 0);
 }
 
 uint32_t df_process_inbox_departures(df_process_inbox *process_inbox) {
@@ -238,7 +238,7 @@ void df_process_inbox_set_silent(df_process_inbox *process_inbox, uint32_t rank)
   int was_mute = inbox->is_silent;
   inbox->is_silent = 1;
   df_unlock(&inbox->lock);
-  if (!was_mute) tell_of_departure(process_inbox, rank, 1);
+  if (!was_mute) note_departure(process_inbox, rank, 1);
 }
 
 int df_process_inbox_is_silent(df_process_inbox *process_inbox, uint32_t rank) {
@@ -282,7 +282,7 @@ dfcclResult_t df_process_inbox_send(df_process_inbox *process_inbox, uint32_t to
     wake(inbox);
   }
   df_unlock(&inbox->lock);
-  free(queued); /* the rank has gone: nobody would read it */
+  free(queued); /* the rank has gone and will not read the message */
   return dfcclSuccess;
 }
 

@@ -12,11 +12,11 @@
 #include "bootstrap/net/sockets.h"
 #include "control/service.h"
 
-#if defined(DF_SIMULATION) /* whose time passes slowly */
+#if defined(DF_SIMULATION) /* simulated time passes slowly */
 enum { REFUSED_MS = 4, REFUSED_OTHERWISE_MS = 8, TICK_MS = 2 };
 #else
-/* Whose host refuses for so long is dead. Where this end has not called before, a firewall may
- * refuse its calls, and the other end calls meanwhile. */
+/* A rank whose host has refused calls for this time is dead. The longer time applies where this end
+ * has not called before: a firewall may refuse its calls, while the other end calls. */
 enum { REFUSED_MS = 200, REFUSED_OTHERWISE_MS = 1000, TICK_MS = 20 };
 #endif
 
@@ -24,60 +24,61 @@ typedef struct df_arrival {
   struct df_arrival *next;
   uint32_t rank;
   int fd;
-  unsigned char key[DF_LINE_KEY];
+  unsigned char key[DF_REMOTE_CHANNEL_KEY];
 } df_arrival;
 
 static int may_resume(const df_control *control, const df_peer *peer) {
-  return control->reconnector.want && control->reconnector.resume_ms && !peer->is_over &&
+  return control->reconnector.want && control->reconnector.resume_ms && !peer->has_finished &&
          peer->state != DF_PEER_DEAD;
 }
 
-/* The other end has been told, or calls and is told then. */
+/* The other end has received the reason, or it will call and receive the reason then. */
 static int need_not_call(const df_peer *peer) {
-  return peer->cut_off && peer->line->has_ended && !peer->calls;
+  return peer->cut_off && peer->channel->has_ended && !peer->calls;
 }
 
 int df_resume_begin(df_control *control, uint32_t rank, int error) {
   df_peer *peer = &control->peers[rank];
   if (!may_resume(control, peer) || need_not_call(peer)) return 0;
-  /* The time for silence is over already, unless there may be another way. */
+  /* The peer was silent for the whole permitted time, unless another path may exist. */
   if (df_is_silence(error) && !peer->has_paths) return 0;
-  df_log(DF_LOG_INFO, "rank %u: control's connection to rank %u was lost: %s", control->rank, rank,
+  df_log(DF_LOG_INFO, "rank %u: lost the control connection to rank %u: %s", control->rank, rank,
          error ? strerror(error) : "the other end closed it");
   if (peer->lost_ns == 0) {
     peer->was_silent = df_is_silence(error);
     peer->lost_ns = df_clock_ns();
     control->n_lost++;
   }
-  df_socket_close(peer->home);
+  df_socket_close(peer->mesh_socket);
   peer->unsent = peer->first;
   control->reconnector.want(control->reconnector.owner, rank,
-                            peer->was_silent ? DF_LINE_WANTED_ELSEWHERE : DF_LINE_WANTED);
+                            peer->was_silent ? DF_RECONNECT_WANTED_ELSEWHERE : DF_RECONNECT_WANTED);
   return 1;
 }
 
 static void stop(df_control *control, uint32_t rank) {
   control->peers[rank].lost_ns = 0;
   control->n_lost--;
-  control->reconnector.want(control->reconnector.owner, rank, DF_LINE_NOT_WANTED);
+  control->reconnector.want(control->reconnector.owner, rank, DF_RECONNECT_NOT_WANTED);
 }
 
-void df_resume_heard(df_control *control, uint32_t rank) {
+void df_resume_received(df_control *control, uint32_t rank) {
   if (control->peers[rank].lost_ns == 0) return;
   stop(control, rank);
   control->peers[rank].resumes++;
-  df_log(DF_LOG_INFO, "rank %u: control's connection to rank %u stands again", control->rank, rank);
+  df_log(DF_LOG_INFO, "rank %u: the control connection to rank %u is established again",
+         control->rank, rank);
 }
 
 void df_resume_end(df_control *control, uint32_t rank) {
-  control->peers[rank].is_over = 1;
+  control->peers[rank].has_finished = 1;
   if (control->peers[rank].lost_ns) stop(control, rank);
 }
 
 /* ---- connections that were made */
 
 int df_resume_arrived(df_control *control, uint32_t rank, int fd,
-                      const unsigned char key[DF_LINE_KEY]) {
+                      const unsigned char key[DF_REMOTE_CHANNEL_KEY]) {
   df_arrival *arrival = malloc(sizeof *arrival);
   if (arrival == NULL) return 0;
   *arrival = (df_arrival){.rank = rank, .fd = fd};
@@ -102,29 +103,29 @@ static df_arrival *take_all(df_control *control) {
 static void put(df_control *control, uint32_t rank, int fd) {
   df_peer *peer = &control->peers[rank];
   if (peer->socket >= 0) epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, peer->socket, NULL);
-  df_socket_close(peer->home);
-  *peer->home = peer->socket = fd;
+  df_socket_close(peer->mesh_socket);
+  *peer->mesh_socket = peer->socket = fd;
   peer->writable_wanted = 0;
   struct epoll_event event = {.events = EPOLLIN, .data.u32 = rank};
   epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
-/* The old connection's messages are no more heard from here on. So what this end tells is what the
- * other end must go on from. */
+/* Messages of the old connection are not accepted from here on. Therefore the number that this end
+ * sends is the number from which the other end must continue. */
 static void attach(df_control *control, df_arrival *arrival) DF_RANK_LOCKED {
   df_peer *peer = &control->peers[arrival->rank];
-  const int is_welcome = may_resume(control, peer);
-  if (is_welcome && peer->lost_ns == 0) { /* the other end has seen a loss, and this one has not */
+  const int is_wanted = may_resume(control, peer);
+  if (is_wanted && peer->lost_ns == 0) { /* only the other end has seen the loss */
     peer->was_silent = 0;
     peer->lost_ns = df_clock_ns();
     control->n_lost++;
   }
-  df_line_renew(peer->line, arrival->key);
+  df_remote_channel_renew(peer->channel, arrival->key);
   peer->unsent = peer->first;
   put(control, arrival->rank, arrival->fd);
-  if (is_welcome)
+  if (is_wanted)
     df_messenger_flush(control, arrival->rank);
-  else /* The other end may not know. */
+  else /* The other end may not have received the end of the channel. */
     df_messenger_end(control, arrival->rank);
 }
 
@@ -143,9 +144,9 @@ void df_resume_take(df_control *control) {
   }
 }
 
-/* ---- lines without a connection */
+/* ---- channels without a connection */
 
-int df_resume_is_vain(df_control *control, uint32_t rank, int *error) {
+int df_resume_has_failed(df_control *control, uint32_t rank, int *error) {
   const df_peer *peer = &control->peers[rank];
   const df_reconnector *reconnector = &control->reconnector;
   if (peer->lost_ns == 0) return 0;

@@ -29,7 +29,7 @@ static void forward(const df_relay_giver *to, uint32_t hop, uint32_t source, uin
   free(whole);
 }
 
-/* Those of the first hop come to the front. Returns how many. */
+/* Moves the ranks that have the same first hop to the beginning. Returns their number. */
 static uint32_t gather_first_hop(const df_routes *routes, uint32_t *ranks, uint32_t n) {
   const uint32_t hop = df_routes_next(routes, ranks[0]);
   uint32_t taken = 1;
@@ -74,7 +74,7 @@ int df_relay_read(const df_routes *routes, const df_message *message, uint32_t *
       ranks[(*n)++] = rank;
   }
   *inner = (const df_message *)(const void *)(payload + df_relayed_head_bytes(head.n));
-  /* Whoever has a connection with this rank needs no relay. */
+  /* A rank that has a connection with this rank needs no relay. */
   *is_mine &= df_routes_next(routes, head.source) != head.source;
   if (message->id == 1) *n = 0;
   return 1;

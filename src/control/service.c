@@ -22,7 +22,7 @@ enum { DF_SERVICE_EVENT = UINT16_MAX, DF_EVENTS_AT_ONCE = 32, DF_SERVICE_STACK_B
 void df_service_wake(df_control *control) {
   uint64_t one = 1;
   ssize_t written = write(control->event_fd, &one, sizeof one);
-  (void)written; /* a full counter wakes as well */
+  (void)written; /* EAGAIN: the counter is full, which wakes the thread as well */
 }
 
 void df_service_add_job(df_control *control, void *room, int (*tick_ms)(void *room),
@@ -31,7 +31,7 @@ void df_service_add_job(df_control *control, void *room, int (*tick_ms)(void *ro
   control->jobs[control->n_jobs++] = (df_service_job){.room = room, .tick_ms = tick_ms, .run = run};
 }
 
-/* Are ranks alive whose messages pass the relay? */
+/* Returns 1 if the messages of a rank that is alive pass the relay. */
 static int has_behind(const df_control *control, uint32_t relay) {
   for (uint32_t r = 0; control->routes && r < control->n_ranks; r++)
     if (r != control->rank && r != relay && control->peers[r].state == DF_PEER_ALIVE &&
@@ -40,7 +40,7 @@ static int has_behind(const df_control *control, uint32_t relay) {
   return 0;
 }
 
-void df_service_tell_lost(df_control *control, uint32_t rank, const char *why) {
+void df_service_announce_lost(df_control *control, uint32_t rank, const char *why) {
   char sentence[DF_SENTENCE_BYTES];
   if (control->routes == NULL) return;
   snprintf(sentence, sizeof sentence, "%.500s", why);
@@ -51,13 +51,13 @@ void df_service_tell_lost(df_control *control, uint32_t rank, const char *why) {
       df_messenger_send(control, r, &message, sentence, -1);
 }
 
-void df_service_leave_those_behind(df_control *control, uint32_t relay) {
+void df_service_lose_ranks_behind(df_control *control, uint32_t relay) {
   const df_control_events *events = &control->events;
   char why[DF_SENTENCE_BYTES / 2];
   if (control->routes == NULL) return;
   if (!control->said_goodbye && control->peers[relay].state != DF_PEER_LEFT) return;
   if (control->peers[relay].state == DF_PEER_LEFT && has_behind(control, relay))
-    df_service_tell_lost(control, relay, "has left");
+    df_service_announce_lost(control, relay, "has left");
   snprintf(why, sizeof why, "cannot be reached: rank %u, which passed its messages on, has left",
            relay);
   for (uint32_t r = 0; r < control->n_ranks; r++) {
@@ -71,9 +71,10 @@ void df_service_leave_those_behind(df_control *control, uint32_t relay) {
   }
 }
 
-static void collect_letters(df_control *control) {
+static void collect_messages(df_control *control) {
   const df_control_events *events = &control->events;
-  /* Before reading, so that a rank that has gone has its last letters read. */
+  /* Read the number of departures before the messages, so that the last messages of a rank that has
+   * departed are read. */
   uint32_t seen = control->departures_seen,
            departures = df_process_inbox_departures(control->process_inbox);
   control->departures_seen = departures;
@@ -90,15 +91,16 @@ static void collect_letters(df_control *control) {
     if (departure.rank == control->rank) continue;
     if (departure.is_silent)
       events->lost(events->owner, departure.rank, DF_PEER_GIVEN_UP,
-                   "had no memory to tell what it has given up");
+                   "had no memory to report what it has given up");
     else
-      events->left(events->owner, departure.rank); /* Its BYE may have been lost. */
-    if (!departure.is_silent) df_service_leave_those_behind(control, departure.rank);
+      events->left(events->owner, departure.rank); /* The BYE message may have been lost. */
+    if (!departure.is_silent) df_service_lose_ranks_behind(control, departure.rank);
   }
   df_rank_unlock(control->lock);
 }
 
-/* The first descriptor, -1 or DF_FD_LOST. Others are closed: no message of ours has a second. */
+/* Returns the first descriptor, -1 if there is none, or DF_FD_LOST. Closes all others, because no
+ * message of this library has a second descriptor. */
 static int passed_descriptor(struct msghdr *header) {
   int first = header->msg_flags & MSG_CTRUNC ? DF_FD_LOST : -1;
   for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c; c = CMSG_NXTHDR(header, c)) {
@@ -116,13 +118,14 @@ static int passed_descriptor(struct msghdr *header) {
   return first;
 }
 
-/* Of a rank of another host: its host, or the way there, may have failed. lost_ms: its line has had
- * no connection for so long; 0: the line had one until now. */
+/* Describes the loss of a rank. A rank of another host may be lost because its host or the network
+ * between has failed. lost_ms: how long its channel has had no connection; 0: the connection was
+ * established until this moment. */
 static void say_why(const df_peer *peer, int error, uint64_t lost_ms, char *why, size_t bytes) {
   char text[DF_ADDRESS_TEXT], place[DF_ADDRESS_TEXT + DF_HOST_NAME + 4];
   snprintf(place, sizeof place, "%s%s%s", peer->host, peer->host[0] ? ", " : "",
            df_address_text(&peer->address, text));
-  if (peer->line == NULL)
+  if (peer->channel == NULL)
     snprintf(why, bytes, "died: its connection was lost");
   else if (lost_ms && error == ECONNREFUSED)
     snprintf(why, bytes, "died: its connection (%s) was lost, and nobody listens there any more",
@@ -147,25 +150,26 @@ static void lose(df_control *control, uint32_t rank, int error) DF_RANK_LOCKED {
   const uint64_t lost_ms = peer->lost_ns ? (df_clock_ns() - peer->lost_ns) / 1000000 + 1 : 0;
   say_why(peer, error, lost_ms, why, sizeof why);
   peer->cut_off |= error != 0;
-  if (peer->line) df_resume_end(control, rank);
+  if (peer->channel) df_resume_end(control, rank);
   df_messenger_forget(peer);
   events->disconnected(events->owner, rank);
-  if (control->said_goodbye) { /* it knows that we leave, and need not answer */
-    if (peer->state == DF_PEER_ALIVE) df_service_tell_lost(control, rank, why);
+  if (control->said_goodbye) { /* the peer has received the goodbye and need not answer */
+    if (peer->state == DF_PEER_ALIVE) df_service_announce_lost(control, rank, why);
     events->left(events->owner, rank);
   } else if (peer->state != DF_PEER_LEFT)
     events->lost(events->owner, rank, DF_PEER_DEAD, why);
-  df_service_leave_those_behind(control, rank);
+  df_service_lose_ranks_behind(control, rank);
 }
 
-/* error: 0: the other end closed it. Else reading failed, and the peer may live. */
+/* error: 0 if the other end closed the connection; otherwise reading failed, and the peer may be
+ * alive. */
 static void connection_lost(df_control *control, uint32_t rank, int error) {
   df_peer *peer = &control->peers[rank];
   df_rank_lock(control->lock);
   epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, peer->socket, NULL);
-  shutdown(peer->socket, SHUT_RDWR); /* a peer that lives sees the end */
+  shutdown(peer->socket, SHUT_RDWR); /* a peer that is alive sees the end */
   peer->socket = -1;                 /* The mesh closes the descriptor. */
-  if (peer->line && df_resume_begin(control, rank, error)) goto out;
+  if (peer->channel && df_resume_begin(control, rank, error)) goto out;
   if (error == EPROTO && peer->state != DF_PEER_LEFT)
     control->events.refused(control->events.owner, rank);
   lose(control, rank, error);
@@ -184,36 +188,37 @@ static void take(df_control *control, uint32_t rank, const uint8_t *message, siz
   if (control->peers[rank].state != DF_PEER_LEFT) events->refused(events->owner, rank);
 }
 
-/* 0: nothing more is to be read from this connection. */
+/* Returns 0 if nothing more may be read from this connection. */
 static int take_record(df_control *control, uint32_t rank, size_t length) DF_RANK_LOCKED {
-  df_line *line = control->peers[rank].line;
-  const df_line_event event = df_line_take(line);
-  if (event == DF_LINE_NONSENSE) return 0;
-  df_messenger_told(control, rank);
-  df_resume_heard(control, rank);
-  if (event == DF_LINE_END) {
-    control->peers[rank].is_over = 1;
-    df_messenger_end(control, rank); /* it may wait for that */
+  df_remote_channel *channel = control->peers[rank].channel;
+  const df_remote_channel_event event = df_remote_channel_take(channel);
+  if (event == DF_REMOTE_CHANNEL_MALFORMED) return 0;
+  df_messenger_acknowledge(control, rank);
+  df_resume_received(control, rank);
+  if (event == DF_REMOTE_CHANNEL_END) {
+    control->peers[rank].has_finished = 1;
+    df_messenger_end(control, rank); /* the other end may wait for this record */
   }
-  if (event == DF_LINE_MESSAGE) take(control, rank, control->receive_buffer, length, -1);
-  return event != DF_LINE_END;
+  if (event == DF_REMOTE_CHANNEL_MESSAGE) take(control, rank, control->receive_buffer, length, -1);
+  return event != DF_REMOTE_CHANNEL_END;
 }
 
-/* From another host. What has come is acknowledged at once. */
-static void receive_line(df_control *control, uint32_t rank) {
+/* Receives from another host. Each message is acknowledged at once. */
+static void receive_channel(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
   int error = 0, goes_on = 1;
   for (int i = 0; i < DF_EVENTS_AT_ONCE && goes_on; i++) {
     size_t length = 0;
-    const df_line_event event =
-        df_line_read(peer->line, peer->socket, control->receive_buffer, &length, &error);
-    if (event == DF_LINE_NOTHING) break;
-    if (event == DF_LINE_NONSENSE) error = EPROTO; /* where the next record begins nobody knows */
-    goes_on = event == DF_LINE_RECORD;
+    const df_remote_channel_event event = df_remote_channel_read(
+        peer->channel, peer->socket, control->receive_buffer, &length, &error);
+    if (event == DF_REMOTE_CHANNEL_NOTHING) break;
+    if (event == DF_REMOTE_CHANNEL_MALFORMED)
+      error = EPROTO; /* the start of the next record is unknown */
+    goes_on = event == DF_REMOTE_CHANNEL_RECORD;
     if (!goes_on) break;
     df_rank_lock(control->lock);
     goes_on = take_record(control, rank, length);
-    if (!goes_on && !peer->is_over) error = EPROTO;
+    if (!goes_on && !peer->has_finished) error = EPROTO;
     df_rank_unlock(control->lock);
   }
   if (!goes_on) {
@@ -221,29 +226,29 @@ static void receive_line(df_control *control, uint32_t rank) {
     return;
   }
   df_rank_lock(control->lock);
-  peer->line->owes_count |= peer->line->told != peer->line->received;
+  peer->channel->owes_count |= peer->channel->reported != peer->channel->received;
   df_messenger_flush(control, rank);
   df_rank_unlock(control->lock);
 }
 
-/* Lines that have had no connection for too long. */
-static void judge_lines(df_control *control) {
+/* Gives up the channels that have had no connection for too long. */
+static void judge_channels(df_control *control) {
   int error;
   df_resume_take(control);
-  if (control->n_lost == 0) return; /* Only this thread changes it. */
+  if (control->n_lost == 0) return; /* Only this thread changes n_lost. */
   df_rank_lock(control->lock);
   for (uint32_t r = 0; r < control->n_ranks; r++)
-    if (df_resume_is_vain(control, r, &error)) {
-      if (control->peers[r].socket >= 0) /* and nothing has come over the latest one */
+    if (df_resume_has_failed(control, r, &error)) {
+      if (control->peers[r].socket >= 0) /* a new connection on which nothing has arrived */
         epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, control->peers[r].socket, NULL);
       control->peers[r].socket = -1;
-      df_socket_close(control->peers[r].home);
+      df_socket_close(control->peers[r].mesh_socket);
       lose(control, r, error);
     }
   df_rank_unlock(control->lock);
 }
 
-/* A bounded number of messages at a time. */
+/* Receives a bounded number of messages at a time, so that other sockets are served too. */
 static void receive(df_control *control, uint32_t rank) {
   uint8_t *buffer = control->receive_buffer;
   int ended = 0;
@@ -258,11 +263,12 @@ static void receive(df_control *control, uint32_t rank) {
                             .msg_control = passed.bytes,
                             .msg_controllen = sizeof passed.bytes};
     ssize_t length = recvmsg(control->peers[rank].socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    /* The peer left with our messages unread. Its own can still be read. */
+    /* The peer has closed its socket without reading our messages. Its own messages can still be
+     * read. */
     if (length < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    /* Linux looks for a message first and at the connection then: a last message in between
-     * is missed. The next look finds it. */
+    /* Linux checks for a message first and for the end of the connection afterwards, so it misses a
+     * last message that arrives in between. The next read returns that message. */
     if (length == 0 && !ended) {
       ended = 1;
       continue;
@@ -279,7 +285,7 @@ static void receive(df_control *control, uint32_t rank) {
   }
 }
 
-/* -1: nothing can be due. */
+/* Returns the time until the next job is due; -1: no job can become due. */
 static int tick_ms(df_control *control) {
   int least = df_resume_tick_ms(control);
   for (uint32_t i = 0; i < control->n_jobs; i++) {
@@ -305,15 +311,15 @@ static void handle_event(df_control *control, const struct epoll_event *event) {
     df_rank_unlock(control->lock);
   }
   if (!(event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || control->peers[who].socket < 0) return;
-  if (control->peers[who].line)
-    receive_line(control, who);
+  if (control->peers[who].channel)
+    receive_channel(control, who);
   else
     receive(control, who);
 }
 
-static void tell_losses(df_control *control) {
+static void report_losses(df_control *control) {
   df_rank_lock(control->lock);
-  df_messenger_tell_losses(control);
+  df_messenger_report_losses(control);
   df_rank_unlock(control->lock);
 }
 
@@ -323,12 +329,12 @@ static void *service(void *argument) {
   while (!df_load_relaxed_u32(&control->stopping)) {
     int n = epoll_wait(control->epoll_fd, events, DF_EVENTS_AT_ONCE, tick_ms(control));
     for (int i = 0; i < n; i++) handle_event(control, &events[i]);
-    collect_letters(control);
-    judge_lines(control);
+    collect_messages(control);
+    judge_channels(control);
     for (uint32_t i = 0; i < control->n_jobs; i++) control->jobs[i].run(control->jobs[i].room);
-    tell_losses(control);
+    report_losses(control);
   }
-  tell_losses(control);
+  report_losses(control);
   return NULL;
 }
 

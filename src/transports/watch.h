@@ -1,4 +1,4 @@
-/* Who hears of each message that a network carries (a profiler). */
+/* The watch: a function that is called for each message that a network carries (a profiler). */
 #ifndef DF_TRANSPORTS_WATCH_H
 #define DF_TRANSPORTS_WATCH_H
 
@@ -6,13 +6,14 @@
 
 typedef enum {
   DF_WATCH_SENDS, /* its first bytes are given to the network, perhaps again after a loss */
-  DF_WATCH_SENT,  /* the far end has taken it, and all before it */
-  DF_WATCH_COMES, /* a part of it comes */
-  DF_WATCH_CAME   /* it is whole */
+  DF_WATCH_SENT,  /* the remote end has received it, and all before it */
+  DF_WATCH_COMES, /* a part of it has arrived */
+  DF_WATCH_CAME   /* it has arrived completely */
 } df_watch_event;
 
-/* ring: the memory of a block's link. Messages are counted from 1. tell runs in any thread that moves
- * bytes, with the transport's lock: it must not call this library, and what it takes delays messages. */
+/* ring: the memory of the link of a block. Messages are counted from 1. tell runs in any thread
+ * that moves bytes, with the lock of the transport: it must not call this library, and its duration
+ * delays messages. */
 typedef struct df_message_watch {
   void (*tell)(void *who, df_watch_event what, const uint8_t *ring, uint64_t sequence,
                uint32_t bytes);

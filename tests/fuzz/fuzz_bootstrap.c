@@ -225,7 +225,7 @@ static void be_stranger_to_rank(input *in) {
 static void be_stranger_at_door(input *in) {
   static const df_network network = {.is_off = 1};
   df_record records[2] = {{.host = 1}, {.host = 2}};
-  df_far_rank far[2] = {{.is_far = 0}, {.is_far = 1, .has_line = 1}};
+  df_remote_rank remote[2] = {{.is_remote = 0}, {.is_remote = 1, .has_channel = 1}};
   unsigned char local[2] = {1, 0};
   int sockets[2], root[2], callers[2];
   df_rendezvous *r = calloc(1, sizeof *r);
@@ -234,7 +234,7 @@ static void be_stranger_at_door(input *in) {
   *r = (df_rendezvous){
       .network = &network, .n_ranks = 2, .fd = root[0], .records = records, .timeout_ms = 2};
   r->listener.fd = -1;
-  r->made.far = far;
+  r->made.remote = remote;
   r->own = records[0];
   DF_ASSERT(df_listeners_open(&r->listeners, &network, 0, 0, 1) == dfcclSuccess);
   for (int i = 0; i < 2; i++) {
@@ -265,36 +265,38 @@ static void be_stranger_at_door(input *in) {
 
 /* ---- A control channel whose other end sends arbitrary bytes, and may have the key ---- */
 
-static void be_far_rank(input *in) {
+static void be_remote_rank(input *in) {
   static uint8_t message[DF_MAX_MESSAGE_BYTES];
-  static const unsigned char key[DF_LINE_KEY] = {3};
-  df_line *line = df_line_open(key, 0, 1), *other = df_line_open(key, 1, 0);
+  static const unsigned char key[DF_REMOTE_CHANNEL_KEY] = {3};
+  df_remote_channel *line = df_remote_channel_open(key, 0, 1),
+                    *other = df_remote_channel_open(key, 1, 0);
   int pair[2], error;
   DF_ASSERT(line != NULL && other != NULL);
   make_pair(SOCK_STREAM, pair);
   bool fine = true;
   while (in->size > 0 && fine) {
-    uint8_t record[UINT8_MAX + DF_LINE_OVERHEAD];
+    uint8_t record[UINT8_MAX + DF_REMOTE_CHANNEL_OVERHEAD];
     size_t taken, bytes;
     const bool is_encrypted = next_byte(in) % 4 != 0;
     const uint8_t *raw = next_bytes(in, next_byte(in), &taken);
     /* The kind may be unknown, and the count wrong. */
     const df_record_kind kind = (df_record_kind)(1 + next_byte(in) % 4);
     if (is_encrypted && kind == DF_RECORD_COUNT) other->received = next_byte(in) % 2;
-    if (is_encrypted) df_line_seal(other, kind, raw, taken, record);
-    if (is_encrypted) send_some(pair[0], record, taken + DF_LINE_OVERHEAD);
+    if (is_encrypted) df_remote_channel_encrypt(other, kind, raw, taken, record);
+    if (is_encrypted) send_some(pair[0], record, taken + DF_REMOTE_CHANNEL_OVERHEAD);
     if (!is_encrypted) send_some(pair[0], raw, taken);
-    df_line_event event;
-    while ((event = df_line_read(line, pair[1], message, &bytes, &error)) == DF_LINE_RECORD) {
+    df_remote_channel_event event;
+    while ((event = df_remote_channel_read(line, pair[1], message, &bytes, &error)) ==
+           DF_REMOTE_CHANNEL_RECORD) {
       DF_ASSERT(bytes <= UINT8_MAX);
-      event = df_line_take(line);
+      event = df_remote_channel_take(line);
       DF_ASSERT(line->acknowledged <= line->sent);
-      if (event == DF_LINE_NONSENSE || event == DF_LINE_END) break;
+      if (event == DF_REMOTE_CHANNEL_MALFORMED || event == DF_REMOTE_CHANNEL_END) break;
     }
-    fine = event == DF_LINE_NOTHING;
+    fine = event == DF_REMOTE_CHANNEL_NOTHING;
   }
-  df_line_close(line);
-  df_line_close(other);
+  df_remote_channel_close(line);
+  df_remote_channel_close(other);
   close(pair[0]);
   close(pair[1]);
 }
@@ -380,7 +382,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     be_stranger_at_door(&in);
     break;
   case 13:
-    be_far_rank(&in);
+    be_remote_rank(&in);
     break;
   case 1:
   case 2:

@@ -51,7 +51,7 @@ static const char *no_reason(df_stream *stream) {
 
 typedef struct scene {
   path path;
-  df_encrypted *far, *here;
+  df_encrypted *remote, *here;
   uint8_t sent[SENT], got[SENT + GUARD];
   size_t n_sent, n_got;
   int has_ended;
@@ -68,7 +68,7 @@ static void seal(scene *s, input *in) {
   uint8_t *from = s->sent + s->n_sent;
   for (size_t i = 0; i < small + large; i++) from[i] = (uint8_t)(s->n_sent + i * 7);
   const df_stream_part parts[2] = {{from, small}, {from + small, large}};
-  const int64_t taken = s->far->stream.write(&s->far->stream, parts, 2);
+  const int64_t taken = s->remote->stream.write(&s->remote->stream, parts, 2);
   DF_ASSERT(taken >= 0);
   s->n_sent += (size_t)taken;
 }
@@ -114,7 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const uint8_t way = next_byte(&in);
   const df_cipher_kind kind = way & 1 && df_cipher_has_aes() ? DF_CIPHER_AES : DF_CIPHER_CHACHA;
   const int hides = way >> 1 & 1;
-  DF_ASSERT(df_encrypted_open(&s->far, &s->path.stream, kind, hides, key, 1) == dfcclSuccess);
+  DF_ASSERT(df_encrypted_open(&s->remote, &s->path.stream, kind, hides, key, 1) == dfcclSuccess);
   DF_ASSERT(df_encrypted_open(&s->here, &s->path.stream, kind, hides, key, 0) == dfcclSuccess);
   while (in.size) {
     const uint8_t what = next_byte(&in) % 16;
@@ -123,7 +123,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (what >= 12 && next_byte(&in) % 4 == 0) change(s, &in, what - 12);
   }
   for (int i = 0; i < GUARD; i++) DF_ASSERT(s->got[SENT + i] == 0);
-  s->far->stream.close(&s->far->stream);
+  s->remote->stream.close(&s->remote->stream);
   s->here->stream.close(&s->here->stream);
   free(s);
   return 0;

@@ -32,8 +32,8 @@ typedef struct victim {
   uint8_t pipe[PIPE_BYTES];
   size_t at, end;
   uint8_t portion;
-  df_wire *wire;
-  df_wire_link *links[LINKS];
+  df_pump *wire;
+  df_pump_link *links[LINKS];
   uint8_t *rings[LINKS];
   df_link blocks[LINKS]; /* the ends of this process's blocks */
   df_bell bell;
@@ -66,7 +66,7 @@ static const char *no_reason(df_stream *stream) {
 }
 
 static void make_link(victim *v, int which) {
-  static const df_wire_pieces piece_of[MESSAGES] = {{.piece = 1}, {.piece = 0}};
+  static const df_pump_pieces piece_of[MESSAGES] = {{.piece = 1}, {.piece = 0}};
   const df_part part = {.elements = 3 * CHUNK + SHORT, .chunk = CHUNK, .loops = LOOPS};
   const uint8_t offset = which == VARYING ? DF_LINK_STAGED_OFFSET : DF_LINK_FLAGGED_OFFSET;
   const uint32_t stride = df_link_stride(CHUNK, offset);
@@ -82,7 +82,7 @@ static void make_link(victim *v, int which) {
                                .slot_mask = SLOTS - 1,
                                .messages = MESSAGES,
                                .payload_offset = offset};
-  const df_wire_route route = {.ends = &v->blocks[which],
+  const df_pump_route route = {.ends = &v->blocks[which],
                                .parts = &part,
                                .piece_of = piece_of,
                                .messages = MESSAGES,
@@ -91,8 +91,8 @@ static void make_link(victim *v, int which) {
                                .element_bytes = 1,
                                .varying = which == VARYING};
   dfcclResult_t result = which != OUTGOING
-                             ? df_wire_accept(v->wire, &route, &v->links[which])
-                             : df_wire_connect(v->wire, &route, 0, SLOTS, &v->links[which]);
+                             ? df_pump_accept(v->wire, &route, &v->links[which])
+                             : df_pump_connect(v->wire, &route, 0, SLOTS, &v->links[which]);
   DF_ASSERT(result == dfcclSuccess);
 }
 
@@ -106,7 +106,7 @@ static void append(victim *v, const void *bytes, size_t length) {
 /* A frame as the remote pump would send it next, except for the fields that the input changes. */
 static void send_frame(victim *v, input *in) {
   static const uint8_t payload[256];
-  const df_wire_link *incoming = v->links[INCOMING], *outgoing = v->links[OUTGOING];
+  const df_pump_link *incoming = v->links[INCOMING], *outgoing = v->links[OUTGOING];
   const uint8_t choice = next_byte(in);
   df_frame frame = {.link = 0};
   if (v->at != v->end || v->wire->ports[0].rest) return;
@@ -119,7 +119,7 @@ static void send_frame(victim *v, input *in) {
     frame.sequence =
         (uint32_t)DF_MIN(outgoing->rings[0].credit + choice / 64, outgoing->rings[0].next - 1);
   } else {
-    const df_wire_ring *ring = &incoming->rings[0];
+    const df_pump_ring *ring = &incoming->rings[0];
     const uint64_t have = ring->have[ring->next & (SLOTS - 1)];
     frame.kind = choice % 16 == 8 ? DF_FRAME_LENT : DF_FRAME_DATA;
     frame.link = incoming->id;
@@ -138,8 +138,8 @@ static void send_frame(victim *v, input *in) {
 /* A frame of the link whose runs vary: the count is the input's. */
 static void send_varying(victim *v, input *in) {
   static const uint8_t payload[256];
-  const df_wire_link *link = v->links[VARYING];
-  const df_wire_ring *ring = &link->rings[0];
+  const df_pump_link *link = v->links[VARYING];
+  const df_pump_ring *ring = &link->rings[0];
   const uint8_t choice = next_byte(in);
   df_frame frame = {.link = link->id};
   if (v->at != v->end || v->wire->ports[0].rest) return;
@@ -181,9 +181,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   DF_ASSERT(v != NULL);
   memset(v, 0, sizeof *v);
   v->stream = (df_stream){.write = victim_write, .read = victim_read, .reason = no_reason};
-  DF_ASSERT(df_wire_make(&v->wire, FRAME) == dfcclSuccess);
-  DF_ASSERT(df_wire_add_port(v->wire) == dfcclSuccess);
-  df_wire_attach(v->wire, DF_WIRE_SMALL, &v->stream);
+  DF_ASSERT(df_pump_make(&v->wire, FRAME) == dfcclSuccess);
+  DF_ASSERT(df_pump_add_port(v->wire) == dfcclSuccess);
+  df_pump_attach(v->wire, DF_PUMP_SMALL, &v->stream);
   for (int which = 0; which < LINKS; which++) make_link(v, which);
   while (in.size > 0) {
     const uint8_t what = next_byte(&in), was_lost = (uint8_t)v->wire->is_lost;
@@ -206,7 +206,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     DF_ASSERT(!did || !was_lost);
     DF_ASSERT(!v->wire->is_lost || v->wire->reason[0] != 0);
   }
-  df_wire_free(v->wire);
+  df_pump_free(v->wire);
   for (int which = 0; which < LINKS; which++) {
     const uint8_t *guard = (const uint8_t *)(v->blocks[which].credit + 2);
     for (size_t i = 0;

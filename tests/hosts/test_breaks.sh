@@ -16,7 +16,7 @@ for security in auth encrypt; do
   status=$?
   [ $status = 77 ] && { cat "$work/said"; exit 77; }
   [ $status = 0 ] || fail "$security: status $status: $(cat "$work/said")"
-  again=$(grep -c "control's connection to rank .* stands again" "$work/said")
+  again=$(grep -c "control connection to rank .* is established again" "$work/said")
   [ "$again" -gt 10 ] ||
     fail "$security: the control channel was connected again only $again times: $(cat "$work/said")"
   echo "$security: $(grep -o '[0-9]* runs, [1-9][0-9]* breaks' \

@@ -1,7 +1,7 @@
 /* The pump of a wire's endpoint: whoever finds it busy leaves its news to who is at it. */
 #include "litmus.h"
 
-#define df_transport_wire litmus_transport_wire
+#define df_transport_net litmus_transport_wire
 #define df_connections_carry note_carry
 #define df_connections_send note_send
 #include "transports/net/endpoint.c"
@@ -34,22 +34,22 @@ static void asked_prepare(void *state) {
   wire_state *s = state;
   df_mutex_init(&s->ep.lock);
 }
-static void asked_pump(void *state) { wire_pump(&((wire_state *)state)->ep, DF_CARRY_STUCK); }
+static void asked_pump(void *state) { run_pump(&((wire_state *)state)->ep, DF_CARRY_STUCK); }
 static void asked_tell(void *state) {
   wire_state *s = state;
   df_store_relaxed_u32(&s->news, 1);
-  wire_pump(&s->ep, DF_CARRY_PUBLISHED);
+  run_pump(&s->ep, DF_CARRY_PUBLISHED);
 }
 static void arrived_prepare(void *state) {
   wire_state *s = state;
   asked_prepare(state);
   s->has_arrived = 1;
 }
-static void arrived_pump(void *state) { wire_pump(&((wire_state *)state)->ep, DF_CARRY_PUBLISHED); }
+static void arrived_pump(void *state) { run_pump(&((wire_state *)state)->ep, DF_CARRY_PUBLISHED); }
 static void arrived_tell(void *state) {
   wire_state *s = state;
   df_store_relaxed_u32(&s->news, 1);
-  wire_pump(&s->ep, DF_CARRY_ALL);
+  run_pump(&s->ep, DF_CARRY_ALL);
 }
 static litmus_outcome asked_judge(const void *state) {
   const wire_state *s = state;

@@ -2,6 +2,6 @@
 #include "control/process_inbox.c"
 
 void *sim_worlds_get(void);
-void *sim_worlds_get(void) { return worlds; }
+void *sim_worlds_get(void) { return all_inboxes; }
 void sim_worlds_set(void *list);
-void sim_worlds_set(void *list) { worlds = list; }
+void sim_worlds_set(void *list) { all_inboxes = list; }

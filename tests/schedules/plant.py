@@ -190,7 +190,7 @@ BUGS = [
     # Bugs of ranks whose messages are sent over TCP (wire.c).
     ("a pump sends without credit, and gives slots back early", [
         ("has_sendable", "if next", "!PLANTED && (CONDITION)"),
-        ("send_part", "df_wire_pass", "(PLANTED ? (void)df_link_release(&ring->end, ring->next) : (void)0, CALL)")], WIRES),
+        ("send_part", "df_pump_pass", "(PLANTED ? (void)df_link_release(&ring->end, ring->next) : (void)0, CALL)")], WIRES),
     ("a pump publishes a message before its bytes have come", [
         ("receive_payload", "df_channel_read",
          "(PLANTED && port->target ? df_link_publish(&port->target->rings[port->frame.block].end, port->sequence, 0) : (void)0, CALL)")],
@@ -202,28 +202,28 @@ BUGS = [
     ("what blocks publish is left to nobody", [
         ("df_carrier_wake", "{", "if (PLANTED && carrier && carrier->bell == bell) return;")], WIRES),
     # Bugs of large messages over several connections.
-    ("a part that comes twice goes into a slot that was published", [without("finish_part", "let_go")], RAILS),
-    ("what waits in another port is sent from a slot that is the block's again", [without("take_credit", "forget")], RAILS),
-    ("an answer that was lost is not given again", [("df_wire_detach", "if asked", "!PLANTED && (CONDITION)")], RAILS, ENDINGS),
-    ("a credit does not pass messages that came late", [without("take_credit", "df_wire_pass_to")], RAILS),
+    ("a part that comes twice goes into a slot that was published", [without("finish_part", "drop_duplicates")], RAILS),
+    ("what waits in another port is sent from a slot that is the block's again", [without("take_credit", "disown_slots")], RAILS),
+    ("an answer that was lost is not given again", [("df_pump_detach", "if asked", "!PLANTED && (CONDITION)")], RAILS, ENDINGS),
+    ("a credit does not pass messages that came late", [without("take_credit", "df_pump_pass_to")], RAILS),
     ("late messages of a varying link are taken", [never("take_frame", "is_late")], RAILS, VARYING),
     ("a question of a lost connection counts", [("take_open", "if is_old", "!PLANTED && (CONDITION)")], RAILS),
-    ("who finds the pump busy does not ask", [("wire_pump", "if why", "!PLANTED && (CONDITION)")], WIRES),
+    ("who finds the pump busy does not ask", [("run_pump", "if why", "!PLANTED && (CONDITION)")], WIRES),
     # A real bug, found by the simulation with broken connections.
-    ("who only sends takes up what the endpoint's thread has asked for", [("wire_pump", "if df_system_exchange_u32", "(CONDITION) && !PLANTED")], WIRES),
+    ("who only sends takes up what the endpoint's thread has asked for", [("run_pump", "if df_system_exchange_u32", "(CONDITION) && !PLANTED")], WIRES),
     ("what the stream did not take is sent from where a lent buffer was", [without("df_channel_write", "keep_lent")], WIRES, ENDINGS, LARGE),
     # A real bug: a connection broke while its rank left, and messages in transit were lost.
-    ("a rank leaves before the far end has all", [returns("is_in_doubt", "0")], WIRES, ENDINGS),
+    ("a rank leaves before the remote end has all", [returns("is_in_doubt", "0")], WIRES, ENDINGS),
     # Bugs of the control channels between hosts.
     ("what a line had under way when it was lost is not sent again", [
         ("reconnect.c/attach", "df_messenger_flush", "(PLANTED ? (void)(peer->unsent = NULL) : (void)0, CALL)")], HOSTS, ENDINGS),
-    ("what comes over a line is not acknowledged", [without("receive_line", "df_messenger_flush")], HOSTS, ENDINGS),
-    ("a dead rank's line is waited for", [returns("df_resume_is_vain", "0")], HOSTS, ENDINGS),
+    ("what comes over a line is not acknowledged", [without("receive_channel", "df_messenger_flush")], HOSTS, ENDINGS),
+    ("a dead rank's line is waited for", [returns("df_resume_has_failed", "0")], HOSTS, ENDINGS),
     # A real bug: the message that a channel has ended was lost together with the channel.
     ("a relay does not stay until all have left", [returns("messenger.c/is_needed", "0")], RELAYS, ENDINGS),
     ("a relay leaves before what it passes on has arrived", [
         ("must_have_the_rest", "{", "if (PLANTED) return control->peers[rank].first && control->peers[rank].state == DF_PEER_ALIVE;")], RELAYS, ENDINGS),
-    ("with relays nobody tells neighbours who is lost", [returns("df_service_tell_lost")], RELAYS, ENDINGS),
+    ("with relays nobody tells neighbours who is lost", [returns("df_service_announce_lost")], RELAYS, ENDINGS),
     ("those behind a lost relay are not given up", [returns("peer_failure.c/lose_those_behind")], RELAYS, ENDINGS),
     ("a relay hears of itself, and passes nothing on", [without("handle_relayed", "df_relay_split")], RELAYS),
     ("who is given up for a relay's word is not told", [
@@ -238,7 +238,7 @@ BUGS = [
     ("a difference of counts is not told", [
         ("df_fail_differing", "df_fail_collective", "df_fail_collective(context, coll, dfcclMismatch, !PLANTED, sentence)")], VARYING, ENDINGS),
     ("a pump takes each run for one of the registered count", [
-        ("df_wire_take_up_run", "{", "if (PLANTED) count = ring->part.elements;")], VARYING, WIRES),
+        ("df_pump_take_up_run", "{", "if (PLANTED) count = ring->part.elements;")], VARYING, WIRES),
     # Bugs of plan switches.
     ("a switch is at the least floor", [("plan_switch.c/handle_answer", "DF_MAX", "(PLANTED && plan_switch->answers ? DF_MIN(ARGUMENTS) : CALL)")], SWITCHES),
     ("a member that has answered admits runs from its floor on", [("plan_switch.c/answer", ".admit_below", "(*(PLANTED ? &(__typeof__(MEMBER)){0} : &MEMBER))")], SWITCHES),

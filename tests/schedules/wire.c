@@ -1,6 +1,6 @@
 /*
  * TCP between simulated ranks of different processes, in the place of src/transports/net/stream/tcp.c, and
- * under control's lines between ranks of different hosts. An agent of its own carries what was
+ * under the control channels between ranks of different hosts. An agent of its own carries what was
  * written: in pieces and after delays, as the adversary likes, and sometimes a connection breaks. A
  * stream takes few bytes, so that pumps often find it full.
  */
@@ -261,7 +261,7 @@ static end *make_end(df_tcp *owner) {
   return e;
 }
 
-/* ---- streams by their descriptor: control's lines */
+/* ---- streams by their descriptor: the control channels */
 
 uint16_t sim_wire_port(uint32_t rank) { return (uint16_t)(FIRST_PORT + rank); }
 
@@ -404,10 +404,10 @@ dfcclResult_t df_path_finder_open(df_path_finder **rails, const char *interfaces
 
 void df_path_finder_close(df_path_finder *rails) { (void)rails; }
 
-uint32_t df_path_finder_find(const df_path_finder *rails, const df_far_rank *far,
+uint32_t df_path_finder_find(const df_path_finder *rails, const df_remote_rank *remote,
                              df_tcp_path ways[DF_NET_PATHS_MOST]) {
   (void)rails;
-  for (uint32_t i = 0; i < sim_plan.rails; i++) ways[i] = (df_tcp_path){.to = far->address};
+  for (uint32_t i = 0; i < sim_plan.rails; i++) ways[i] = (df_tcp_path){.to = remote->address};
   return sim_plan.rails;
 }
 

@@ -91,21 +91,21 @@ void df_mesh_close(df_mesh *mesh) {
   sim_free(mesh->sockets);
   sim_free(mesh->peer_info);
   sim_free(mesh->local);
-  if (mesh->far) sim_free(mesh->far);
+  if (mesh->remote) sim_free(mesh->remote);
   df_routes_free(mesh->routes);
   *mesh = (df_mesh){0};
 }
 
 /* Higher ranks have called lower ones. */
-static df_far_rank *make_far(uint32_t rank) {
-  df_far_rank *far = sim_calloc(sim_plan.n_ranks, sizeof *far);
+static df_remote_rank *make_remote(uint32_t rank) {
+  df_remote_rank *remote = sim_calloc(sim_plan.n_ranks, sizeof *remote);
   for (uint32_t r = 0; r < sim_plan.n_ranks; r++)
-    far[r] = (df_far_rank){.is_far = r != rank,
-                           .has_line = r != rank && !is_behind_a_relay(rank, r),
-                           .calls = rank > r,
-                           .address = df_address_loopback(sim_wire_port(r)),
-                           .key = {(unsigned char)(rank + r), (unsigned char)(rank * r)}};
-  return far;
+    remote[r] = (df_remote_rank){.is_remote = r != rank,
+                                 .has_channel = r != rank && !is_behind_a_relay(rank, r),
+                                 .calls = rank > r,
+                                 .address = df_address_loopback(sim_wire_port(r)),
+                                 .key = {(unsigned char)(rank + r), (unsigned char)(rank * r)}};
+  return remote;
 }
 
 static void open_rank(uint32_t rank) {
@@ -120,7 +120,7 @@ static void open_rank(uint32_t rank) {
     mesh.n_local += mesh.local[r];
     mesh.sockets[r] = mesh.local[r] ? -1 : sockets[rank][r];
   }
-  if (sim_plan.hosts) mesh.far = make_far(rank);
+  if (sim_plan.hosts) mesh.remote = make_remote(rank);
   if (sim_plan.hosts && sim_only_relays) mesh.routes = make_routes(rank);
   df_settings settings = sim_plan.settings;
   if (!(sim_plan.impatient >> rank & 1)) settings.timeout_ms = 0;

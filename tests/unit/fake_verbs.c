@@ -46,7 +46,7 @@ typedef struct fake_work {
 
 typedef struct fake_qp {
   struct ibv_qp base;
-  struct ibv_qp_attr far;
+  struct ibv_qp_attr remote;
   uint64_t receives[DEPTH];
   uint32_t first_receive, n_receives;
   uint32_t sends, most_sends, most_receives, most_inline; /* sends: not known to have completed */
@@ -166,7 +166,7 @@ static void arrive(fake_qp *there, uint32_t bytes, uint32_t immediate) {
 static enum ibv_wc_status carry(fake_qp *qp, fake_qp *there, struct ibv_send_wr *work) {
   const uint32_t bytes = work->num_sge ? work->sg_list[0].length : 0;
   if (there == NULL || (there->base.state != IBV_QPS_RTR && there->base.state != IBV_QPS_RTS) ||
-      there->far.dest_qp_num != qp->base.qp_num)
+      there->remote.dest_qp_num != qp->base.qp_num)
     return IBV_WC_RETRY_EXC_ERR;
   CHECK(bytes == 0 || region_of(work->sg_list[0].lkey, work->sg_list[0].addr, bytes, 0),
         "a write from memory that is not registered");
@@ -201,9 +201,9 @@ static int post_send(struct ibv_qp *base, struct ibv_send_wr *work, struct ibv_s
     pthread_mutex_unlock(&lock);
     return 0;
   } else {
-    const uint32_t far = qp->far.dest_qp_num;
+    const uint32_t remote = qp->remote.dest_qp_num;
     wc.status = fake.fails_next ? (enum ibv_wc_status)fake.fails_next
-                                : carry(qp, far < PAIRS ? pairs[far] : NULL, work);
+                                : carry(qp, remote < PAIRS ? pairs[remote] : NULL, work);
     fake.fails_next = 0;
   }
   if (is_signalled && wc.status == IBV_WC_SUCCESS) qp->sends = 0;
@@ -427,7 +427,7 @@ int ibv_modify_qp(struct ibv_qp *base, struct ibv_qp_attr *attributes, int mask)
         base->state);
   if (next == IBV_QPS_RTR) {
     CHECK(qp->n_receives == qp->most_receives, "a queue pair joins without receives");
-    qp->far = *attributes;
+    qp->remote = *attributes;
   }
   if (next == IBV_QPS_RTS) CHECK(attributes->retry_cnt <= 6, "retries without end");
   base->state = next;

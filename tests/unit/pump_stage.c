@@ -9,14 +9,14 @@ enum { GUARD = 0x5a, GUARD_BYTES = 64, PIPE_BYTES = 1 << 20 };
 
 /* ---- pipes ---- */
 
-static size_t granted(wire_stage *stage, size_t most) {
+static size_t granted(pump_stage *stage, size_t most) {
   if (most == 0 || df_random_chance(&stage->random, stage->refusals)) return 0;
   if (stage->most == 0) return most;
   return 1 + (size_t)df_random_below(&stage->random, stage->most) % most;
 }
 
 static int64_t pipe_write(df_stream *stream, const df_stream_part *parts, uint32_t n_parts) {
-  wire_side *side = (wire_side *)stream;
+  pump_side *side = (pump_side *)stream;
   wire_pipe *pipe = side->out;
   size_t length = 0;
   for (uint32_t i = 0; i < n_parts; i++) length += parts[i].length;
@@ -38,21 +38,21 @@ static int64_t pipe_write(df_stream *stream, const df_stream_part *parts, uint32
 }
 
 static void pipe_gather(df_stream *stream, int gathers) {
-  wire_side *side = (wire_side *)stream;
+  pump_side *side = (pump_side *)stream;
   side->gathers = gathers;
   if (!gathers) side->out->hidden = 0;
 }
 
 /* Nothing else is acknowledged here, however long it takes. */
 static void pipe_acknowledge(df_stream *stream) {
-  wire_pipe *pipe = ((wire_side *)stream)->in;
+  wire_pipe *pipe = ((pump_side *)stream)->in;
   if (pipe->end - pipe->at > pipe->hidden) return;
   pipe->under_way = pipe->hidden > 0;
   pipe->hidden = 0;
 }
 
 static int64_t pipe_read(df_stream *stream, const df_stream_room *rooms, uint32_t n_rooms) {
-  wire_side *side = (wire_side *)stream;
+  pump_side *side = (pump_side *)stream;
   wire_pipe *pipe = side->in;
   size_t most = 0, filled = 0;
   for (uint32_t i = 0; i < n_rooms; i++) most += rooms[i].length;
@@ -74,10 +74,10 @@ static const char *no_reason(df_stream *stream) {
   return "memory does not end";
 }
 
-void wire_stage_make(wire_stage *stage, uint64_t seed, uint32_t frame_bytes) {
-  *stage = (wire_stage){.random = {seed}};
+void pump_stage_make(pump_stage *stage, uint64_t seed, uint32_t frame_bytes) {
+  *stage = (pump_stage){.random = {seed}};
   for (int i = 0; i < 2; i++) {
-    wire_side *side = &stage->sides[i];
+    pump_side *side = &stage->sides[i];
     stage->pipes[i].bytes = malloc(PIPE_BYTES);
     CHECK(stage->pipes[i].bytes != NULL, "no memory");
     stage->pipes[i].capacity = PIPE_BYTES;
@@ -89,21 +89,21 @@ void wire_stage_make(wire_stage *stage, uint64_t seed, uint32_t frame_bytes) {
                                .reason = no_reason,
                                .gather = pipe_gather,
                                .acknowledge = pipe_acknowledge};
-    OK(df_wire_make(&side->wire, frame_bytes));
-    OK(df_wire_add_port(side->wire));
-    df_wire_attach(side->wire, DF_WIRE_SMALL, &side->stream);
+    OK(df_pump_make(&side->wire, frame_bytes));
+    OK(df_pump_add_port(side->wire));
+    df_pump_attach(side->wire, DF_PUMP_SMALL, &side->stream);
   }
 }
 
-int wire_side_pump(wire_side *side) {
-  const int received = df_wire_receive(side->wire, DF_WIRE_SMALL);
-  df_wire_ring_noted(side->wire);
-  return received | df_wire_send(side->wire);
+int pump_side_progress(pump_side *side) {
+  const int received = df_pump_receive(side->wire, DF_PUMP_SMALL);
+  df_pump_ring_peers(side->wire);
+  return received | df_pump_send(side->wire);
 }
 
-void wire_stage_free(wire_stage *stage) {
+void pump_stage_free(pump_stage *stage) {
   for (int i = 0; i < 2; i++) {
-    df_wire_free(stage->sides[i].wire);
+    df_pump_free(stage->sides[i].wire);
     free(stage->pipes[i].bytes);
   }
 }
@@ -114,16 +114,16 @@ wire_form wire_form_draw(df_random *random) {
   static const uint32_t sizes[] = {1, 2, 4, 8};
   wire_form form = {.chunk = 1 + (uint32_t)df_random_below(random, 200),
                     .loops = 1 + (uint32_t)df_random_below(random, 4),
-                    .n_messages = 1 + (uint32_t)df_random_below(random, WIRE_FLOW_MESSAGES),
-                    .far_slots = 2u << df_random_below(random, 4),
+                    .n_messages = 1 + (uint32_t)df_random_below(random, PUMP_FLOW_MESSAGES),
+                    .remote_slots = 2u << df_random_below(random, 4),
                     .element_bytes = sizes[df_random_below(random, 4)],
                     .geometry = df_random_below(random, 2),
                     .lends = df_random_chance(random, 50)};
-  form.local_slots = form.far_slots;
+  form.local_slots = form.remote_slots;
   form.offset = df_random_chance(random, 50) ? DF_LINK_FLAGGED_OFFSET : DF_LINK_STAGED_OFFSET;
-  form.is_packed = form.offset == DF_LINK_FLAGGED_OFFSET && form.far_slots >= DF_PACKED_SLOTS &&
+  form.is_packed = form.offset == DF_LINK_FLAGGED_OFFSET && form.remote_slots >= DF_PACKED_SLOTS &&
                    df_random_chance(random, 50);
-  form.release_mask = form.far_slots >= 8 && df_random_chance(random, 50) ? 3 : 0;
+  form.release_mask = form.remote_slots >= 8 && df_random_chance(random, 50) ? 3 : 0;
   if (form.release_mask) form.lends = 0; /* as prepared.h says */
   form.varying = form.offset == DF_LINK_STAGED_OFFSET && form.release_mask == 0 &&
                  df_random_chance(random, 50);
@@ -159,9 +159,9 @@ static void check_guard(const wire_form *form, const uint8_t *ring, uint32_t n_s
   for (int i = 0; i < GUARD_BYTES; i++) CHECK(guard[i] == GUARD, "a pump wrote behind its ring");
 }
 
-void wire_flow_make(wire_flow *flow, wire_stage *stage, int from, uint32_t number,
+void pump_flow_make(pump_flow *flow, pump_stage *stage, int from, uint32_t number,
                     const wire_form *form, uint64_t messages) {
-  *flow = (wire_flow){
+  *flow = (pump_flow){
       .stage = stage, .from = from, .form = *form, .number = number, .written_most = messages};
   const uint32_t n = form->n_messages;
   const uint64_t whole =
@@ -170,7 +170,7 @@ void wire_flow_make(wire_flow *flow, wire_stage *stage, int from, uint32_t numbe
       (df_part){.elements = whole - form->missing, .chunk = form->chunk, .loops = form->loops};
   for (uint32_t i = 0; i < n; i++) flow->piece_of[i].piece = (uint16_t)(n - 1 - i);
   flow->local = make_ring(form, form->local_slots, &flow->writer);
-  flow->far = make_ring(form, form->far_slots, &flow->reader);
+  flow->remote = make_ring(form, form->remote_slots, &flow->reader);
   flow->reader.release_mask = (uint16_t)form->release_mask;
   flow->lent = calloc(form->local_slots, sizeof *flow->lent);
   CHECK(flow->lent != NULL, "no memory");
@@ -182,7 +182,7 @@ void wire_flow_make(wire_flow *flow, wire_stage *stage, int from, uint32_t numbe
   df_link receives = flow->writer, sends = flow->reader;
   receives.peer_bell = &stage->sides[from].bell;
   sends.peer_bell = &stage->sides[1 - from].bell;
-  df_wire_route route = {.ends = &sends,
+  df_pump_route route = {.ends = &sends,
                          .parts = &flow->part,
                          .piece_of = flow->piece_of,
                          .messages = n,
@@ -191,38 +191,39 @@ void wire_flow_make(wire_flow *flow, wire_stage *stage, int from, uint32_t numbe
                          .geometry = (uint8_t)form->geometry,
                          .element_bytes = (uint8_t)form->element_bytes,
                          .varying = (uint8_t)form->varying};
-  OK(df_wire_accept(stage->sides[1 - from].wire, &route, &flow->in));
+  OK(df_pump_accept(stage->sides[1 - from].wire, &route, &flow->in));
   route.ends = &receives;
-  OK(df_wire_connect(stage->sides[from].wire, &route, flow->in->id, form->far_slots, &flow->out));
+  OK(df_pump_connect(stage->sides[from].wire, &route, flow->in->id, form->remote_slots,
+                     &flow->out));
 }
 
-void wire_flow_release(wire_flow *flow) {
-  if (flow->out) df_wire_release(flow->stage->sides[flow->from].wire, flow->out);
-  if (flow->in) df_wire_release(flow->stage->sides[1 - flow->from].wire, flow->in);
+void pump_flow_release(pump_flow *flow) {
+  if (flow->out) df_pump_release(flow->stage->sides[flow->from].wire, flow->out);
+  if (flow->in) df_pump_release(flow->stage->sides[1 - flow->from].wire, flow->in);
   flow->out = flow->in = NULL;
 }
 
-void wire_flow_free(wire_flow *flow) {
+void pump_flow_free(pump_flow *flow) {
   check_guard(&flow->form, flow->local, flow->form.local_slots);
-  check_guard(&flow->form, flow->far, flow->form.far_slots);
+  check_guard(&flow->form, flow->remote, flow->form.remote_slots);
   for (uint32_t i = 0; i < flow->form.local_slots; i++) free(flow->lent[i]);
   free(flow->lent);
   free(flow->local);
-  free(flow->far);
+  free(flow->remote);
 }
 
-static uint64_t count_of(const wire_flow *flow, uint64_t sequence) {
+static uint64_t count_of(const pump_flow *flow, uint64_t sequence) {
   const uint64_t run = (sequence - 1) / ((uint64_t)flow->form.loops * flow->form.n_messages);
   df_random random = {flow->number * 1000 + run};
   if (!flow->form.varying || df_random_chance(&random, 20)) return flow->part.elements;
   return 1 + (uint64_t)df_random_below(&random, (int)flow->part.elements);
 }
 
-static uint64_t loop_of(const wire_flow *flow, uint64_t sequence) {
+static uint64_t loop_of(const pump_flow *flow, uint64_t sequence) {
   return (sequence - 1) / flow->form.n_messages % flow->form.loops;
 }
 
-uint32_t wire_flow_bytes(const wire_flow *flow, uint64_t sequence) {
+uint32_t pump_flow_bytes(const pump_flow *flow, uint64_t sequence) {
   const wire_form *form = &flow->form;
   const int partition = form->geometry == DF_GEOMETRY_PARTITION;
   const df_part part = df_part_of_run(&flow->part, count_of(flow, sequence),
@@ -235,7 +236,7 @@ uint32_t wire_flow_bytes(const wire_flow *flow, uint64_t sequence) {
   return end > first ? (uint32_t)(end - first) * form->element_bytes : 0;
 }
 
-static int brings_count(const wire_flow *flow, uint64_t sequence) {
+static int brings_count(const pump_flow *flow, uint64_t sequence) {
   return flow->form.varying && loop_of(flow, sequence) == 0 &&
          (sequence - 1) % flow->form.n_messages == 0;
 }
@@ -244,14 +245,14 @@ static uint64_t *count_in(const df_link *link, uint64_t sequence) {
   return (uint64_t *)(df_link_slot(link, sequence) + DF_LINK_COUNT_OFFSET);
 }
 
-static uint8_t byte_of(const wire_flow *flow, uint64_t sequence, uint32_t i) {
+static uint8_t byte_of(const pump_flow *flow, uint64_t sequence, uint32_t i) {
   return (uint8_t)(flow->number * 31 + sequence * 7 + i * 13 + (i >> 8));
 }
 
-int wire_flow_send(wire_flow *flow) {
+int pump_flow_send(pump_flow *flow) {
   const uint64_t sequence = flow->sent + 1;
   if (flow->sent == flow->written_most) return 0;
-  const uint32_t bytes = wire_flow_bytes(flow, sequence);
+  const uint32_t bytes = pump_flow_bytes(flow, sequence);
   const int counts = brings_count(flow, sequence);
   if ((bytes || counts) && !df_link_may_send(&flow->writer, sequence)) return 0;
   flow->sent = sequence;
@@ -269,10 +270,10 @@ int wire_flow_send(wire_flow *flow) {
   return 1;
 }
 
-int wire_flow_receive(wire_flow *flow) {
+int pump_flow_receive(pump_flow *flow) {
   const uint64_t sequence = flow->received + 1;
   if (flow->received == flow->written_most) return 0;
-  const uint32_t bytes = wire_flow_bytes(flow, sequence);
+  const uint32_t bytes = pump_flow_bytes(flow, sequence);
   int is_direct = 0;
   const int counts = brings_count(flow, sequence);
   if ((bytes || counts) && !df_link_has_message(&flow->reader, sequence, &is_direct)) return 0;
@@ -295,33 +296,33 @@ const wire_form wire_plain = {.chunk = 100,
                               .loops = 1,
                               .n_messages = 1,
                               .local_slots = 4,
-                              .far_slots = 4,
+                              .remote_slots = 4,
                               .element_bytes = 4,
                               .offset = DF_LINK_STAGED_OFFSET};
 
-void wire_stage_pump(wire_stage *stage, int which) {
-  wire_side *side = &stage->sides[which];
-  wire_side_pump(side);
+void pump_stage_pump(pump_stage *stage, int which) {
+  pump_side *side = &stage->sides[which];
+  pump_side_progress(side);
   CHECK(!side->wire->is_lost, "%s", side->wire->reason);
 }
 
-void wire_stage_turn(wire_stage *stage, wire_flow *flows, int n_flows) {
+void pump_stage_turn(pump_stage *stage, pump_flow *flows, int n_flows) {
   const int who = df_random_below(&stage->random, 2 + 2 * n_flows);
   if (who < 2)
-    wire_stage_pump(stage, who);
+    pump_stage_pump(stage, who);
   else if (who % 2)
-    wire_flow_send(&flows[(who - 2) / 2]);
+    pump_flow_send(&flows[(who - 2) / 2]);
   else
-    wire_flow_receive(&flows[(who - 2) / 2]);
+    pump_flow_receive(&flows[(who - 2) / 2]);
 }
 
-void wire_stage_settle(wire_stage *stage) {
+void pump_stage_settle(pump_stage *stage) {
   for (int i = 0; i < 4; i++)
-    for (int side = 0; side < 2; side++) wire_stage_pump(stage, side);
+    for (int side = 0; side < 2; side++) pump_stage_pump(stage, side);
 }
 
-void wire_flow_release_end(wire_flow *flow, int at_sender) {
-  df_wire_link **link = at_sender ? &flow->out : &flow->in;
-  df_wire_release(flow->stage->sides[at_sender ? flow->from : 1 - flow->from].wire, *link);
+void pump_flow_release_end(pump_flow *flow, int at_sender) {
+  df_pump_link **link = at_sender ? &flow->out : &flow->in;
+  df_pump_release(flow->stage->sides[at_sender ? flow->from : 1 - flow->from].wire, *link);
   *link = NULL;
 }

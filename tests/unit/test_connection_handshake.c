@@ -18,7 +18,7 @@ static const unsigned char secret[DF_KEY_BYTES] = {1, 2, 3}, other_secret[DF_KEY
 static int makes_keys; /* as connections whose frames are sealed */
 
 typedef struct ends {
-  wire_stage stage;
+  pump_stage stage;
   df_connection_handshake caller, listener;
 } ends;
 
@@ -26,7 +26,7 @@ static void make(ends *e, uint64_t seed, const unsigned char *callers_secret, ui
                  uint32_t called) {
   unsigned char key[DF_KEY_BYTES];
   OK(df_handshake_ready());
-  wire_stage_make(&e->stage, seed, 64);
+  pump_stage_make(&e->stage, seed, 64);
   df_connection_handshake_key(key, callers_secret, key_of);
   df_connection_handshake_call(&e->caller, &e->stage.sides[0].stream, CALLER, called, PORT, 7, key,
                                makes_keys);
@@ -57,7 +57,7 @@ DF_TEST(greeting, both_ends_prove_themselves, 30) {
     CHECK(caller == DF_HANDSHAKE_DONE && listener == DF_HANDSHAKE_DONE, "%d, %d", caller, listener);
     CHECK(e.listener.peer == CALLER && e.listener.port == PORT && e.listener.number == 7,
           "it was taken for port %u of rank %u", e.listener.port, e.listener.peer);
-    wire_stage_free(&e.stage);
+    pump_stage_free(&e.stage);
   }
 }
 
@@ -75,7 +75,7 @@ DF_TEST(greeting, both_ends_make_a_key, 30) {
     OK(df_connection_handshake_traffic_key(&e.caller, keys[i][0]));
     OK(df_connection_handshake_traffic_key(&e.listener, keys[i][1]));
     CHECK((memcmp(keys[i][0], keys[i][1], DF_KEY_BYTES) == 0) == (i < 2), "connection %d", i);
-    wire_stage_free(&e.stage);
+    pump_stage_free(&e.stage);
   }
   CHECK(memcmp(keys[0][0], keys[1][0], DF_KEY_BYTES) != 0, "two connections have one key");
   makes_keys = 0;
@@ -99,7 +99,7 @@ DF_TEST(greeting, what_follows_is_not_read, 30) {
   stream = &e.stage.sides[1].stream;
   CHECK(stream->read(stream, &room, 1) == 5 && memcmp(rest, "frame", 5) == 0,
         "a part of what follows has gone");
-  wire_stage_free(&e.stage);
+  pump_stage_free(&e.stage);
 }
 
 static void is_refused(const unsigned char *callers_secret, uint32_t key_of, uint32_t called) {
@@ -109,7 +109,7 @@ static void is_refused(const unsigned char *callers_secret, uint32_t key_of, uin
   go_on(&e, &caller, &listener);
   CHECK(caller != DF_HANDSHAKE_DONE && listener != DF_HANDSHAKE_DONE, "%d, %d", caller, listener);
   CHECK(caller == DF_HANDSHAKE_REFUSED || listener == DF_HANDSHAKE_REFUSED, "nobody says so");
-  wire_stage_free(&e.stage);
+  pump_stage_free(&e.stage);
 }
 
 DF_TEST(greeting, who_lacks_the_key_is_refused, 30) {
@@ -137,7 +137,7 @@ DF_TEST(greeting, replays_are_refused, 30) {
   for (int i = 0; i < 10 && listener == DF_HANDSHAKE_PENDING; i++)
     listener = df_connection_handshake_progress(&e.listener, RANKS);
   CHECK(listener == DF_HANDSHAKE_REFUSED, "%d", listener);
-  wire_stage_free(&e.stage);
+  pump_stage_free(&e.stage);
 }
 
 DF_TEST(greeting, nonsense_is_refused, 30) {
@@ -150,7 +150,7 @@ DF_TEST(greeting, nonsense_is_refused, 30) {
     go_on(&e, &caller, &listener);
     CHECK(caller != DF_HANDSHAKE_DONE && listener != DF_HANDSHAKE_DONE, "byte %u: %d, %d", bent,
           caller, listener);
-    wire_stage_free(&e.stage);
+    pump_stage_free(&e.stage);
   }
 }
 
@@ -158,9 +158,11 @@ DF_TEST(greeting, nonsense_is_refused, 30) {
 DF_TEST(greeting, a_line_has_the_key_of_the_mesh, 30) {
   enum { RIGHT, OTHER_KEY, OFFERED_KEY, OF_THIS_HOST, NO_LINES, WAYS };
   for (int way = 0; way < WAYS; way++) {
-    df_far_rank far[RANKS] = {
-        [CALLER] = {.is_far = way != OF_THIS_HOST, .has_line = way != OF_THIS_HOST, .key = {4, 5}}};
-    const df_far_rank theirs = {.is_far = 1, .has_line = 1, .key = {4, way == OTHER_KEY ? 6 : 5}};
+    df_remote_rank remote[RANKS] = {[CALLER] = {.is_remote = way != OF_THIS_HOST,
+                                                .has_channel = way != OF_THIS_HOST,
+                                                .key = {4, 5}}};
+    const df_remote_rank theirs = {
+        .is_remote = 1, .has_channel = 1, .key = {4, way == OTHER_KEY ? 6 : 5}};
     unsigned char key[DF_KEY_BYTES], keys[2][DF_KEY_BYTES];
     df_connection_handshake_state caller, listener;
     ends e;
@@ -168,10 +170,10 @@ DF_TEST(greeting, a_line_has_the_key_of_the_mesh, 30) {
     if (way == OFFERED_KEY)
       df_connection_handshake_key(key, secret, CALLER);
     else
-      df_connection_handshake_line_key(key, &theirs);
+      df_connection_handshake_channel_key(key, &theirs);
     df_connection_handshake_call(&e.caller, &e.stage.sides[0].stream, CALLER, LISTENER,
                                  DF_HANDSHAKE_CONTROL_PORT, 7, key, 1);
-    if (way != NO_LINES) e.listener.far = far;
+    if (way != NO_LINES) e.listener.remote = remote;
     go_on(&e, &caller, &listener);
     const int stands = caller == DF_HANDSHAKE_DONE && listener == DF_HANDSHAKE_DONE;
     CHECK(stands == (way == RIGHT), "way %d: %d, %d", way, caller, listener);
@@ -180,6 +182,6 @@ DF_TEST(greeting, a_line_has_the_key_of_the_mesh, 30) {
       OK(df_connection_handshake_traffic_key(&e.listener, keys[1]));
       CHECK(memcmp(keys[0], keys[1], DF_KEY_BYTES) == 0, "two keys");
     }
-    wire_stage_free(&e.stage);
+    pump_stage_free(&e.stage);
   }
 }

@@ -60,7 +60,7 @@ static void open_both(rank *ranks) {
                                .serves = serves,
                                .bell = &ranks[r].bell,
                                .wake = wake};
-    OK(df_transport_wire.open(&ranks[r].endpoint, &owner));
+    OK(df_transport_net.open(&ranks[r].endpoint, &owner));
   }
 }
 
@@ -89,8 +89,8 @@ static dfcclResult_t accept_link(rank *ranks, link_of_two *link) {
   df_patience patience = {.may_wait = 1};
   df_route route = route_of(link, 1);
   df_rank_lock(&ranks[1].lock);
-  dfcclResult_t result = df_transport_wire.accept(ranks[1].endpoint, &route, &patience,
-                                                  &link->offer, &link->tickets[1]);
+  dfcclResult_t result = df_transport_net.accept(ranks[1].endpoint, &route, &patience, &link->offer,
+                                                 &link->tickets[1]);
   df_rank_unlock(&ranks[1].lock);
   return result;
 }
@@ -99,22 +99,22 @@ static dfcclResult_t connect_link(rank *ranks, link_of_two *link) {
   df_patience patience = {.pages_left = 100};
   df_route route = route_of(link, 0);
   df_rank_lock(&ranks[0].lock);
-  dfcclResult_t result = df_transport_wire.connect(ranks[0].endpoint, &route, &patience,
-                                                   &link->offer, &link->tickets[0]);
+  dfcclResult_t result = df_transport_net.connect(ranks[0].endpoint, &route, &patience,
+                                                  &link->offer, &link->tickets[0]);
   df_rank_unlock(&ranks[0].lock);
   return result;
 }
 
 static void release_link(rank *ranks, link_of_two *link) {
   for (uint32_t r = 0; r < RANKS; r++) {
-    df_transport_wire.release(ranks[r].endpoint, link->tickets[r]);
+    df_transport_net.release(ranks[r].endpoint, link->tickets[r]);
     df_plan_free(link->plans[r]);
   }
 }
 
 static void close_both(rank *ranks) {
   for (uint32_t r = 0; r < RANKS; r++) {
-    if (ranks[r].endpoint) df_transport_wire.close(ranks[r].endpoint, 0);
+    if (ranks[r].endpoint) df_transport_net.close(ranks[r].endpoint, 0);
     df_rank_mutex_destroy(&ranks[r].lock);
   }
 }
@@ -224,7 +224,7 @@ DF_TEST(wire_endpoint, a_caller_may_need_a_connection_first, 60) {
   route.ends = &end;
   route.ring.stride = 4 * route.ring.stride;
   df_rank_lock(&ranks[0].lock);
-  OK(df_transport_wire.accept(ranks[0].endpoint, &route, &patience, &offer, &handle));
+  OK(df_transport_net.accept(ranks[0].endpoint, &route, &patience, &offer, &handle));
   df_rank_unlock(&ranks[0].lock);
   drives = 1;
   for (int i = 0; i < 200; i++) {
@@ -234,7 +234,7 @@ DF_TEST(wire_endpoint, a_caller_may_need_a_connection_first, 60) {
   drives = 0;
   CHECK(!ranks[0].endpoint->network->take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s",
         why);
-  df_transport_wire.release(ranks[0].endpoint, handle);
+  df_transport_net.release(ranks[0].endpoint, handle);
   release_link(ranks, &link);
   close_both(ranks);
 }
@@ -338,8 +338,8 @@ DF_TEST(wire_endpoint, a_lost_connection_is_told_once, 30) {
   receive_one(ranks, &link, 1);
   CHECK(!ranks[0].endpoint->network->take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s",
         why);
-  df_transport_wire.release(ranks[1].endpoint, link.tickets[1]);
-  df_transport_wire.close(ranks[1].endpoint, 0);
+  df_transport_net.release(ranks[1].endpoint, link.tickets[1]);
+  df_transport_net.close(ranks[1].endpoint, 0);
   ranks[1].endpoint = NULL;
   df_waiting_for("the loss");
   while (!ranks[0].endpoint->network->take_lost(ranks[0].endpoint, &peer, why, sizeof why))
@@ -350,7 +350,7 @@ DF_TEST(wire_endpoint, a_lost_connection_is_told_once, 30) {
   CHECK(df_load_relaxed_u32(&ranks[0].wakes) == 1, "the service thread was not woken");
   CHECK(!ranks[0].endpoint->network->take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s",
         why);
-  df_transport_wire.release(ranks[0].endpoint, link.tickets[0]);
+  df_transport_net.release(ranks[0].endpoint, link.tickets[0]);
   for (uint32_t r = 0; r < RANKS; r++) df_plan_free(link.plans[r]);
   close_both(ranks);
 }
@@ -358,7 +358,7 @@ DF_TEST(wire_endpoint, a_lost_connection_is_told_once, 30) {
 /* For ever is the time that a lost connection may take. The listener ends with its rank. */
 DF_TEST(wire_endpoint, a_rank_that_has_left_is_not_waited_for, 30) {
   df_connections all;
-  df_peer_wire *peer;
+  df_net_peer *peer;
   uint16_t port;
   char why[256];
   uint32_t lost = 9;
@@ -391,7 +391,7 @@ DF_TEST(wire_endpoint, a_rank_that_has_left_is_not_waited_for, 30) {
 /* The system takes the call, and nobody ever accepts it. */
 DF_TEST(wire_endpoint, a_call_that_nobody_answers_is_given_up, 30) {
   df_connections all;
-  df_peer_wire *peer;
+  df_net_peer *peer;
   uint16_t port;
   char why[256];
   uint32_t lost = 9;

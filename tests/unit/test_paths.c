@@ -29,20 +29,20 @@ static void add(df_interfaces *all, uint32_t index, const char *address, int pre
                                      .address = address_of(address)};
 }
 
-static df_far_rank far_with(const char *found, const char *const *offered) {
-  df_far_rank far = {.is_far = 1, .has_line = 1, .address = address_of(found)};
-  while (offered[far.n_offered]) {
-    far.offered[far.n_offered] = address_of(offered[far.n_offered]);
-    far.n_offered++;
+static df_remote_rank remote_with(const char *found, const char *const *offered) {
+  df_remote_rank remote = {.is_remote = 1, .has_channel = 1, .address = address_of(found)};
+  while (offered[remote.n_offered]) {
+    remote.offered[remote.n_offered] = address_of(offered[remote.n_offered]);
+    remote.n_offered++;
   }
-  return far;
+  return remote;
 }
 
-static void expect(const df_interfaces *all, const df_far_rank *far, uint32_t most,
+static void expect(const df_interfaces *all, const df_remote_rank *remote, uint32_t most,
                    const char *const *paths) {
   df_tcp_path found[DF_NET_PATHS_MOST];
   char from[DF_ADDRESS_TEXT], to[DF_ADDRESS_TEXT], text[2 * DF_ADDRESS_TEXT + 2];
-  const uint32_t n = df_paths_among(all, far, most, found);
+  const uint32_t n = df_paths_among(all, remote, most, found);
   for (uint32_t i = 0; i < n; i++) {
     df_address_text(&found[i].to, to);
     df_address_text(&found[i].from, from);
@@ -65,13 +65,15 @@ DF_TEST(paths, join_interfaces_and_addresses_of_one_network, 10) {
   add(&all, 6, "192.168.1.7", 24, 1);
   const char *const offered[] = {"10.77.0.2:50", "fd77:0::2:0:0:50", "10.77.1.2:50",
                                  "10.77.2.2:50", "10.99.0.2:50",     NULL};
-  df_far_rank far = far_with("10.77.0.2:50", offered);
-  expect(&all, &far, 4, (const char *const[]){"any 10.77.0.2:50", "10.77.1.1 10.77.1.2:50", NULL});
-  expect(&all, &far, 1, (const char *const[]){"any 10.77.0.2:50", NULL});
-  far = far_with("10.77.1.2:50", offered);
-  expect(&all, &far, 4, (const char *const[]){"any 10.77.1.2:50", "10.77.0.1 10.77.0.2:50", NULL});
-  far = far_with("172.20.0.9:50", offered); /* behind a router */
-  expect(&all, &far, 4,
+  df_remote_rank remote = remote_with("10.77.0.2:50", offered);
+  expect(&all, &remote, 4,
+         (const char *const[]){"any 10.77.0.2:50", "10.77.1.1 10.77.1.2:50", NULL});
+  expect(&all, &remote, 1, (const char *const[]){"any 10.77.0.2:50", NULL});
+  remote = remote_with("10.77.1.2:50", offered);
+  expect(&all, &remote, 4,
+         (const char *const[]){"any 10.77.1.2:50", "10.77.0.1 10.77.0.2:50", NULL});
+  remote = remote_with("172.20.0.9:50", offered); /* behind a router */
+  expect(&all, &remote, 4,
          (const char *const[]){"any 172.20.0.9:50", "10.77.0.1 10.77.0.2:50",
                                "10.77.1.1 10.77.1.2:50", NULL});
 }
@@ -85,11 +87,12 @@ DF_TEST(paths, lead_to_the_peer, 10) {
   add(&all, 3, "10.77.1.1", 24, 1);
   add(&all, 4, "172.17.0.1", 16, 1);
   const char *const offered[] = {"172.17.0.1:50", "10.77.1.2:50", NULL};
-  df_far_rank far = far_with("[fe80::9]:50", offered);
-  far.scope = 3;
-  expect(&all, &far, 4, (const char *const[]){"any [fe80::9]:50", NULL});
-  far.scope = 2;
-  expect(&all, &far, 4, (const char *const[]){"any [fe80::9]:50", "10.77.1.1 10.77.1.2:50", NULL});
+  df_remote_rank remote = remote_with("[fe80::9]:50", offered);
+  remote.scope = 3;
+  expect(&all, &remote, 4, (const char *const[]){"any [fe80::9]:50", NULL});
+  remote.scope = 2;
+  expect(&all, &remote, 4,
+         (const char *const[]){"any [fe80::9]:50", "10.77.1.1 10.77.1.2:50", NULL});
 }
 
 DF_TEST(paths, of_one_network_are_two_with_two_interfaces_at_each_end, 10) {
@@ -97,10 +100,10 @@ DF_TEST(paths, of_one_network_are_two_with_two_interfaces_at_each_end, 10) {
   add(&all, 2, "10.0.0.1", 8, 1);
   add(&all, 3, "10.0.0.2", 8, 1);
   const char *const two[] = {"10.0.0.3:50", "10.0.0.4:50", NULL};
-  df_far_rank far = far_with("10.0.0.3:50", two);
-  expect(&all, &far, 4, (const char *const[]){"any 10.0.0.3:50", "10.0.0.2 10.0.0.4:50", NULL});
-  far = far_with("10.0.0.3:50", (const char *const[]){"10.0.0.3:50", NULL});
-  expect(&all, &far, 4, (const char *const[]){"any 10.0.0.3:50", NULL});
+  df_remote_rank remote = remote_with("10.0.0.3:50", two);
+  expect(&all, &remote, 4, (const char *const[]){"any 10.0.0.3:50", "10.0.0.2 10.0.0.4:50", NULL});
+  remote = remote_with("10.0.0.3:50", (const char *const[]){"10.0.0.3:50", NULL});
+  expect(&all, &remote, 4, (const char *const[]){"any 10.0.0.3:50", NULL});
 }
 
 /* ---- several ports ---- */
@@ -108,10 +111,10 @@ DF_TEST(paths, of_one_network_are_two_with_two_interfaces_at_each_end, 10) {
 enum { RAILS = 3, FLOWS = 4, PORTS = RAILS + 1 };
 
 typedef struct rail_stage {
-  wire_stage stages[PORTS]; /* the first has the wires; port i has the streams of stage i */
+  pump_stage stages[PORTS]; /* the first has the wires; port i has the streams of stage i */
   df_rate_estimate outlooks[2][RAILS];
   int ends_stand[2][PORTS];
-  wire_flow flows[FLOWS];
+  pump_flow flows[FLOWS];
   int n_flows;
 } rail_stage;
 
@@ -126,10 +129,10 @@ static df_rate_estimate rate_estimate(df_stream *stream) {
   return (df_rate_estimate){.queued = 0};
 }
 
-static df_wire *wire_of(rail_stage *s, int side) { return s->stages[0].sides[side].wire; }
+static df_pump *wire_of(rail_stage *s, int side) { return s->stages[0].sides[side].wire; }
 
 static void attach(rail_stage *s, int side, uint32_t port) {
-  df_wire_attach(wire_of(s, side), port, &s->stages[port].sides[side].stream);
+  df_pump_attach(wire_of(s, side), port, &s->stages[port].sides[side].stream);
   s->ends_stand[side][port] = 1;
 }
 
@@ -137,38 +140,38 @@ static void make(rail_stage *s, uint64_t seed) {
   *s = (rail_stage){.n_flows = 0};
   current = s;
   for (uint32_t port = 0; port < PORTS; port++) {
-    wire_stage_make(&s->stages[port], seed + port, 64);
+    pump_stage_make(&s->stages[port], seed + port, 64);
     s->stages[port].most = 300;
     s->stages[port].refusals = 20;
   }
   for (int side = 0; side < 2; side++)
     for (uint32_t port = 0; port < PORTS; port++) {
       s->stages[port].sides[side].stream.rate_estimate = rate_estimate;
-      if (port) OK(df_wire_add_port(wire_of(s, side)));
+      if (port) OK(df_pump_add_port(wire_of(s, side)));
       attach(s, side, port);
     }
 }
 
 static void add_flow(rail_stage *s, int from, const wire_form *form, uint64_t messages) {
-  wire_flow *flow = &s->flows[s->n_flows];
-  wire_flow_make(flow, &s->stages[0], from, (uint32_t)s->n_flows++, form, messages);
+  pump_flow *flow = &s->flows[s->n_flows];
+  pump_flow_make(flow, &s->stages[0], from, (uint32_t)s->n_flows++, form, messages);
   flow->in->is_bulk = flow->out->is_bulk = 1;
 }
 
 static void free_all(rail_stage *s) {
   for (int i = 0; i < s->n_flows; i++) {
-    wire_flow_release(&s->flows[i]);
-    wire_flow_free(&s->flows[i]);
+    pump_flow_release(&s->flows[i]);
+    pump_flow_free(&s->flows[i]);
   }
-  for (uint32_t port = PORTS; port-- > 0;) wire_stage_free(&s->stages[port]);
+  for (uint32_t port = PORTS; port-- > 0;) pump_stage_free(&s->stages[port]);
 }
 
 static void pump(rail_stage *s, int side) {
-  df_wire *wire = wire_of(s, side);
+  df_pump *wire = wire_of(s, side);
   for (uint32_t port = 0; port < PORTS; port++)
-    if (df_random_chance(&s->stages[0].random, 50)) df_wire_receive(wire, port);
-  df_wire_ring_noted(wire);
-  df_wire_send(wire);
+    if (df_random_chance(&s->stages[0].random, 50)) df_pump_receive(wire, port);
+  df_pump_ring_peers(wire);
+  df_pump_send(wire);
   CHECK(!wire->is_lost, "%s", wire->reason);
 }
 
@@ -183,15 +186,15 @@ static void turn(rail_stage *s) {
   if (who < 2)
     pump(s, who);
   else if (who % 2)
-    wire_flow_send(&s->flows[(who - 2) / 2]);
+    pump_flow_send(&s->flows[(who - 2) / 2]);
   else
-    wire_flow_receive(&s->flows[(who - 2) / 2]);
+    pump_flow_receive(&s->flows[(who - 2) / 2]);
 }
 
 /* An end notices that a port is lost. When both have, it may be made anew. */
 static void lose_or_mend(rail_stage *s, int side, uint32_t port) {
   if (s->ends_stand[side][port]) {
-    df_wire_detach(wire_of(s, side), port);
+    df_pump_detach(wire_of(s, side), port);
     s->ends_stand[side][port] = 0;
   } else if (!s->ends_stand[1 - side][port]) {
     for (int i = 0; i < 2; i++) {
@@ -204,7 +207,7 @@ static void lose_or_mend(rail_stage *s, int side, uint32_t port) {
 
 static int is_through(const rail_stage *s) {
   for (int i = 0; i < s->n_flows; i++)
-    if (!wire_flow_is_through(&s->flows[i])) return 0;
+    if (!pump_flow_is_through(&s->flows[i])) return 0;
   return 1;
 }
 
@@ -234,28 +237,28 @@ DF_TEST(paths, may_be_lost_at_any_moment_at_one_end_earlier, 100) {
 }
 
 static void pump_all(rail_stage *s, int side) {
-  for (uint32_t port = 0; port < PORTS; port++) df_wire_receive(wire_of(s, side), port);
-  df_wire_ring_noted(wire_of(s, side));
-  df_wire_send(wire_of(s, side));
+  for (uint32_t port = 0; port < PORTS; port++) df_pump_receive(wire_of(s, side), port);
+  df_pump_ring_peers(wire_of(s, side));
+  df_pump_send(wire_of(s, side));
 }
 
-/* The far end answers through a connection that the leaver has given up already. */
+/* The remote end answers through a connection that the leaver has given up already. */
 DF_TEST(paths, an_answer_that_was_lost_is_given_again, 30) {
   rail_stage s;
   make(&s, 1);
   for (uint32_t port = 0; port < PORTS; port++) s.stages[port].most = s.stages[port].refusals = 0;
   add_flow(&s, 0, &wire_plain, 3);
-  while (wire_flow_send(&s.flows[0])) continue;
+  while (pump_flow_send(&s.flows[0])) continue;
   for (int i = 0; i < 4; i++) pump_all(&s, i % 2);
-  df_wire_detach(wire_of(&s, 0), DF_WIRE_SMALL);
-  s.ends_stand[0][DF_WIRE_SMALL] = 0;
-  df_wire_leave(wire_of(&s, 0));
+  df_pump_detach(wire_of(&s, 0), DF_PUMP_SMALL);
+  s.ends_stand[0][DF_PUMP_SMALL] = 0;
+  df_pump_leave(wire_of(&s, 0));
   for (int i = 0; i < 4; i++) pump_all(&s, i % 2);
-  CHECK(wire_of(&s, 1)->ports[DF_WIRE_BULK].answered, "nothing was asked, or answered");
-  lose_or_mend(&s, 1, DF_WIRE_SMALL);
-  lose_or_mend(&s, 1, DF_WIRE_SMALL);
+  CHECK(wire_of(&s, 1)->ports[DF_PUMP_BULK].answered, "nothing was asked, or answered");
+  lose_or_mend(&s, 1, DF_PUMP_SMALL);
+  lose_or_mend(&s, 1, DF_PUMP_SMALL);
   for (int i = 0; i < 20; i++) pump_all(&s, i % 2);
-  CHECK(df_wire_has_left(wire_of(&s, 0)) && !df_wire_has_pending(wire_of(&s, 0)),
+  CHECK(df_pump_has_left(wire_of(&s, 0)) && !df_pump_has_pending(wire_of(&s, 0)),
         "a rank does not leave");
   free_all(&s);
 }
@@ -270,8 +273,8 @@ DF_TEST(paths, one_whose_rate_is_doubted_takes_a_frame_at_a_time, 30) {
     for (int rail = 0; rail < RAILS; rail++)
       s.outlooks[0][rail] = (df_rate_estimate){.rate = (uint64_t)1 << 40, .is_doubted = is_doubted};
     wire_of(&s, 0)->quickest_sent = 0;
-    while (wire_flow_send(&s.flows[0])) continue;
-    df_wire_send(wire_of(&s, 0));
+    while (pump_flow_send(&s.flows[0])) continue;
+    df_pump_send(wire_of(&s, 0));
     const uint32_t batch = wire_of(&s, 0)->ports[wire_of(&s, 0)->quickest].channel.batch;
     CHECK((batch == 1) == is_doubted, "%u frames in a row", batch);
   }
@@ -292,13 +295,13 @@ DF_TEST(paths, have_shares_as_their_speed, 60) {
       drained[rail] = DF_MIN(sent, drained[rail] + rates[rail] / 40000);
       s.outlooks[0][rail] = (df_rate_estimate){.queued = sent - drained[rail], .rate = rates[rail]};
     }
-    while (wire_flow_send(&s.flows[0])) continue;
+    while (pump_flow_send(&s.flows[0])) continue;
     for (int side = 0; side < 2; side++) {
-      for (uint32_t port = 0; port < PORTS; port++) df_wire_receive(wire_of(&s, side), port);
-      df_wire_ring_noted(wire_of(&s, side));
-      df_wire_send(wire_of(&s, side));
+      for (uint32_t port = 0; port < PORTS; port++) df_pump_receive(wire_of(&s, side), port);
+      df_pump_ring_peers(wire_of(&s, side));
+      df_pump_send(wire_of(&s, side));
     }
-    while (wire_flow_receive(&s.flows[0])) continue;
+    while (pump_flow_receive(&s.flows[0])) continue;
   }
   uint64_t sent[RAILS], all = 0;
   for (int rail = 0; rail < RAILS; rail++)

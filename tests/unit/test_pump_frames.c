@@ -8,18 +8,18 @@
 #include "pump_stage.h"
 
 /* One link from side 0 to side 1, open. */
-static void begin(wire_stage *stage, wire_flow *flow, int varying) {
+static void begin(pump_stage *stage, pump_flow *flow, int varying) {
   wire_form form = wire_plain;
   form.varying = varying;
-  wire_stage_make(stage, 1, DF_WIRE_FRAME_BYTES);
-  wire_flow_make(flow, stage, 0, 1, &form, 10);
-  wire_stage_settle(stage);
+  pump_stage_make(stage, 1, DF_PUMP_FRAME_BYTES);
+  pump_flow_make(flow, stage, 0, 1, &form, 10);
+  pump_stage_settle(stage);
 }
 
-static void end(wire_stage *stage, wire_flow *flow) {
-  wire_flow_release(flow);
-  wire_flow_free(flow);
-  wire_stage_free(stage);
+static void end(pump_stage *stage, pump_flow *flow) {
+  pump_flow_release(flow);
+  pump_flow_free(flow);
+  pump_stage_free(stage);
 }
 
 /* ---- muted channels */
@@ -39,7 +39,7 @@ DF_TEST(wire_frames, a_muted_channel_sends_nothing_in_the_place_of_what_goes, 30
   for (int mutes = 0; mutes < 2; mutes++) {
     df_stream stream = {.write = take_half};
     df_channel channel;
-    CHECK(df_channel_make(&channel, DF_WIRE_FRAME_BYTES), "no memory");
+    CHECK(df_channel_make(&channel, DF_PUMP_FRAME_BYTES), "no memory");
     df_channel_attach(&channel, &stream);
     written = 0;
     df_channel_put(&channel, &(df_frame){.kind = DF_FRAME_DATA, .bytes = sizeof payload}, payload,
@@ -70,7 +70,7 @@ static const bad_frame bad_frames[] = {
     {"no frame", FRAME(.kind = DF_FRAME_BEYOND, .sequence = 1), 0},
     {"no frame", FRAME(.kind = DF_FRAME_LEAVES, .bytes = 1), 0},
     {"no frame", FRAME(.kind = DF_FRAME_ASK, .bytes = 1, .sequence = 1), 0},
-    {"no frame", FRAME(.kind = DF_FRAME_HEARD, .part = 1, .sequence = 1), 0},
+    {"no frame", FRAME(.kind = DF_FRAME_ANSWER, .part = 1, .sequence = 1), 0},
     {"no frame", FRAME(.kind = DF_FRAME_DATA, .link = 1, .bytes = 400, .sequence = 1), 0},
     {"no frame", FRAME(.kind = DF_FRAME_DATA, .bytes = UINT32_MAX, .sequence = 1), 0},
     {"a block", FRAME(.kind = DF_FRAME_DATA, .block = 1, .bytes = 400, .sequence = 1), 0},
@@ -98,7 +98,7 @@ static const bad_frame bad_frames[] = {
 };
 
 /* As if the other pump had sent it. */
-static void forge(wire_side *victim, const df_frame *frame, const void *payload) {
+static void forge(pump_side *victim, const df_frame *frame, const void *payload) {
   wire_pipe *pipe = victim->in;
   memcpy(pipe->bytes + pipe->end, frame, sizeof *frame);
   pipe->end += sizeof *frame;
@@ -116,31 +116,31 @@ DF_TEST(wire_frames, frames_that_make_no_sense_end_the_connection, 30) {
   static const uint8_t payload[64] = {1, 2, 3};
   for (size_t i = 0; i < DF_COUNT_OF(bad_frames); i++) {
     const bad_frame *bad = &bad_frames[i];
-    wire_stage stage;
-    wire_flow flow;
+    pump_stage stage;
+    pump_flow flow;
     begin(&stage, &flow, (bad->where & OF_VARYING) != 0);
-    wire_side *victim = &stage.sides[bad->where & TO_SENDER ? 0 : 1];
+    pump_side *victim = &stage.sides[bad->where & TO_SENDER ? 0 : 1];
     forge(victim, &bad->frame, payload);
-    wire_side_pump(victim);
+    pump_side_progress(victim);
     CHECK(victim->wire->is_lost && strstr(victim->wire->reason, bad->reason), "frame %zu: \"%s\"",
           i, victim->wire->reason);
-    CHECK(!wire_side_pump(victim), "it goes on");
-    CHECK(is_zero(flow.far, (size_t)flow.reader.stride * 4), "frame %zu was written", i);
+    CHECK(!pump_side_progress(victim), "it goes on");
+    CHECK(is_zero(flow.remote, (size_t)flow.reader.stride * 4), "frame %zu was written", i);
     end(&stage, &flow);
   }
 }
 
 DF_TEST(wire_frames, messages_without_credit_end_the_connection, 30) {
   static const uint8_t payload[64] = {1, 2, 3};
-  wire_stage stage;
-  wire_flow flow;
+  pump_stage stage;
+  pump_flow flow;
   begin(&stage, &flow, 0);
-  wire_side *victim = &stage.sides[1];
+  pump_side *victim = &stage.sides[1];
   for (uint64_t sequence = 1; sequence <= 5; sequence++) {
     df_frame frame = FRAME(.kind = DF_FRAME_DATA, .bytes = 400, .sequence = sequence);
     CHECK(!victim->wire->is_lost, "%s", victim->wire->reason);
     forge(victim, &frame, payload);
-    wire_side_pump(victim);
+    pump_side_progress(victim);
   }
   CHECK(victim->wire->is_lost && strstr(victim->wire->reason, "without credit"), "\"%s\"",
         victim->wire->reason);
@@ -150,27 +150,27 @@ DF_TEST(wire_frames, messages_without_credit_end_the_connection, 30) {
 /* If only the port of small messages was lost, a bulk link goes on, and its receiver tells where it
  * is nevertheless. */
 DF_TEST(wire_frames, a_sender_passes_over_a_state_that_it_has_not_asked_for, 30) {
-  wire_stage stage;
-  wire_flow flow;
+  pump_stage stage;
+  pump_flow flow;
   begin(&stage, &flow, 1);
-  wire_side *sender = &stage.sides[0];
+  pump_side *sender = &stage.sides[0];
   const df_frame count = FRAME(.kind = DF_FRAME_COUNT, .sequence = 50);
   const df_frame state = FRAME(.kind = DF_FRAME_STATE, .sequence = 1);
   forge(sender, &count, NULL);
   forge(sender, &state, NULL);
-  wire_side_pump(sender);
+  pump_side_progress(sender);
   CHECK(!sender->wire->is_lost, "%s", sender->wire->reason);
-  while (!wire_flow_is_through(&flow)) wire_stage_turn(&stage, &flow, 1);
+  while (!pump_flow_is_through(&flow)) pump_stage_turn(&stage, &flow, 1);
   end(&stage, &flow);
 }
 
 /* A second count for one message, and one that comes before its slot is free. */
 DF_TEST(wire_frames, counts_are_sent_once_and_against_credit, 30) {
   for (int second = 0; second < 2; second++) {
-    wire_stage stage;
-    wire_flow flow;
+    pump_stage stage;
+    pump_flow flow;
     begin(&stage, &flow, 1);
-    wire_side *victim = &stage.sides[1];
+    pump_side *victim = &stage.sides[1];
     for (uint64_t sequence = 1; sequence <= 5; sequence++) {
       static const uint8_t payload[64] = {1, 2, 3};
       const df_frame count = FRAME(.kind = DF_FRAME_COUNT, .sequence = 50);
@@ -179,7 +179,7 @@ DF_TEST(wire_frames, counts_are_sent_once_and_against_credit, 30) {
       forge(victim, &count, NULL);
       if (second) forge(victim, &count, NULL);
       forge(victim, &frame, payload);
-      wire_side_pump(victim);
+      pump_side_progress(victim);
       if (second) break;
     }
     const char *reason = second ? "a count in place of message 1" : "message 5 without credit";
@@ -191,17 +191,17 @@ DF_TEST(wire_frames, counts_are_sent_once_and_against_credit, 30) {
 
 /* A link whose messages are all empty: its sender learns how far the receiver is. */
 DF_TEST(wire_frames, credit_of_empty_messages_is_handed_on, 30) {
-  wire_stage stage;
-  wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
+  pump_stage stage;
+  pump_stage_make(&stage, 1, DF_PUMP_FRAME_BYTES);
   const df_part part = {.elements = 10, .chunk = 10, .loops = 1};
-  const df_wire_pieces piece_of = {.piece = 1}; /* of two, of which the first has all elements */
+  const df_pump_pieces piece_of = {.piece = 1}; /* of two, of which the first has all elements */
   DF_ALIGNED(64) uint64_t ring[2 * 8 + 16] = {0};
   df_link block = {.slots = (uint8_t *)ring,
                    .credit = &ring[16],
                    .peer_bell = &stage.sides[0].bell,
                    .stride = 64,
                    .slot_mask = 1};
-  const df_wire_route route = {.ends = &block,
+  const df_pump_route route = {.ends = &block,
                                .parts = &part,
                                .piece_of = &piece_of,
                                .messages = 1,
@@ -209,33 +209,33 @@ DF_TEST(wire_frames, credit_of_empty_messages_is_handed_on, 30) {
                                .pieces = 2,
                                .geometry = DF_GEOMETRY_PARTITION,
                                .element_bytes = 4};
-  df_wire_link *link;
-  OK(df_wire_connect(stage.sides[0].wire, &route, 0, 2, &link));
+  df_pump_link *link;
+  OK(df_pump_connect(stage.sides[0].wire, &route, 0, 2, &link));
   const df_frame frame = FRAME(.kind = DF_FRAME_CREDIT, .sequence = 700);
   forge(&stage.sides[0], &frame, NULL);
-  wire_side_pump(&stage.sides[0]);
+  pump_side_progress(&stage.sides[0]);
   CHECK(!stage.sides[0].wire->is_lost, "%s", stage.sides[0].wire->reason);
   CHECK(df_link_is_drained(&block, 700) && !df_link_is_drained(&block, 701), "credit %llu",
         (unsigned long long)ring[16]);
-  df_wire_release(stage.sides[0].wire, link);
-  wire_stage_free(&stage);
+  df_pump_release(stage.sides[0].wire, link);
+  pump_stage_free(&stage);
 }
 
 /* What was sent before its sender heard of the release goes nowhere, and the connection goes on. */
 DF_TEST(wire_frames, frames_for_released_links_go_nowhere, 30) {
-  wire_stage stage;
-  wire_flow flows[2];
-  wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
-  for (int i = 0; i < 2; i++) wire_flow_make(&flows[i], &stage, 0, 1, &wire_plain, 10);
-  wire_stage_settle(&stage);
-  wire_flow_send(&flows[0]);
-  wire_flow_send(&flows[1]);
-  wire_flow_release_end(&flows[0], 0);
-  wire_stage_settle(&stage);
-  CHECK(!wire_flow_receive(&flows[0]) && wire_flow_receive(&flows[1]), "only the second comes");
+  pump_stage stage;
+  pump_flow flows[2];
+  pump_stage_make(&stage, 1, DF_PUMP_FRAME_BYTES);
+  for (int i = 0; i < 2; i++) pump_flow_make(&flows[i], &stage, 0, 1, &wire_plain, 10);
+  pump_stage_settle(&stage);
+  pump_flow_send(&flows[0]);
+  pump_flow_send(&flows[1]);
+  pump_flow_release_end(&flows[0], 0);
+  pump_stage_settle(&stage);
+  CHECK(!pump_flow_receive(&flows[0]) && pump_flow_receive(&flows[1]), "only the second comes");
   for (int i = 0; i < 2; i++) {
-    wire_flow_release(&flows[i]);
-    wire_flow_free(&flows[i]);
+    pump_flow_release(&flows[i]);
+    pump_flow_free(&flows[i]);
   }
-  wire_stage_free(&stage);
+  pump_stage_free(&stage);
 }

@@ -1,10 +1,10 @@
 /*
- * Promises of src/control/reconnect.h, between two ranks of one process that have a line:
+ * Promises of src/control/reconnect.h, between two ranks of one process that have a channel:
  *   - Whatever moment connections break at, and whatever is lost with them, each message arrives
  *     once, in order, in both directions, the goodbye too.
  *   - A rank whose host refuses calls is told as dead, one that is not reached in time as such, and
  *     with nobody who makes connections anew the first loss is told.
- *   - A rank that was cut off, or that has ended its line, is told, and is not waited for.
+ *   - A rank that was cut off, or that has ended its channel, is told, and is not waited for.
  */
 #include "base/mutex.h"
 #include "control/reconnect.h"
@@ -29,7 +29,7 @@ typedef struct {
   df_rank_mutex lock;
   df_mesh mesh;
   int sockets[RANKS];
-  df_far_rank far[RANKS];
+  df_remote_rank remote[RANKS];
   unsigned char local[RANKS];
   uint64_t heard; /* messages */
   int has_left, is_lost;
@@ -91,7 +91,7 @@ static void handle_goodbye(void *room, uint32_t from, const df_message *message,
 /* ---- connections, which rank 1 makes */
 
 static void make_connection(void) {
-  unsigned char key[DF_LINE_KEY];
+  unsigned char key[DF_REMOTE_CHANNEL_KEY];
   int ends[2], bytes = SMALL_BUFFER;
   CHECK(df_connected_pair(ends) == 0, "no sockets");
   for (int i = 0; i < 2; i++) setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
@@ -102,7 +102,7 @@ static void make_connection(void) {
 
 /* Either end may notice first. The lock of a rank is held. */
 static void want(void *maker, uint32_t peer, df_reconnect_request request) {
-  const int is_wanted = request != DF_LINE_NOT_WANTED;
+  const int is_wanted = request != DF_RECONNECT_NOT_WANTED;
   const uint32_t r = (uint32_t)(rank_of(maker) - job.ranks);
   (void)peer;
   pthread_mutex_lock(&job.lock);
@@ -131,12 +131,13 @@ static void open_rank(uint32_t number, int fd, int resume_ms) {
                       .rank = (int)number,
                       .n_local = 1,
                       .sockets = r->sockets,
-                      .far = r->far,
+                      .remote = r->remote,
                       .local = r->local,
                       .job = {(unsigned char)(1 + number)}};
   r->sockets[number] = -1;
   r->sockets[1 - number] = fd;
-  r->far[1 - number] = (df_far_rank){.is_far = 1, .has_line = 1, .calls = number == 1, .key = {7}};
+  r->remote[1 - number] =
+      (df_remote_rank){.is_remote = 1, .has_channel = 1, .calls = number == 1, .key = {7}};
   r->local[number] = 1;
   r->control.process_inbox = df_process_inbox_join(r->mesh.job, RANKS, 1);
   r->control.epoll_fd = r->control.event_fd = -1;
@@ -338,10 +339,10 @@ DF_TEST(resume, who_is_cut_off_without_a_connection_hears_why, 20) {
 /* Returns how many messages the socket takes while nobody reads; of the last one it may take
  * nothing. */
 static uint64_t send_until(uint64_t most) {
-  const df_line *line = job.ranks[1].control.peers[0].line;
+  const df_remote_channel *channel = job.ranks[1].control.peers[0].channel;
   uint64_t sent = 0;
-  for (; sent < most && line->rest == NULL; sent++) send_one(1, sent);
-  return line->rest ? sent - 1 : sent;
+  for (; sent < most && channel->rest == NULL; sent++) send_one(1, sent);
+  return channel->rest ? sent - 1 : sent;
 }
 
 DF_TEST(resume, who_reads_late_hears_the_end, 20) {
@@ -353,7 +354,7 @@ DF_TEST(resume, who_reads_late_hears_the_end, 20) {
   CHECK(send_until(most) == most, "the socket took less");
   df_rank_lock(&r->lock);
   df_messenger_cut_off(&r->control, 0);
-  const int waits = r->control.peers[0].line->has_ended && r->control.peers[0].line->rest;
+  const int waits = r->control.peers[0].channel->has_ended && r->control.peers[0].channel->rest;
   df_rank_unlock(&r->lock);
   CHECK(waits, "the socket took the end");
   OK(df_service_start(&job.ranks[0].control));
@@ -363,7 +364,7 @@ DF_TEST(resume, who_reads_late_hears_the_end, 20) {
   for (uint32_t i = 0; i < RANKS; i++) stop_rank(i);
 }
 
-/* The line's end was lost, but who calls again hears it. */
+/* The channel's end was lost, but who calls again hears it. */
 DF_TEST(resume, who_calls_a_rank_that_gave_it_up_is_told, 20) {
   open_job(20000);
   df_rank_lock(&job.ranks[0].lock);

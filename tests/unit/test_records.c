@@ -21,24 +21,24 @@ enum { WAYS = 4, TOTAL = 300000, SOME = 3000 };
 static const unsigned char key[DF_KEY_BYTES] = {7, 1, 2}, other_key[DF_KEY_BYTES] = {7, 1, 3};
 
 typedef struct ends {
-  wire_stage stage;
+  pump_stage stage;
   df_encrypted *sides[2];
 } ends;
 
 static df_cipher_kind kind_of(int way) { return way / 2 ? DF_CIPHER_CHACHA : DF_CIPHER_AES; }
 static int is_there(int way) { return kind_of(way) != DF_CIPHER_AES || df_cipher_has_aes(); }
 
-static void make(ends *e, uint64_t seed, int way, const unsigned char *far_key) {
+static void make(ends *e, uint64_t seed, int way, const unsigned char *remote_key) {
   CHECK(sodium_init() >= 0, "no libsodium");
-  wire_stage_make(&e->stage, seed, 64);
+  pump_stage_make(&e->stage, seed, 64);
   for (int i = 0; i < 2; i++)
     OK(df_encrypted_open(&e->sides[i], &e->stage.sides[i].stream, kind_of(way), way % 2,
-                         i ? far_key : key, i == 0));
+                         i ? remote_key : key, i == 0));
 }
 
 static void unmake(ends *e) {
   for (int i = 0; i < 2; i++) e->sides[i]->stream.close(&e->sides[i]->stream);
-  wire_stage_free(&e->stage);
+  pump_stage_free(&e->stage);
 }
 
 static int64_t write_to(ends *e, int side, const df_stream_part *parts, uint32_t n) {
@@ -170,7 +170,7 @@ static void is_refused(ends *e, const uint8_t *sent, int64_t intact, const char 
   CHECK(now == DF_STREAM_ENDED, "%s %d was not noticed", what, where);
   CHECK(read_from(e, 1, got, 100) == DF_STREAM_ENDED, "%s %d: it goes on", what, where);
   const char *reason = e->sides[1]->stream.reason(&e->sides[1]->stream);
-  CHECK(strstr(reason, "somebody changed it") != NULL, "\"%s\"", reason);
+  CHECK(strstr(reason, "it was changed on its way") != NULL, "\"%s\"", reason);
 }
 
 static void flip(int way, int bit) {

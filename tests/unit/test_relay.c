@@ -27,7 +27,7 @@ typedef struct {
   df_rank_mutex lock;
   df_mesh mesh;
   int sockets[RANKS];
-  df_far_rank far[RANKS];
+  df_remote_rank remote[RANKS];
   unsigned char local[RANKS];
   uint64_t heard[RANKS], sent[RANKS]; /* by the other rank */
   uint32_t n_left, n_lost, n_refused;
@@ -90,7 +90,7 @@ static void handle_lost(void *room, uint32_t from, const df_message *message, in
   (void)from;
   (void)fd;
   if (r->control.peers[message->id].state != DF_PEER_ALIVE) return;
-  df_service_tell_lost(&r->control, (uint32_t)message->id, df_message_payload(message));
+  df_service_announce_lost(&r->control, (uint32_t)message->id, df_message_payload(message));
   lost(room, (uint32_t)message->id, DF_PEER_GIVEN_UP, df_message_payload(message));
 }
 
@@ -103,7 +103,7 @@ static void connect_pair(uint32_t a, uint32_t b) {
   for (int i = 0; i < 2; i++) {
     const uint32_t self = i ? b : a, other = i ? a : b;
     ranks[self].sockets[other] = ends[i];
-    if (a / PER_HOST != b / PER_HOST) ranks[self].far[other].has_line = 1;
+    if (a / PER_HOST != b / PER_HOST) ranks[self].remote[other].has_channel = 1;
   }
 }
 
@@ -136,17 +136,17 @@ static void open_job(void) {
                          .rank = (int)r,
                          .n_local = 1,
                          .sockets = me->sockets,
-                         .far = me->far,
+                         .remote = me->remote,
                          .local = me->local,
                          .routes = df_routes_make(hosts, RANKS, r),
                          .job = {(unsigned char)(1 + r)}};
     me->local[r] = 1;
     for (uint32_t other = 0; other < RANKS; other++) {
       me->sockets[other] = -1;
-      me->far[other] =
-          (df_far_rank){.is_far = hosts[r] != hosts[other],
-                        .calls = r > other,
-                        .key = {(unsigned char)(r + other), (unsigned char)(r * other)}};
+      me->remote[other] =
+          (df_remote_rank){.is_remote = hosts[r] != hosts[other],
+                           .calls = r > other,
+                           .key = {(unsigned char)(r + other), (unsigned char)(r * other)}};
     }
   }
   for (uint32_t a = 0; a < RANKS; a++)

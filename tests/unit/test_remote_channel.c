@@ -17,23 +17,23 @@
 #include "support/harness.h"
 
 enum { BYTES = 100 };
-static const unsigned char key[DF_LINE_KEY] = {1, 2, 3};
+static const unsigned char key[DF_REMOTE_CHANNEL_KEY] = {1, 2, 3};
 
 typedef struct {
-  df_line *from, *to;
+  df_remote_channel *from, *to;
   int ends[2];
 } pair;
 
 static pair make_pair(void) {
-  pair p = {.from = df_line_open(key, 3, 5), .to = df_line_open(key, 5, 3)};
+  pair p = {.from = df_remote_channel_open(key, 3, 5), .to = df_remote_channel_open(key, 5, 3)};
   CHECK(p.from && p.to, "no memory");
   CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, p.ends) == 0, "no sockets");
   return p;
 }
 
 static void end_pair(pair *p) {
-  df_line_close(p->from);
-  df_line_close(p->to);
+  df_remote_channel_close(p->from);
+  df_remote_channel_close(p->to);
   close(p->ends[0]);
   close(p->ends[1]);
 }
@@ -42,52 +42,56 @@ static void put(const pair *p, const uint8_t *bytes, size_t n) {
   CHECK(send(p->ends[0], bytes, n, 0) == (ssize_t)n, "send");
 }
 
-static df_line_event read_at(df_line *line, int socket, uint8_t *message, size_t *bytes) {
+static df_remote_channel_event read_at(df_remote_channel *channel, int socket, uint8_t *message,
+                                       size_t *bytes) {
   int error;
-  const df_line_event event = df_line_read(line, socket, message, bytes, &error);
-  return event == DF_LINE_RECORD ? df_line_take(line) : event;
+  const df_remote_channel_event event =
+      df_remote_channel_read(channel, socket, message, bytes, &error);
+  return event == DF_REMOTE_CHANNEL_RECORD ? df_remote_channel_take(channel) : event;
 }
 
-static df_line_event get(const pair *p, uint8_t *message, size_t *bytes) {
+static df_remote_channel_event get(const pair *p, uint8_t *message, size_t *bytes) {
   return read_at(p->to, p->ends[1], message, bytes);
 }
 
-DF_TEST(line, messages_arrive_in_whatever_pieces, 20) {
-  static uint8_t sent[DF_MAX_MESSAGE_BYTES], record[sizeof sent + DF_LINE_OVERHEAD],
+DF_TEST(channel, messages_arrive_in_whatever_pieces, 20) {
+  static uint8_t sent[DF_MAX_MESSAGE_BYTES], record[sizeof sent + DF_REMOTE_CHANNEL_OVERHEAD],
       message[sizeof sent];
   static const size_t lengths[] = {1, 32, 1000, sizeof sent};
   pair p = make_pair();
   size_t bytes;
   for (size_t i = 0; i < DF_COUNT_OF(lengths); i++) {
     memset(sent, (int)i + 1, lengths[i]);
-    df_line_seal(p.from, DF_RECORD_MESSAGE, sent, lengths[i], record);
-    const size_t total = lengths[i] + DF_LINE_OVERHEAD;
+    df_remote_channel_encrypt(p.from, DF_RECORD_MESSAGE, sent, lengths[i], record);
+    const size_t total = lengths[i] + DF_REMOTE_CHANNEL_OVERHEAD;
     for (size_t at = 0; at < total; at += i + 1) {
-      CHECK(get(&p, message, &bytes) == DF_LINE_NOTHING, "%zu of %zu bytes", at, total);
+      CHECK(get(&p, message, &bytes) == DF_REMOTE_CHANNEL_NOTHING, "%zu of %zu bytes", at, total);
       put(&p, record + at, DF_MIN(i + 1, total - at));
     }
-    CHECK(get(&p, message, &bytes) == DF_LINE_MESSAGE && bytes == lengths[i] &&
+    CHECK(get(&p, message, &bytes) == DF_REMOTE_CHANNEL_MESSAGE && bytes == lengths[i] &&
               memcmp(message, sent, bytes) == 0,
           "message %zu", i);
   }
   shutdown(p.ends[0], SHUT_WR);
-  CHECK(get(&p, message, &bytes) == DF_LINE_ENDED, "the end");
+  CHECK(get(&p, message, &bytes) == DF_REMOTE_CHANNEL_ENDED, "the end");
   end_pair(&p);
 }
 
 /* Sends what change makes of two records; the first of them must be nonsense. */
 static void refuse(void (*change)(uint8_t *first, uint8_t *second, int which), int which) {
-  uint8_t sent[BYTES] = {7}, records[2][BYTES + DF_LINE_OVERHEAD], message[DF_MAX_MESSAGE_BYTES];
+  uint8_t sent[BYTES] = {7}, records[2][BYTES + DF_REMOTE_CHANNEL_OVERHEAD],
+          message[DF_MAX_MESSAGE_BYTES];
   size_t bytes;
   pair p = make_pair();
   for (int i = 0; i < 2; i++)
-    df_line_seal(p.from, DF_RECORD_MESSAGE, sent, sizeof sent, records[i]);
+    df_remote_channel_encrypt(p.from, DF_RECORD_MESSAGE, sent, sizeof sent, records[i]);
   change(records[0], records[1], which);
   put(&p, records[0], sizeof records[0]);
   put(&p, records[1], sizeof records[1]);
-  df_line_event event = get(&p, message, &bytes);
-  if (event == DF_LINE_MESSAGE) event = get(&p, message, &bytes);
-  CHECK(event == DF_LINE_NONSENSE || event == DF_LINE_NOTHING, "change %d is not noticed", which);
+  df_remote_channel_event event = get(&p, message, &bytes);
+  if (event == DF_REMOTE_CHANNEL_MESSAGE) event = get(&p, message, &bytes);
+  CHECK(event == DF_REMOTE_CHANNEL_MALFORMED || event == DF_REMOTE_CHANNEL_NOTHING,
+        "change %d is not noticed", which);
   end_pair(&p);
 }
 
@@ -97,19 +101,20 @@ static void flip(uint8_t *first, uint8_t *second, int which) {
 }
 static void leave_out(uint8_t *first, uint8_t *second, int which) {
   (void)which;
-  memcpy(first, second, BYTES + DF_LINE_OVERHEAD);
+  memcpy(first, second, BYTES + DF_REMOTE_CHANNEL_OVERHEAD);
 }
 static void repeat(uint8_t *first, uint8_t *second, int which) {
   (void)which;
-  memcpy(second, first, BYTES + DF_LINE_OVERHEAD);
+  memcpy(second, first, BYTES + DF_REMOTE_CHANNEL_OVERHEAD);
 }
 static void reverse(uint8_t *first, uint8_t *second, int which) {
-  df_line *other = df_line_open(key, 5, 3); /* as if the receiver's own record came back */
+  df_remote_channel *other =
+      df_remote_channel_open(key, 5, 3); /* as if the receiver's own record came back */
   uint8_t sent[BYTES] = {7};
   (void)second;
   (void)which;
-  df_line_seal(other, DF_RECORD_MESSAGE, sent, sizeof sent, first);
-  df_line_close(other);
+  df_remote_channel_encrypt(other, DF_RECORD_MESSAGE, sent, sizeof sent, first);
+  df_remote_channel_close(other);
 }
 static void lengthen(uint8_t *first, uint8_t *second, int which) {
   const uint32_t length = which ? UINT32_MAX : 3;
@@ -117,8 +122,8 @@ static void lengthen(uint8_t *first, uint8_t *second, int which) {
   memcpy(first, &length, sizeof length);
 }
 
-DF_TEST(line, changed_records_are_nonsense, 20) {
-  for (int bit = 0; bit < 8 * (BYTES + DF_LINE_OVERHEAD); bit++) refuse(flip, bit);
+DF_TEST(channel, changed_records_are_nonsense, 20) {
+  for (int bit = 0; bit < 8 * (BYTES + DF_REMOTE_CHANNEL_OVERHEAD); bit++) refuse(flip, bit);
   refuse(leave_out, 0);
   refuse(repeat, 0);
   refuse(reverse, 0);
@@ -129,95 +134,98 @@ DF_TEST(line, changed_records_are_nonsense, 20) {
 /* ---- new connections */
 
 typedef struct {
-  df_line *line;
+  df_remote_channel *channel;
   int socket;
 } end;
 
 static void tell(const end *e, df_record_kind kind, uint8_t value) {
-  uint8_t record[1 + DF_LINE_OVERHEAD];
-  const size_t bytes = df_line_seal(e->line, kind, &value, kind == DF_RECORD_MESSAGE, record);
-  CHECK(df_line_put(e->line, e->socket, record, bytes) == 1, "the socket takes little");
+  uint8_t record[1 + DF_REMOTE_CHANNEL_OVERHEAD];
+  const size_t bytes =
+      df_remote_channel_encrypt(e->channel, kind, &value, kind == DF_RECORD_MESSAGE, record);
+  CHECK(df_remote_channel_send(e->channel, e->socket, record, bytes) == 1,
+        "the socket takes little");
 }
 
-static void hear(const end *e, df_line_event expected, uint8_t value) {
+static void hear(const end *e, df_remote_channel_event expected, uint8_t value) {
   static uint8_t message[DF_MAX_MESSAGE_BYTES];
   size_t bytes = 0;
-  const df_line_event event = read_at(e->line, e->socket, message, &bytes);
+  const df_remote_channel_event event = read_at(e->channel, e->socket, message, &bytes);
   CHECK(event == expected, "event %d in the place of %d", (int)event, (int)expected);
-  if (event == DF_LINE_MESSAGE)
+  if (event == DF_REMOTE_CHANNEL_MESSAGE)
     CHECK(bytes == 1 && message[0] == value, "message %u in the place of %u", message[0], value);
 }
 
 static void renew(pair *p, end *a, end *b, uint8_t which) {
-  const unsigned char again[DF_LINE_KEY] = {9, which};
+  const unsigned char again[DF_REMOTE_CHANNEL_KEY] = {9, which};
   close(p->ends[0]);
   close(p->ends[1]);
   CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, p->ends) == 0, "no sockets");
-  df_line_renew(p->from, again);
-  df_line_renew(p->to, again);
+  df_remote_channel_renew(p->from, again);
+  df_remote_channel_renew(p->to, again);
   *a = (end){p->from, p->ends[0]};
   *b = (end){p->to, p->ends[1]};
 }
 
-DF_TEST(line, a_new_connection_goes_on_where_the_other_end_says, 20) {
+DF_TEST(channel, a_new_connection_goes_on_where_the_other_end_says, 20) {
   pair p = make_pair();
   end a = {p.from, p.ends[0]}, b = {p.to, p.ends[1]};
   for (uint8_t i = 1; i <= 3; i++) tell(&a, DF_RECORD_MESSAGE, i);
-  hear(&b, DF_LINE_MESSAGE, 1);
-  hear(&b, DF_LINE_MESSAGE, 2); /* the third is lost, and nothing was acknowledged */
+  hear(&b, DF_REMOTE_CHANNEL_MESSAGE, 1);
+  hear(&b, DF_REMOTE_CHANNEL_MESSAGE, 2); /* the third is lost, and nothing was acknowledged */
   renew(&p, &a, &b, 1);
-  CHECK(!a.line->may_send && a.line->owes_count, "an end that knows already");
+  CHECK(!a.channel->may_send && a.channel->owes_count, "an end that knows already");
   tell(&a, DF_RECORD_COUNT, 0);
   tell(&b, DF_RECORD_COUNT, 0);
-  hear(&b, DF_LINE_TOLD, 0);
-  hear(&a, DF_LINE_TOLD, 0);
-  CHECK(a.line->acknowledged == 2 && a.line->sent == 2 && a.line->may_send, "not told of two");
+  hear(&b, DF_REMOTE_CHANNEL_ACKNOWLEDGED, 0);
+  hear(&a, DF_REMOTE_CHANNEL_ACKNOWLEDGED, 0);
+  CHECK(a.channel->acknowledged == 2 && a.channel->sent == 2 && a.channel->may_send,
+        "not told of two");
   tell(&a, DF_RECORD_MESSAGE, 3);
   tell(&a, DF_RECORD_MESSAGE, 4);
-  hear(&b, DF_LINE_MESSAGE, 3);
+  hear(&b, DF_REMOTE_CHANNEL_MESSAGE, 3);
   tell(&b, DF_RECORD_MESSAGE, 100); /* tells of the third besides */
-  hear(&a, DF_LINE_MESSAGE, 100);
-  CHECK(a.line->acknowledged == 3, "not told of three");
+  hear(&a, DF_REMOTE_CHANNEL_MESSAGE, 100);
+  CHECK(a.channel->acknowledged == 3, "not told of three");
   renew(&p, &a, &b, 2);
   tell(&b, DF_RECORD_COUNT, 0);
-  hear(&a, DF_LINE_TOLD, 0);
-  CHECK(a.line->acknowledged == 3 && a.line->sent == 3, "not told of three again");
+  hear(&a, DF_REMOTE_CHANNEL_ACKNOWLEDGED, 0);
+  CHECK(a.channel->acknowledged == 3 && a.channel->sent == 3, "not told of three again");
   tell(&a, DF_RECORD_COUNT, 0);
   tell(&a, DF_RECORD_MESSAGE, 4);
   tell(&a, DF_RECORD_END, 0);
-  hear(&b, DF_LINE_TOLD, 0);
-  hear(&b, DF_LINE_MESSAGE, 4);
-  hear(&b, DF_LINE_END, 0);
-  CHECK(b.line->received == 4 && a.line->received == 1, "wrong numbers");
+  hear(&b, DF_REMOTE_CHANNEL_ACKNOWLEDGED, 0);
+  hear(&b, DF_REMOTE_CHANNEL_MESSAGE, 4);
+  hear(&b, DF_REMOTE_CHANNEL_END, 0);
+  CHECK(b.channel->received == 4 && a.channel->received == 1, "wrong numbers");
   end_pair(&p);
 }
 
-DF_TEST(line, records_of_another_connection_are_nonsense, 20) {
+DF_TEST(channel, records_of_another_connection_are_nonsense, 20) {
   pair p = make_pair();
   end a = {p.from, p.ends[0]}, b = {p.to, p.ends[1]};
-  uint8_t record[1 + DF_LINE_OVERHEAD], value = 1;
-  df_line_seal(a.line, DF_RECORD_MESSAGE, &value, 1, record);
+  uint8_t record[1 + DF_REMOTE_CHANNEL_OVERHEAD], value = 1;
+  df_remote_channel_encrypt(a.channel, DF_RECORD_MESSAGE, &value, 1, record);
   renew(&p, &a, &b, 1);
   put(&p, record, sizeof record);
-  hear(&b, DF_LINE_NONSENSE, 0);
+  hear(&b, DF_REMOTE_CHANNEL_MALFORMED, 0);
   end_pair(&p);
 }
 
-DF_TEST(line, numbers_that_cannot_be_are_nonsense, 20) {
+DF_TEST(channel, numbers_that_cannot_be_are_nonsense, 20) {
   for (int which = 0; which < 4; which++) {
     pair p = make_pair();
     end a = {p.from, p.ends[0]}, b = {p.to, p.ends[1]};
-    uint8_t record[8 + DF_LINE_OVERHEAD] = {0};
+    uint8_t record[8 + DF_REMOTE_CHANNEL_OVERHEAD] = {0};
     if (which == 0) { /* more than were sent */
-      a.line->received = 1;
+      a.channel->received = 1;
       tell(&a, DF_RECORD_COUNT, 0);
     }
     if (which == 1) { /* fewer than were told */
       tell(&b, DF_RECORD_MESSAGE, 1);
-      hear(&a, DF_LINE_MESSAGE, 1);
+      hear(&a, DF_REMOTE_CHANNEL_MESSAGE, 1);
       tell(&a, DF_RECORD_COUNT, 0);
-      hear(&b, DF_LINE_TOLD, 0);
-      a.line->received = 0;
+      hear(&b, DF_REMOTE_CHANNEL_ACKNOWLEDGED, 0);
+      a.channel->received = 0;
       tell(&a, DF_RECORD_COUNT, 0);
     }
     if (which == 2) { /* a message before the count of a new connection */
@@ -225,10 +233,11 @@ DF_TEST(line, numbers_that_cannot_be_are_nonsense, 20) {
       tell(&a, DF_RECORD_MESSAGE, 1);
     }
     if (which == 3) { /* a kind that is none */
-      const size_t bytes = df_line_seal(a.line, DF_RECORD_END + 1, record, 0, record);
+      const size_t bytes =
+          df_remote_channel_encrypt(a.channel, DF_RECORD_END + 1, record, 0, record);
       put(&p, record, bytes);
     }
-    hear(&b, DF_LINE_NONSENSE, 0);
+    hear(&b, DF_REMOTE_CHANNEL_MALFORMED, 0);
     end_pair(&p);
   }
 }

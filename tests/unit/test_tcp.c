@@ -46,44 +46,44 @@ static void unmake(pair *p) {
 /* Two pumps that are called only if something is due or the descriptor says so. */
 DF_TEST(tcp, carries_what_pumps_send, 60) {
   pair p;
-  wire_stage stage;
-  wire_flow flows[2];
+  pump_stage stage;
+  pump_flow flows[2];
   make(&p);
-  wire_stage_make(&stage, 3, DF_WIRE_FRAME_BYTES);
+  pump_stage_make(&stage, 3, DF_PUMP_FRAME_BYTES);
   for (int i = 0; i < 2; i++) {
     const wire_form form = {.chunk = i ? 300000 : 64,
                             .loops = 2,
                             .n_messages = 2,
                             .local_slots = 4,
-                            .far_slots = 4,
+                            .remote_slots = 4,
                             .element_bytes = 4,
                             .missing = 10,
                             .offset = DF_LINK_STAGED_OFFSET,
                             .lends = i};
-    df_wire_attach(stage.sides[i].wire, DF_WIRE_SMALL, &p.streams[i]->stream);
-    wire_flow_make(&flows[i], &stage, i, (uint32_t)i, &form, 200);
+    df_pump_attach(stage.sides[i].wire, DF_PUMP_SMALL, &p.streams[i]->stream);
+    pump_flow_make(&flows[i], &stage, i, (uint32_t)i, &form, 200);
   }
-  while (!wire_flow_is_through(&flows[0]) || !wire_flow_is_through(&flows[1])) {
+  while (!pump_flow_is_through(&flows[0]) || !pump_flow_is_through(&flows[1])) {
     int did = 0;
     for (int i = 0; i < 2; i++) {
-      did |= wire_flow_send(&flows[i]) | wire_flow_receive(&flows[i]);
+      did |= pump_flow_send(&flows[i]) | pump_flow_receive(&flows[i]);
       df_tcp_look(&p.tcp[i]);
       if (p.streams[i]->is_ready) {
         p.streams[i]->is_ready = 0;
-        did |= df_wire_receive(stage.sides[i].wire, DF_WIRE_SMALL);
+        did |= df_pump_receive(stage.sides[i].wire, DF_PUMP_SMALL);
         p.streams[i]->is_ready = stage.sides[i].wire->ports[0].channel.has_more;
       }
-      did |= df_wire_send(stage.sides[i].wire);
+      did |= df_pump_send(stage.sides[i].wire);
       CHECK(!stage.sides[i].wire->is_lost, "%s", stage.sides[i].wire->reason);
     }
     if (!did)
       CHECK(is_readable(&p.tcp[0], 10000) || is_readable(&p.tcp[1], 0), "nothing wakes anybody");
   }
   for (int i = 0; i < 2; i++) {
-    wire_flow_release(&flows[i]);
-    wire_flow_free(&flows[i]);
+    pump_flow_release(&flows[i]);
+    pump_flow_free(&flows[i]);
   }
-  wire_stage_free(&stage);
+  pump_stage_free(&stage);
   unmake(&p);
 }
 

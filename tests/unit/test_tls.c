@@ -45,18 +45,19 @@ static df_tls_files files_of(const char *cert, const char *its_key, const char *
 }
 
 typedef struct ends {
-  wire_stage stage;
+  pump_stage stage;
   df_tls *tls[2];
   df_stream *sides[2];
 } ends;
 
 static void make(ends *e, uint64_t seed, const char *cert, const char *ca,
-                 const unsigned char *far_key) {
-  wire_stage_make(&e->stage, seed, 64);
+                 const unsigned char *remote_key) {
+  pump_stage_make(&e->stage, seed, 64);
   for (int i = 0; i < 2; i++) {
     const df_tls_files files = i ? files_of(cert, cert, ca) : files_of("rank", "rank", "ca");
     OK(df_tls_make(&e->tls[i], &files));
-    OK(df_tls_open(&e->sides[i], e->tls[i], &e->stage.sides[i].stream, i ? far_key : key, i == 0));
+    OK(df_tls_open(&e->sides[i], e->tls[i], &e->stage.sides[i].stream, i ? remote_key : key,
+                   i == 0));
   }
 }
 
@@ -65,7 +66,7 @@ static void unmake(ends *e) {
     e->sides[i]->close(e->sides[i]);
     df_tls_free(e->tls[i]);
   }
-  wire_stage_free(&e->stage);
+  pump_stage_free(&e->stage);
 }
 
 static void meet(ends *e, int states[2]) {
@@ -115,11 +116,11 @@ DF_TEST(tls, what_is_written_is_read, 60) {
   for (uint64_t seed = 1; seed <= 12; seed++) carry(seed, (int)(seed % 2));
 }
 
-static void is_refused(const char *cert, const char *ca, const unsigned char *far_key, int who,
+static void is_refused(const char *cert, const char *ca, const unsigned char *remote_key, int who,
                        int state, const char *why) {
   ends e;
   int states[2];
-  make(&e, 1, cert, ca, far_key);
+  make(&e, 1, cert, ca, remote_key);
   meet(&e, states);
   const char *reason = e.sides[who]->reason(e.sides[who]);
   CHECK(states[who] == state && strstr(reason, why), "%d, \"%s\"", states[who], reason);
@@ -131,7 +132,7 @@ DF_TEST(tls, who_does_not_belong_is_refused, 60) {
   is_refused("stranger", "ca", key, 0, DF_STREAM_REFUSED, "the other end's certificate: ");
   is_refused("over", "ca", key, 0, DF_STREAM_REFUSED, "certificate has expired");
   is_refused("peer", "other-ca", key, 1, DF_STREAM_REFUSED, "the other end's certificate: ");
-  is_refused("peer", "ca", other_key, 1, DF_STREAM_ENDED, "does not know the connection's key");
+  is_refused("peer", "ca", other_key, 1, DF_STREAM_ENDED, "does not have the key of the connection");
 }
 
 DF_TEST(tls, what_is_changed_ends_it, 60) {

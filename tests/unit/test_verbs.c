@@ -1,7 +1,7 @@
 /*
  * Promises of src/transports/net/verbs/verbs.h, on devices that are memory (fake_verbs.h):
  *   - The ends meet over a line that splits and delays; then streams carry what pumps give them.
- *   - No write is without credit: a far end that reads nothing stops the writer, and lets it go on.
+ *   - No write is without credit: a remote end that reads nothing stops the writer, and lets it go on.
  *   - The descriptor is readable when something came after a look, and only then.
  *   - The end of a stream says why: the status, the device, the port, both queue pairs. What came
  *     before it can still be read. Work that comes back later is ignored.
@@ -22,7 +22,7 @@
 #include "pump_stage.h"
 
 typedef struct pair {
-  wire_stage line;
+  pump_stage line;
   df_net_backend *fabrics[2];
   df_net_backend_stream *streams[2];
   df_connect_state met[2];
@@ -37,7 +37,7 @@ static int is_readable(const df_net_backend *net_backend, int ms) {
 
 static void begin(pair *p) {
   const df_net_backend_owner owner = {.rank = 0};
-  wire_stage_make(&p->line, 3, DF_WIRE_FRAME_BYTES);
+  pump_stage_make(&p->line, 3, DF_PUMP_FRAME_BYTES);
   p->line.most = 7;
   p->line.refusals = 30;
   for (int i = 0; i < 2; i++) {
@@ -70,7 +70,7 @@ static void unmake(pair *p) {
     if (p->streams[i]) ops->end(p->streams[i]);
     ops->close(p->fabrics[i]);
   }
-  wire_stage_free(&p->line);
+  pump_stage_free(&p->line);
   CHECK(fake.objects == 0, "%u objects of verbs live", fake.objects);
 }
 
@@ -95,33 +95,33 @@ static const char *reason_of(const pair *p, int i) {
 /* Pumps that are called only when something is due or a stream is ready. */
 static void carry_flows(void) {
   pair p;
-  wire_flow flows[2];
+  pump_flow flows[2];
   make(&p);
   for (int i = 0; i < 2; i++) {
     const wire_form form = {.chunk = i ? 300000 : 64,
                             .loops = 2,
                             .n_messages = 2,
                             .local_slots = 4,
-                            .far_slots = 4,
+                            .remote_slots = 4,
                             .element_bytes = 4,
                             .missing = 10,
                             .offset = DF_LINK_STAGED_OFFSET,
                             .lends = i};
-    df_wire_attach(p.line.sides[i].wire, DF_WIRE_SMALL, &p.streams[i]->stream);
-    wire_flow_make(&flows[i], &p.line, i, (uint32_t)i, &form, 200);
+    df_pump_attach(p.line.sides[i].wire, DF_PUMP_SMALL, &p.streams[i]->stream);
+    pump_flow_make(&flows[i], &p.line, i, (uint32_t)i, &form, 200);
   }
-  while (!wire_flow_is_through(&flows[0]) || !wire_flow_is_through(&flows[1])) {
+  while (!pump_flow_is_through(&flows[0]) || !pump_flow_is_through(&flows[1])) {
     int did = 0;
     for (int i = 0; i < 2; i++) {
-      df_wire *wire = p.line.sides[i].wire;
-      did |= wire_flow_send(&flows[i]) | wire_flow_receive(&flows[i]);
+      df_pump *wire = p.line.sides[i].wire;
+      did |= pump_flow_send(&flows[i]) | pump_flow_receive(&flows[i]);
       ops->look(p.fabrics[i], 0);
       if (p.streams[i]->is_ready) {
         p.streams[i]->is_ready = 0;
-        did |= df_wire_receive(wire, DF_WIRE_SMALL);
+        did |= df_pump_receive(wire, DF_PUMP_SMALL);
         if (wire->ports[0].channel.has_more) p.streams[i]->is_ready = 1;
       }
-      did |= df_wire_send(wire);
+      did |= df_pump_send(wire);
       CHECK(!wire->is_lost && wire->ports[0].why == NULL, "%s", wire->reason);
     }
     if (!did)
@@ -130,8 +130,8 @@ static void carry_flows(void) {
             "nothing wakes anybody");
   }
   for (int i = 0; i < 2; i++) {
-    wire_flow_release(&flows[i]);
-    wire_flow_free(&flows[i]);
+    pump_flow_release(&flows[i]);
+    pump_flow_free(&flows[i]);
   }
   unmake(&p);
 }
@@ -180,7 +180,7 @@ DF_TEST(verbs, writes_with_credit_only, 60) {
   for (int stall = 0; stall < 3; stall++) {
     const uint64_t before = paths[0].written;
     for (int i = 0; i < 1000; i++) write_some(&p, 0, &paths[0], stall == 1 ? 1 : 5000);
-    CHECK(paths[0].written - before <= 256 << 10, "more than the far ring was taken");
+    CHECK(paths[0].written - before <= 256 << 10, "more than the remote ring was taken");
     for (int i = 0; i < 1000; i++) {
       look(&p);
       read_some(&p, 1, &paths[0], 3000);
@@ -340,7 +340,7 @@ DF_TEST(verbs, checks_the_other_ends_word, 30) {
   }
 }
 
-/* As it would come from a far end that counts wrongly. */
+/* As it would come from a remote end that counts wrongly. */
 static void complete(pair *p, uint32_t immediate) {
   fake_complete(0, immediate);
   look(p);

@@ -44,19 +44,20 @@ typedef struct {
   link_attempt *lower;  /* [rank] */
   link_attempt *guests; /* [guests_max], oldest first */
   int n_guests, guests_max;
-  df_far_mesh *far;      /* NULL: no rank is of another host */
-  struct pollfd *polled; /* [2 + rank + guests_max], then those of far */
+  df_remote_mesh *remote; /* NULL: no rank is of another host */
+  struct pollfd *polled;  /* [2 + rank + guests_max], then those of remote */
   uint64_t begin_ns, report_ns;
 } mesh_work;
 
-static bool is_far(const mesh_work *work, int rank) {
-  return work->far && work->r->made.far[rank].is_far;
+static bool is_remote(const mesh_work *work, int rank) {
+  return work->remote && work->r->made.remote[rank].is_remote;
 }
 
 /* Of this process, or behind a relay. */
 static bool needs_no_socket(const mesh_work *work, int rank) {
   const df_mesh *made = &work->r->made;
-  return work->local[rank] || (made->far && made->far[rank].is_far && !made->far[rank].has_line);
+  return work->local[rank] ||
+         (made->remote && made->remote[rank].is_remote && !made->remote[rank].has_channel);
 }
 
 static void stand(mesh_work *work, link_attempt *attempt) {
@@ -218,7 +219,7 @@ static bool on_greeting(mesh_work *work, link_attempt *guest) {
   const df_rendezvous *r = work->r;
   if (greeting.to != r->rank || greeting.from <= r->rank || greeting.from >= r->n_ranks)
     return false;
-  if (work->local[greeting.from] || is_far(work, greeting.from)) return false;
+  if (work->local[greeting.from] || is_remote(work, greeting.from)) return false;
   df_answer answer;
   df_message_start(&answer, DF_MESSAGE_ANSWER, sizeof answer);
   randombytes_buf(answer.nonce, sizeof answer.nonce);
@@ -242,7 +243,8 @@ static dfcclResult_t call_lower_ranks(mesh_work *work, bool *again) {
   *again = false;
   for (int rank = 0; rank < work->r->rank; rank++) {
     link_attempt *attempt = &work->lower[rank];
-    if (attempt->standing || work->local[rank] || is_far(work, rank) || attempt->fd >= 0) continue;
+    if (attempt->standing || work->local[rank] || is_remote(work, rank) || attempt->fd >= 0)
+      continue;
     dfcclResult_t result = call_rank(work, attempt);
     if (result != dfcclSuccess) return result;
     *again = *again || attempt->fd < 0;
@@ -273,13 +275,13 @@ static void serve_guests(mesh_work *work, const struct pollfd *polled) {
   }
 }
 
-/* The first far rank that is not there, and what is wrong with its addresses; "": none. */
-static void describe_far(const mesh_work *work, char text[DF_PROBE_TEXT + 32]) {
+/* The first remote rank that is not there, and what is wrong with its addresses; "": none. */
+static void describe_remote(const mesh_work *work, char text[DF_PROBE_TEXT + 32]) {
   char places[DF_PROBE_TEXT];
   text[0] = '\0';
   for (int rank = 0; rank < work->r->n_ranks; rank++) {
-    if (!is_far(work, rank) || needs_no_socket(work, rank) || work->sockets[rank] >= 0) continue;
-    df_far_mesh_describe(work->far, rank, places);
+    if (!is_remote(work, rank) || needs_no_socket(work, rank) || work->sockets[rank] >= 0) continue;
+    df_remote_mesh_describe(work->remote, rank, places);
     snprintf(text, DF_PROBE_TEXT + 32, "; rank %d: %s", rank, places);
     return;
   }
@@ -291,7 +293,7 @@ static void describe_missing(const mesh_work *work, char names[DF_RANK_LIST_BYTE
   for (int rank = 0; rank < work->r->n_ranks; rank++)
     missing[rank] = !needs_no_socket(work, rank) && work->sockets[rank] < 0;
   df_rank_list(names, DF_RANK_LIST_BYTES, missing, work->r->n_ranks);
-  describe_far(work, places);
+  describe_remote(work, places);
 }
 
 static void report(mesh_work *work) {
@@ -308,13 +310,13 @@ static dfcclResult_t mesh_round(mesh_work *work, uint64_t deadline_ns) {
   dfcclResult_t result = call_lower_ranks(work, &again);
   if (result != dfcclSuccess) return result;
   again = again || work->is_full;
-  int n_polled = fill_polled(work), n_far, stood;
+  int n_polled = fill_polled(work), n_remote, stood;
   work->is_full = false;
   uint64_t wake_ns = DF_MIN(deadline_ns, work->report_ns);
-  result = df_far_mesh_fill(work->far, work->polled + n_polled, &n_far, &wake_ns);
+  result = df_remote_mesh_fill(work->remote, work->polled + n_polled, &n_remote, &wake_ns);
   if (result != dfcclSuccess) return result;
   int wait_ms = DF_MIN(df_remaining_ms(wake_ns), again ? RETRY_MS : GUEST_MS);
-  int ready = poll(work->polled, (nfds_t)(n_polled + n_far), wait_ms);
+  int ready = poll(work->polled, (nfds_t)(n_polled + n_remote), wait_ms);
   if (ready < 0 && errno != EINTR)
     return df_fail(dfcclSystemError, "cannot wait for %d ranks: %s", work->n_missing,
                    strerror(errno));
@@ -330,7 +332,7 @@ static dfcclResult_t mesh_round(mesh_work *work, uint64_t deadline_ns) {
       if (result != dfcclSuccess) return result;
     }
   serve_guests(work, work->polled + 2 + work->r->rank);
-  result = df_far_mesh_serve(work->far, work->polled + n_polled, &stood);
+  result = df_remote_mesh_serve(work->remote, work->polled + n_polled, &stood);
   work->n_missing -= stood;
   if (result != dfcclSuccess) return result;
   return work->polled[1].revents != 0 ? admit_guests(work) : dfcclSuccess;
@@ -359,10 +361,10 @@ static dfcclResult_t prepare(mesh_work *work) {
   for (int rank = 0; work->lower && rank < r->rank; rank++)
     work->lower[rank] = (link_attempt){.fd = -1, .rank = rank};
   dfcclResult_t result =
-      df_far_mesh_open(&work->far, r, work->key, work->sockets, work->r->made.far);
+      df_remote_mesh_open(&work->remote, r, work->key, work->sockets, work->r->made.remote);
   if (result != dfcclSuccess) return result;
   work->polled =
-      calloc((size_t)(2 + r->rank + work->guests_max + df_far_mesh_polled_max(work->far)),
+      calloc((size_t)(2 + r->rank + work->guests_max + df_remote_mesh_polled_max(work->remote)),
              sizeof *work->polled);
   if (work->lower == NULL || work->guests == NULL || work->polled == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for connections to %d ranks", r->n_ranks);
@@ -382,7 +384,7 @@ dfcclResult_t df_mesh_connect(df_rendezvous *rendezvous, const unsigned char *lo
     df_socket_close(&work.lower[rank].fd);
   for (int rank = 0; result != dfcclSuccess && rank < rendezvous->n_ranks; rank++)
     df_socket_close(&sockets[rank]);
-  df_far_mesh_close(work.far);
+  df_remote_mesh_close(work.remote);
   free(work.polled);
   free(work.guests);
   free(work.lower);

@@ -49,10 +49,10 @@ typedef struct {
   size_t in_used;
 } contact;
 
-struct df_far_mesh {
+struct df_remote_mesh {
   const df_rendezvous *r;
   int *sockets;
-  df_far_rank *far;
+  df_remote_rank *remote;
   unsigned char key[DF_KEY_BYTES];
   contact *calls, *guests; /* guests: oldest first */
   int n_calls, n_guests, guests_max, n_polled_guests;
@@ -65,7 +65,7 @@ static void draw_keys(contact *c) {
 
 /* From the mesh's key, both ranks, both public keys, and what only their owners can work out.
  * False: the other key is a senseless point. */
-static bool derive(const df_far_mesh *mesh, contact *c, bool calls,
+static bool derive(const df_remote_mesh *mesh, contact *c, bool calls,
                    const unsigned char other[DF_KEY_BYTES]) {
   struct {
     int32_t caller, listener;
@@ -118,37 +118,37 @@ static int hear(contact *c, df_message_type type, size_t bytes) {
 /* Chooses the address at which this rank will call the caller later. If the caller's source address
  * is in its list, that entry. If our own calls failed (a lower rank had to call) or the source is
  * loopback, the source address with the listed port. Otherwise the first listed address. */
-static void find_caller(const df_record *record, int fd, bool is_lower, df_far_rank *far) {
+static void find_caller(const df_record *record, int fd, bool is_lower, df_remote_rank *remote) {
   struct sockaddr_storage socket = {0};
   socklen_t bytes = sizeof socket;
   df_address from = {0};
   if (getpeername(fd, (struct sockaddr *)&socket, &bytes) == 0)
     df_address_from_socket(&from, &socket);
-  far->address = record->addresses[0];
-  far->scope = 0;
+  remote->address = record->addresses[0];
+  remote->scope = 0;
   from.port = record->addresses[0].port;
-  if (is_lower || df_address_is_loopback(&from)) far->address = from;
+  if (is_lower || df_address_is_loopback(&from)) remote->address = from;
   for (int i = 0; i < record->n_addresses && i < DF_ADDRESSES_MAX; i++)
-    if (df_address_same_host(&record->addresses[i], &from)) far->address = record->addresses[i];
+    if (df_address_same_host(&record->addresses[i], &from)) remote->address = record->addresses[i];
   if (socket.ss_family == AF_INET6)
-    far->scope = ((const struct sockaddr_in6 *)&socket)->sin6_scope_id;
+    remote->scope = ((const struct sockaddr_in6 *)&socket)->sin6_scope_id;
 }
 
-static void copy_offered(const df_record *record, df_far_rank *far) {
-  far->n_offered = DF_MIN(DF_MAX(record->n_addresses, 0), (int)DF_ADDRESSES_MAX);
-  memcpy(far->offered, record->addresses, sizeof far->offered);
+static void copy_offered(const df_record *record, df_remote_rank *remote) {
+  remote->n_offered = DF_MIN(DF_MAX(record->n_addresses, 0), (int)DF_ADDRESSES_MAX);
+  memcpy(remote->offered, record->addresses, sizeof remote->offered);
 }
 
-static void stand(df_far_mesh *mesh, contact *c, bool calls) {
-  df_far_rank *far = &mesh->far[c->rank];
+static void stand(df_remote_mesh *mesh, contact *c, bool calls) {
+  df_remote_rank *remote = &mesh->remote[c->rank];
   const df_record *record = &mesh->r->records[c->rank];
   mesh->sockets[c->rank] = c->fd;
-  far->address = c->address;
-  far->scope = c->scope;
-  far->calls = calls;
-  memcpy(far->key, c->key, sizeof far->key);
-  if (!calls) find_caller(record, c->fd, c->rank < mesh->r->rank, far);
-  copy_offered(record, far);
+  remote->address = c->address;
+  remote->scope = c->scope;
+  remote->calls = calls;
+  memcpy(remote->key, c->key, sizeof remote->key);
+  if (!calls) find_caller(record, c->fd, c->rank < mesh->r->rank, remote);
+  copy_offered(record, remote);
   df_socket_set_silence(c->fd, mesh->r->network->silence_ms);
   c->fd = -1;
   for (int i = 0; i < mesh->n_calls; i++) {
@@ -180,7 +180,7 @@ static dfcclResult_t call(contact *c) {
   return dfcclSuccess;
 }
 
-static void greet(const df_far_mesh *mesh, contact *c) {
+static void greet(const df_remote_mesh *mesh, contact *c) {
   df_greeting greeting;
   const int error = df_socket_error(c->fd);
   if (error) {
@@ -197,7 +197,7 @@ static void greet(const df_far_mesh *mesh, contact *c) {
 }
 
 /* 1: it stands. */
-static int handle_answer(df_far_mesh *mesh, contact *c) {
+static int handle_answer(df_remote_mesh *mesh, contact *c) {
   int got = hear(c, DF_MESSAGE_ANSWER, sizeof(df_answer));
   if (got == 0) return 0;
   if (got < 0 || !derive(mesh, c, true, c->in.answer.nonce) ||
@@ -214,7 +214,7 @@ static int handle_answer(df_far_mesh *mesh, contact *c) {
   return 1;
 }
 
-static int handle_decision(df_far_mesh *mesh, contact *c) {
+static int handle_decision(df_remote_mesh *mesh, contact *c) {
   int got = hear(c, DF_MESSAGE_GO, sizeof(df_signal));
   if (got == 0) return 0;
   if (got < 0 || !df_message_verify(&c->in.signal, sizeof c->in.signal, c->key)) {
@@ -227,14 +227,14 @@ static int handle_decision(df_far_mesh *mesh, contact *c) {
 
 /* ---- guests ---- */
 
-static void forget(df_far_mesh *mesh, int index) {
+static void forget(df_remote_mesh *mesh, int index) {
   df_socket_close(&mesh->guests[index].fd);
   mesh->n_guests--;
   memmove(&mesh->guests[index], &mesh->guests[index + 1],
           sizeof *mesh->guests * (size_t)(mesh->n_guests - index));
 }
 
-static void admit(df_far_mesh *mesh, int door) {
+static void admit(df_remote_mesh *mesh, int door) {
   for (;;) {
     int fd = df_accept(door);
     if (fd == -EINTR || fd == -ECONNABORTED) continue;
@@ -249,13 +249,13 @@ static void admit(df_far_mesh *mesh, int door) {
   }
 }
 
-static bool handle_greeting(const df_far_mesh *mesh, contact *c) {
+static bool handle_greeting(const df_remote_mesh *mesh, contact *c) {
   int got = hear(c, DF_MESSAGE_GREETING, sizeof(df_greeting));
   if (got <= 0) return got == 0;
   const df_greeting *greeting = &c->in.greeting;
   const df_rendezvous *r = mesh->r;
   if (greeting->to != r->rank || greeting->from < 0 || greeting->from >= r->n_ranks ||
-      !mesh->far[greeting->from].has_line)
+      !mesh->remote[greeting->from].has_channel)
     return false;
   df_answer answer;
   df_message_start(&answer, DF_MESSAGE_ANSWER, sizeof answer);
@@ -269,7 +269,7 @@ static bool handle_greeting(const df_far_mesh *mesh, contact *c) {
 }
 
 /* False: of no more use. */
-static bool handle_proof(df_far_mesh *mesh, contact *c, int *stood) {
+static bool handle_proof(df_remote_mesh *mesh, contact *c, int *stood) {
   int got = hear(c, DF_MESSAGE_PROOF, sizeof(df_signal));
   if (got <= 0) return got == 0;
   if (!df_message_verify(&c->in.signal, sizeof c->in.signal, c->key)) return false;
@@ -282,14 +282,14 @@ static bool handle_proof(df_far_mesh *mesh, contact *c, int *stood) {
 
 /* ---- all of it ---- */
 
-static int count_calls(const df_rendezvous *r, const df_far_rank *far) {
+static int count_calls(const df_rendezvous *r, const df_remote_rank *remote) {
   int n = 0;
   for (int rank = 0; rank < r->n_ranks; rank++)
-    if (far[rank].has_line) n += (DF_ADDRESSES_MAX + 1) * 2;
+    if (remote[rank].has_channel) n += (DF_ADDRESSES_MAX + 1) * 2;
   return n;
 }
 
-static void add_call(df_far_mesh *mesh, int rank, int nth, const df_address *address,
+static void add_call(df_remote_mesh *mesh, int rank, int nth, const df_address *address,
                      const df_interface *link) {
   const uint64_t later_ms = rank > mesh->r->rank ? LOWER_MS : 0;
   mesh->calls[mesh->n_calls++] =
@@ -301,7 +301,7 @@ static void add_call(df_far_mesh *mesh, int rank, int nth, const df_address *add
                 .since_ns = df_after_ms(later_ms + (uint64_t)nth * NEXT_ADDRESS_MS)};
 }
 
-static void add_calls(df_far_mesh *mesh, int rank, const df_interfaces *interfaces) {
+static void add_calls(df_remote_mesh *mesh, int rank, const df_interfaces *interfaces) {
   const df_record *record = &mesh->r->records[rank];
   const int n = DF_MIN(DF_MAX(record->n_addresses, 0), (int)DF_ADDRESSES_MAX);
   int nth = 0, most = (DF_ADDRESSES_MAX + 1) * 2;
@@ -332,17 +332,17 @@ static const df_interface *find_link(const df_interfaces *interfaces, const df_a
 /* Nobody calls this rank until it shares a collective with this one. The best of its addresses: in
  * a network of this host's, else one that a router may reach. */
 static void guess_address(const df_rendezvous *r, int rank, const df_interfaces *interfaces,
-                          df_far_rank *far) {
+                          df_remote_rank *remote) {
   const df_record *record = &r->records[rank];
   int best = 0;
-  copy_offered(record, far);
-  far->address = record->addresses[0];
+  copy_offered(record, remote);
+  remote->address = record->addresses[0];
   if (record->machine == r->own.machine) {
-    far->address = df_address_loopback(record->addresses[0].port);
+    remote->address = df_address_loopback(record->addresses[0].port);
     return;
   }
-  for (int i = 0; i < far->n_offered; i++) {
-    const df_address *address = &far->offered[i];
+  for (int i = 0; i < remote->n_offered; i++) {
+    const df_address *address = &remote->offered[i];
     if (!df_address_is_sane(address) || df_address_is_loopback(address) ||
         df_interfaces_have(interfaces, address)) /* bridges of containers */
       continue;
@@ -351,23 +351,23 @@ static void guess_address(const df_rendezvous *r, int rank, const df_interfaces 
     const int worth = scoped ? link != NULL : link ? 3 : 2;
     if (worth <= best) continue;
     best = worth;
-    far->address = *address;
-    far->scope = scoped ? link->index : 0;
+    remote->address = *address;
+    remote->scope = scoped ? link->index : 0;
   }
 }
 
-dfcclResult_t df_far_mesh_open(df_far_mesh **out, const df_rendezvous *r,
-                               const unsigned char key[DF_KEY_BYTES], int *sockets,
-                               df_far_rank *far) {
+dfcclResult_t df_remote_mesh_open(df_remote_mesh **out, const df_rendezvous *r,
+                                  const unsigned char key[DF_KEY_BYTES], int *sockets,
+                                  df_remote_rank *remote) {
   *out = NULL;
-  if (far == NULL) return dfcclSuccess;
+  if (remote == NULL) return dfcclSuccess;
   df_interfaces *interfaces = calloc(1, sizeof *interfaces);
-  df_far_mesh *mesh = calloc(1, sizeof *mesh);
-  const size_t calls_max = (size_t)count_calls(r, far) + 1;
+  df_remote_mesh *mesh = calloc(1, sizeof *mesh);
+  const size_t calls_max = (size_t)count_calls(r, remote) + 1;
   if (mesh) {
-    *mesh = (df_far_mesh){.r = r, .sockets = sockets, .far = far};
+    *mesh = (df_remote_mesh){.r = r, .sockets = sockets, .remote = remote};
     memcpy(mesh->key, key, sizeof mesh->key);
-    for (int rank = 0; rank < r->n_ranks; rank++) mesh->guests_max += 2 * far[rank].has_line;
+    for (int rank = 0; rank < r->n_ranks; rank++) mesh->guests_max += 2 * remote[rank].has_channel;
     mesh->guests_max += GUESTS_SPARE;
     mesh->calls = calloc(calls_max, sizeof *mesh->calls);
     mesh->guests = calloc((size_t)mesh->guests_max, sizeof *mesh->guests);
@@ -378,19 +378,19 @@ dfcclResult_t df_far_mesh_open(df_far_mesh **out, const df_rendezvous *r,
   else
     result = df_interfaces_find(interfaces, r->network->interfaces);
   for (int rank = 0; rank < r->n_ranks && result == dfcclSuccess; rank++)
-    if (far[rank].has_line)
+    if (remote[rank].has_channel)
       add_calls(mesh, rank, interfaces);
-    else if (far[rank].is_far)
-      guess_address(r, rank, interfaces, &far[rank]);
+    else if (remote[rank].is_remote)
+      guess_address(r, rank, interfaces, &remote[rank]);
   free(interfaces);
   if (result == dfcclSuccess)
     *out = mesh;
   else
-    df_far_mesh_close(mesh);
+    df_remote_mesh_close(mesh);
   return result;
 }
 
-void df_far_mesh_close(df_far_mesh *mesh) {
+void df_remote_mesh_close(df_remote_mesh *mesh) {
   if (mesh == NULL) return;
   for (int i = 0; mesh->calls && i < mesh->n_calls; i++) df_socket_close(&mesh->calls[i].fd);
   while (mesh->n_guests > 0) forget(mesh, mesh->n_guests - 1);
@@ -400,13 +400,13 @@ void df_far_mesh_close(df_far_mesh *mesh) {
   free(mesh);
 }
 
-int df_far_mesh_polled_max(const df_far_mesh *mesh) {
+int df_remote_mesh_polled_max(const df_remote_mesh *mesh) {
   return mesh ? DF_LISTENERS_MAX + mesh->n_calls + mesh->guests_max : 0;
 }
 
 /* Doors, calls, guests. */
-dfcclResult_t df_far_mesh_fill(df_far_mesh *mesh, struct pollfd *polled, int *n,
-                               uint64_t *wake_ns) {
+dfcclResult_t df_remote_mesh_fill(df_remote_mesh *mesh, struct pollfd *polled, int *n,
+                                  uint64_t *wake_ns) {
   *n = 0;
   if (mesh == NULL) return dfcclSuccess;
   const uint64_t now = df_clock_ns();
@@ -429,7 +429,7 @@ dfcclResult_t df_far_mesh_fill(df_far_mesh *mesh, struct pollfd *polled, int *n,
   return dfcclSuccess;
 }
 
-static void handle_guests(df_far_mesh *mesh, const struct pollfd *polled, int *stood) {
+static void handle_guests(df_remote_mesh *mesh, const struct pollfd *polled, int *stood) {
   const uint64_t now = df_clock_ns();
   for (int i = mesh->n_polled_guests - 1; i >= 0; i--) { /* forgetting moves later ones */
     contact *c = &mesh->guests[i];
@@ -440,7 +440,7 @@ static void handle_guests(df_far_mesh *mesh, const struct pollfd *polled, int *s
   }
 }
 
-dfcclResult_t df_far_mesh_serve(df_far_mesh *mesh, const struct pollfd *polled, int *stood) {
+dfcclResult_t df_remote_mesh_serve(df_remote_mesh *mesh, const struct pollfd *polled, int *stood) {
   *stood = 0;
   if (mesh == NULL) return dfcclSuccess;
   const df_listeners *listeners = mesh->r->listeners;
@@ -461,7 +461,7 @@ dfcclResult_t df_far_mesh_serve(df_far_mesh *mesh, const struct pollfd *polled, 
   return dfcclSuccess;
 }
 
-void df_far_mesh_describe(const df_far_mesh *mesh, int rank, char text[DF_PROBE_TEXT]) {
+void df_remote_mesh_describe(const df_remote_mesh *mesh, int rank, char text[DF_PROBE_TEXT]) {
   df_text rest = {text, DF_PROBE_TEXT};
   text[0] = '\0';
   for (int i = 0; mesh && i < mesh->n_calls; i++) {

@@ -10,23 +10,24 @@
 
 #include "bootstrap/rendezvous/rendezvous.h"
 
-typedef struct df_far_mesh df_far_mesh;
+typedef struct df_remote_mesh df_remote_mesh;
 
-/* *mesh: NULL: no rank is far. key: the mesh's. sockets: as in df_mesh; far: the same. */
-dfcclResult_t df_far_mesh_open(df_far_mesh **mesh, const df_rendezvous *rendezvous,
-                               const unsigned char key[DF_KEY_BYTES], int *sockets,
-                               df_far_rank *far);
+/* *mesh: NULL: no rank is remote. key: the mesh's. sockets: as in df_mesh; remote: the same. */
+dfcclResult_t df_remote_mesh_open(df_remote_mesh **mesh, const df_rendezvous *rendezvous,
+                                  const unsigned char key[DF_KEY_BYTES], int *sockets,
+                                  df_remote_rank *remote);
 /* What did not stand is closed. Also of NULL. */
-void df_far_mesh_close(df_far_mesh *mesh);
+void df_remote_mesh_close(df_remote_mesh *mesh);
 
 /* At most so many entries; 0 for NULL. */
-int df_far_mesh_polled_max(const df_far_mesh *mesh);
+int df_remote_mesh_polled_max(const df_remote_mesh *mesh);
 /* Calls what is due. Returns how many entries it filled; *wake_ns becomes earlier if need be. */
-dfcclResult_t df_far_mesh_fill(df_far_mesh *mesh, struct pollfd *polled, int *n, uint64_t *wake_ns);
+dfcclResult_t df_remote_mesh_fill(df_remote_mesh *mesh, struct pollfd *polled, int *n,
+                                  uint64_t *wake_ns);
 /* *stood: how many connections came to stand. */
-dfcclResult_t df_far_mesh_serve(df_far_mesh *mesh, const struct pollfd *polled, int *stood);
+dfcclResult_t df_remote_mesh_serve(df_remote_mesh *mesh, const struct pollfd *polled, int *stood);
 
 /* Of a rank that is not yet connected: "10.77.0.1:5000 is silent for 5 s; ..." */
-void df_far_mesh_describe(const df_far_mesh *mesh, int rank, char text[DF_PROBE_TEXT]);
+void df_remote_mesh_describe(const df_remote_mesh *mesh, int rank, char text[DF_PROBE_TEXT]);
 
 #endif

@@ -20,16 +20,16 @@ typedef enum {
 } df_absence;
 
 /* A rank of another host. */
-typedef struct df_far_rank {
-  int is_far;
-  int has_line;                         /* its socket is a TCP connection; 0: relays reach it */
+typedef struct df_remote_rank {
+  int is_remote;
+  int has_channel;                      /* its socket is a TCP connection; 0: relays reach it */
   int calls;                            /* this end has called, and calls again when it is lost */
   df_address address;                   /* where it listens, as this rank reaches it */
   uint32_t scope;                       /* of a link-local address */
   df_address offered[DF_ADDRESSES_MAX]; /* all that it says it has; that one too */
   int n_offered;
   unsigned char key[DF_KEY_BYTES]; /* of the line's connection, of these two ranks alone */
-} df_far_rank;
+} df_remote_rank;
 
 /* df_mesh_close frees all of it. */
 typedef struct df_mesh {
@@ -39,7 +39,7 @@ typedef struct df_mesh {
   df_peer_info *peer_info; /* [n_ranks], with the own one */
   int *sockets;            /* [n_ranks]: non-blocking SOCK_SEQPACKET or TCP; -1: of this process, or
                             reached by relays */
-  df_far_rank *far;        /* [n_ranks]; NULL: all ranks are of this host */
+  df_remote_rank *remote;  /* [n_ranks]; NULL: all ranks are of this host */
   df_listeners *listeners; /* where others reach this rank; NULL: all ranks are of this host */
   unsigned char *local;    /* [n_ranks]: 1: of this process */
   df_routes *routes;       /* NULL: there are no relays */

@@ -221,7 +221,7 @@ static dfcclResult_t enter_near(df_rendezvous *r) {
   return result;
 }
 
-static dfcclResult_t enter_far(df_rendezvous *r) {
+static dfcclResult_t enter_remote(df_rendezvous *r) {
   uint64_t until_ns = df_after_ms(PROBE_STEP_MS);
   dfcclResult_t result =
       df_probe_step(&r->probe, DF_MIN(until_ns, r->deadline_ns), &r->fd, r->connection_key);
@@ -235,7 +235,7 @@ static dfcclResult_t enter_far(df_rendezvous *r) {
 
 dfcclResult_t df_rendezvous_enter(df_rendezvous *r) {
   dfcclResult_t result = r->is_near ? enter_near(r) : dfcclInProgress;
-  if (result == dfcclInProgress && r->probe.n > 0) result = enter_far(r);
+  if (result == dfcclInProgress && r->probe.n > 0) result = enter_remote(r);
   return result;
 }
 

@@ -70,7 +70,7 @@ dfcclResult_t dfcclInit(dfcclContext_t *ctx, int nRanks, dfcclUniqueId id, int r
   if (result == dfcclSuccess)
     result = df_context_open(ctx, (uint32_t)nRanks, (uint32_t)rank, &settings, &mesh);
   else
-    df_process_inbox_tell_absence(&mesh);
+    df_process_inbox_announce_absence(&mesh);
   df_process_inbox_arrived();
   return result;
 }
@@ -96,7 +96,7 @@ dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config)
     result =
         df_context_open(ctx, (uint32_t)launch.n_ranks, (uint32_t)launch.rank, &settings, &mesh);
   else
-    df_process_inbox_tell_absence(&mesh);
+    df_process_inbox_announce_absence(&mesh);
   df_process_inbox_arrived();
   return result;
 }

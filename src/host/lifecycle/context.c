@@ -102,7 +102,7 @@ static dfcclResult_t read_peer_info(dfcclContext_t context) {
                        takes_turns);
   context->max_blocks = shared_blocks(context, blocks, least);
   context->near_blocks = context->max_blocks;
-  if (least != 0 && context->topology.runs_on_cores && context->mesh.far)
+  if (least != 0 && context->topology.runs_on_cores && context->mesh.remote)
     context->max_blocks = (uint32_t)context->settings.tuning.policy.net_blocks;
   if (least != 0) context->settings.max_blocks = context->max_blocks; /* its memory */
   return dfcclSuccess;
@@ -147,10 +147,10 @@ static void tell_failed_init(dfcclContext_t context, dfcclResult_t result) {
 
 /* For sentences. The name comes from the peer. */
 static void name_hosts(dfcclContext_t context) {
-  for (uint32_t r = 0; context->mesh.far && r < context->n_ranks; r++) {
+  for (uint32_t r = 0; context->mesh.remote && r < context->n_ranks; r++) {
     df_peer_info_content content = df_peer_info_of(context, r);
     content.host_name[DF_HOST_NAME - 1] = '\0';
-    if (context->mesh.far[r].is_far)
+    if (context->mesh.remote[r].is_remote)
       df_escape(context->control.peers[r].host, DF_HOST_NAME, content.host_name);
   }
 }
@@ -195,7 +195,7 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
 
 static void tell_home(dfcclContext_t context) {
   df_rank_lock(&context->lock);
-  df_shm_tell_home(context->transports.shm);
+  df_shm_announce_home(context->transports.shm);
   df_rank_unlock(&context->lock);
 }
 

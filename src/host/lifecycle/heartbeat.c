@@ -70,7 +70,7 @@ static void find_awaited(dfcclContext_t context) DF_RANK_LOCKED {
 
 /* The rank's host relays control messages, and this rank is on that host. */
 static int is_beside_relay(dfcclContext_t context, uint32_t rank) {
-  return context->mesh.routes && !context->control.peers[rank].is_far;
+  return context->mesh.routes && !context->control.peers[rank].is_remote;
 }
 
 static void send(dfcclContext_t context, uint32_t rank, int what) DF_RANK_LOCKED {
@@ -82,9 +82,9 @@ static void describe_traffic(dfcclContext_t context, uint32_t rank, df_text *out
   df_endpoint *wire = context->transports.wire;
   df_traffic traffic;
   for (uint32_t i = 0; wire->network->traffic(wire, rank, i, &traffic); i++)
-    if (traffic.heard_ns)
+    if (traffic.received_ns)
       df_say(out, "; the connection %s has brought nothing for %" PRIu64 " ms", traffic.ends,
-             (df_clock_ns() - traffic.heard_ns) / 1000000);
+             (df_clock_ns() - traffic.received_ns) / 1000000);
 }
 
 static void tell_silent(dfcclContext_t context, uint32_t rank) DF_RANK_LOCKED {
@@ -93,11 +93,11 @@ static void tell_silent(dfcclContext_t context, uint32_t rank) DF_RANK_LOCKED {
   df_text out = {.at = why, .left = sizeof why};
   df_address_text(&peer->address, address);
   df_say(&out, "has not answered for %lld ms", context->settings.net_timeout_ms);
-  if (peer->is_far)
+  if (peer->is_remote)
     df_say(&out, " (%s, %s): ", peer->host[0] ? peer->host : "host unknown", address);
-  if (!peer->is_far)
+  if (!peer->is_remote)
     df_say(&out, ": its process is stopped or hangs");
-  else if (peer->line == NULL)
+  else if (peer->channel == NULL)
     df_say(&out, "its process or a relay is stopped, or cut off (messages to it pass rank %u)",
            peer->next);
   else if (df_peer_has_unsent(peer))
@@ -116,14 +116,14 @@ static int asks(dfcclContext_t context, uint32_t rank) {
   df_endpoint *wire = context->transports.wire;
   df_traffic traffic;
   if (peer->state != DF_PEER_ALIVE) return 0;
-  return peer->line != NULL || is_beside_relay(context, rank) ||
-         (peer->is_far && wire->network->traffic(wire, rank, 0, &traffic));
+  return peer->channel != NULL || is_beside_relay(context, rank) ||
+         (peer->is_remote && wire->network->traffic(wire, rank, 0, &traffic));
 }
 
 /* Ticks of silence that mean a loss. If a relay stops, the ranks behind it are silent too. They get more time, so that
  * the ranks that ask the relay itself report it first. */
 static uint8_t patience(const df_peer *peer) {
-  const int is_behind_relay = peer->is_far && peer->line == NULL;
+  const int is_behind_relay = peer->is_remote && peer->channel == NULL;
   return is_behind_relay ? TICKS + TICKS / 2 : TICKS;
 }
 
@@ -140,7 +140,7 @@ static void ask_awaited(dfcclContext_t context) DF_RANK_LOCKED {
     }
     pings->silent[r]++;
     /* A host that is cut off acknowledges nothing. TCP tells of it, or of its return. */
-    if (peer->line && context->settings.net_timeout_ms >= TCP_TELLS_FROM_MS &&
+    if (peer->channel && context->settings.net_timeout_ms >= TCP_TELLS_FROM_MS &&
         df_peer_has_unsent(peer))
       pings->silent[r] = DF_MIN(pings->silent[r], TICKS / 2);
     if (pings->silent[r] >= patience(peer))
@@ -173,7 +173,7 @@ void df_pings_receive(dfcclContext_t context, uint32_t from, const df_message *m
 
 static int has_other_hosts(const dfcclContext_t context) {
   for (uint32_t r = 0; r < context->n_ranks; r++)
-    if (context->control.peers[r].is_far) return 1;
+    if (context->control.peers[r].is_remote) return 1;
   return 0;
 }
 

@@ -124,12 +124,12 @@ static void handle_lost(void *room, uint32_t from, const df_message *message,
   if (context->mesh.routes == NULL || message->id >= context->n_ranks || lost == context->rank)
     return;
   const df_peer_state state = context->control.peers[lost].state;
-  if (state == DF_PEER_LEFT) df_service_leave_those_behind(&context->control, lost);
+  if (state == DF_PEER_LEFT) df_service_lose_ranks_behind(&context->control, lost);
   if (state != DF_PEER_ALIVE) return;
   if (context->control.said_goodbye) {
-    df_service_tell_lost(&context->control, lost, df_message_payload(message));
+    df_service_announce_lost(&context->control, lost, df_message_payload(message));
     df_peer_left(context, lost);
-    df_service_leave_those_behind(&context->control, lost);
+    df_service_lose_ranks_behind(&context->control, lost);
   } else {
     df_peer_unreachable(context, lost, df_message_payload(message));
   }

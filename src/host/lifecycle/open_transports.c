@@ -45,14 +45,15 @@ static void unmapped(void *owner) { df_memory_free_unmapped(owner); }
 
 static void sleeps(void *owner) { df_pings_begin(owner); }
 
-static int line_made(void *owner, uint32_t peer, int fd, const unsigned char key[DF_KEY_BYTES]) {
+static int channel_reconnected(void *owner, uint32_t peer, int fd,
+                               const unsigned char key[DF_KEY_BYTES]) {
   return df_resume_arrived(&((dfcclContext_t)owner)->control, peer, fd, key);
 }
 
 /* ---- choice ---- */
 
 static const df_transport *const known[] = {&df_transport_shm, &df_transport_ipc,
-                                            &df_transport_wire};
+                                            &df_transport_net};
 
 /* The one of the least cost; NULL: none joins the two. */
 static const df_transport *cheapest(const df_transport_info *mine,
@@ -100,7 +101,7 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .lock = &context->lock,
                              .serves = serves,
                              .control = &context->control,
-                             .far = context->mesh.far,
+                             .remote = context->mesh.remote,
                              .listeners = context->mesh.listeners,
                              .security = context->settings.network.security,
                              .tls = &context->settings.network.tls,
@@ -118,7 +119,7 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .failed = failed,
                              .unmapped = unmapped,
                              .sleeps = sleeps,
-                             .line_made = line_made};
+                             .channel_reconnected = channel_reconnected};
 }
 
 /* Every rank sees every card, so all of them find a difference. */
@@ -155,15 +156,15 @@ static dfcclResult_t open_wire(dfcclContext_t context) {
   df_transports *transports = &context->transports;
   df_endpoint_owner owner = owner_of(context, transports->wire_serves);
   owner.bell = (df_bell *)transports->shm->home->base;
-  dfcclResult_t result = df_transport_wire.open(&transports->wire, &owner);
+  dfcclResult_t result = df_transport_net.open(&transports->wire, &owner);
   if (result != dfcclSuccess) return result;
-  for (uint32_t r = 0; owner.far && owner.silence_ms && r < context->n_ranks; r++) {
-    const uint32_t silence_ms = df_lines_silence_ms(&owner, r);
-    if (!owner.far[r].has_line || silence_ms == owner.silence_ms) continue;
+  for (uint32_t r = 0; owner.remote && owner.silence_ms && r < context->n_ranks; r++) {
+    const uint32_t silence_ms = df_control_reconnect_silence_ms(&owner, r);
+    if (!owner.remote[r].has_channel || silence_ms == owner.silence_ms) continue;
     context->control.peers[r].has_paths = 1;
     df_socket_set_silence(context->mesh.sockets[r], (int)silence_ms);
   }
-  if (owner.far && owner.resume_ms) context->control.reconnector = transports->wire->reconnector;
+  if (owner.remote && owner.resume_ms) context->control.reconnector = transports->wire->reconnector;
   df_network_add(context);
   return df_pings_add(context);
 }
@@ -192,7 +193,7 @@ dfcclResult_t df_transports_open(dfcclContext_t context) {
   for (uint32_t r = 0; r < context->n_ranks; r++) {
     const df_transport *way = choose(context, r);
     transports->serves[r] = way == own;
-    transports->wire_serves[r] = way == &df_transport_wire;
+    transports->wire_serves[r] = way == &df_transport_net;
     has_wire |= transports->wire_serves[r];
     if (own == NULL || (!transports->serves[r] && !transports->wire_serves[r]))
       return df_fail(dfcclInvalidUsage, "rank %u has no way to rank %u", context->rank, r);

@@ -87,7 +87,7 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
     df_message message = df_failure_message(coll);
     df_messenger_send(&context->control, peer, &message, coll->failure.sentence, -1);
   }
-  if (before == DF_PEER_ALIVE) df_service_tell_lost(&context->control, peer, why);
+  if (before == DF_PEER_ALIVE) df_service_announce_lost(&context->control, peer, why);
   lose_those_behind(context, peer);
   if (!is_later || !gave_up) return;
   df_tell_broken(context); /* the first cause first */

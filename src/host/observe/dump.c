@@ -257,14 +257,14 @@ static void say_context(const dfcclContext_t context, df_text *text) {
          context->transports.shm->arena.used_bytes + context->transports.shm->commons.used_bytes);
 }
 
-static void say_lines(const dfcclContext_t context, df_text *text) DF_RANK_LOCKED {
+static void say_control_channels(const dfcclContext_t context, df_text *text) DF_RANK_LOCKED {
   char address[DF_ADDRESS_TEXT];
   for (uint32_t r = 0; r < context->n_ranks; r++) {
     const df_peer *peer = &context->control.peers[r];
-    if (peer->line == NULL) continue;
-    df_say(text, "  control's connection to rank %u (%s): %s, resumed %u times\n", r,
+    if (peer->channel == NULL) continue;
+    df_say(text, "  control connection to rank %u (%s): %s, resumed %u times\n", r,
            df_address_text(&peer->address, address),
-           peer->socket < 0 || peer->lost_ns ? "does not stand" : "stands", peer->resumes);
+           peer->socket < 0 || peer->lost_ns ? "lost" : "connected", peer->resumes);
   }
 }
 
@@ -276,12 +276,13 @@ static void say_connections(const dfcclContext_t context, df_text *text) DF_RANK
       df_say(text,
              "  connection %s (rank %u): %s, sent %" PRIu64 " frames, %" PRIu64
              " bytes, received %" PRIu64 " frames, %" PRIu64 " bytes, resumed %u times, ",
-             t.ends, r, t.is_connected ? "stands" : "does not stand", t.frames_sent, t.bytes_sent,
-             t.frames_received, t.bytes_received, t.resumes);
-      if (t.heard_ns)
-        df_say(text, "heard %" PRIu64 " ms ago\n", (df_clock_ns() - t.heard_ns) / 1000000);
+             t.ends, r, t.state, t.frames_sent, t.bytes_sent, t.frames_received, t.bytes_received,
+             t.resumes);
+      if (t.received_ns)
+        df_say(text, "last received %" PRIu64 " ms ago\n",
+               (df_clock_ns() - t.received_ns) / 1000000);
       else
-        df_say(text, "never heard\n");
+        df_say(text, "received nothing\n");
     }
 }
 
@@ -303,7 +304,7 @@ static char *make_text(const dfcclContext_t context, const char *waits) DF_RANK_
   if (text == NULL) return NULL;
   df_text out = {.at = text, .left = bytes};
   say_context(context, &out);
-  say_lines(context, &out);
+  say_control_channels(context, &out);
   say_connections(context, &out);
   df_say(&out, "%s", waits);
   for (uint32_t i = 0; i < context->registry.n_indices; i++)

@@ -11,7 +11,8 @@
 
 DF_STATIC_ASSERT(sizeof(cudaIpcMemHandle_t) == DF_SEGMENT_HANDLE_BYTES, "a handle fits a segment");
 
-/* Whole pages: a handle shows its importer everything that shares a page. */
+/* Segments consist of whole pages of 2 MB, because a handle gives its importer access to everything
+ * that shares a page. */
 #define DF_CUDA_PAGE ((size_t)2 << 20)
 
 dfcclResult_t df_cuda_call_failed(int error, const char *what) {
@@ -21,7 +22,7 @@ dfcclResult_t df_cuda_call_failed(int error, const char *what) {
                  "%s failed: %s (%s)", what, cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
-/* Filled when a context is first retained, before any use. */
+/* Functions of the driver; set when a context is first retained, before any use. */
 static struct {
   CUresult (*get_current)(CUcontext *context);
   CUresult (*set_current)(CUcontext context);
@@ -132,8 +133,8 @@ static void free_record(df_segment *segment) {
   free(segment);
 }
 
-/* On a stream of its own: the legacy stream waits for the application's, which may wait for
- * collectives that wait for this memory. */
+/* Uses a stream of its own: the legacy stream waits for the streams of the application, which may
+ * wait for collectives that wait for this memory. */
 static cudaError_t clear(void *base, size_t bytes) {
   cudaStream_t stream;
   cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);

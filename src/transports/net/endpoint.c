@@ -14,50 +14,51 @@
 
 enum {
   STACK_BYTES = 256 << 10,
-  DAY_MS = 86400000, /* the longest that can be asked for: for ever */
+  DAY_MS = 86400000, /* the longest permitted time means for ever */
   FIRST_NAP_NS = 100000,
   LAST_NAP_NS = 1000000,
-  COST = 1000, /* any shared memory costs less */
+  COST = 1000, /* higher than the cost of any shared memory */
   COST_WHERE_WANTED = 1,
-  /* Added up. So many that send make one that asks for all, which is harmless. */
+  /* These values are added up. If very many ASKS_SEND add up to ASKS_ALL, the result is
+   * harmless. */
   ASKS_SEND = 1,
   ASKS_ALL = 1 << 16
 };
 
 typedef struct endpoint {
   df_endpoint base;
-  df_mutex lock; /* of what follows; taken after the context's */
+  df_mutex lock; /* protects the members below; taken after the lock of the rank */
   df_connections connections;
-  df_path_finder *path_finder; /* NULL: all ranks are of this host */
-  struct df_link_handle *tickets;
-  uint32_t asked;       /* while another pumped: ASKS_SEND, ASKS_ALL */
-  uint64_t patience_ns; /* as of the latest look by the endpoint's thread */
+  df_path_finder *path_finder; /* NULL: all ranks are on this host */
+  struct df_link_handle *handles;
+  uint32_t asked;       /* requests made while another thread had the lock: ASKS_SEND, ASKS_ALL */
+  uint64_t patience_ns; /* computed by the latest pass of the endpoint's thread */
   uint32_t stopping;
   pthread_t thread;
-  df_bell bell; /* blocks ring it, and so carry */
+  df_bell bell; /* blocks ring it, and ringing carries messages */
   df_carrier carrier;
-  DF_ALIGNED(64) uint32_t driven; /* changes while blocks are driven */
-  uint32_t driven_seen;           /* by the endpoint's thread */
+  DF_ALIGNED(64) uint32_t driven; /* counts up while blocks are driven */
+  uint32_t driven_seen;           /* the last value that the endpoint's thread has read */
   df_bell nap_bell;
 } endpoint;
 
 struct df_link_handle {
   df_link_handle *next, **at;
-  df_wire *wire;
-  df_wire_link *link;
+  df_pump *pump;
+  df_pump_link *link;
   uint8_t *rings;
 };
 
 static endpoint *endpoint_of(df_endpoint *base) { return (endpoint *)(void *)base; }
 
-static uint32_t wire_cost(const df_transport_info *mine, const df_transport_info *theirs) {
+static uint32_t net_cost(const df_transport_info *mine, const df_transport_info *theirs) {
   if (mine->backend != dfcclBackendCpu || theirs->backend != dfcclBackendCpu) return 0;
   return mine->wants_wire || theirs->wants_wire ? COST_WHERE_WANTED : COST;
 }
 
 /* ---- the pump */
 
-/* [endpoint's lock] is_own: the caller is the endpoint's thread. */
+/* [endpoint's lock] is_own: the caller is the thread of the endpoint. */
 static int carry(endpoint *ep, df_carry why, int is_own) {
   df_connections *all = &ep->connections;
   const int did = why == DF_CARRY_PUBLISHED ? df_connections_send(all)
@@ -65,25 +66,25 @@ static int carry(endpoint *ep, df_carry why, int is_own) {
   if (all->has_lost) ep->base.owner.wake(ep->base.owner.owner);
   if (why == DF_CARRY_ALL)
     df_store_relaxed_u64(&ep->patience_ns, df_connections_patience_ns(all, df_clock_ns()));
-  /* The endpoint's thread may sleep already, or look at an earlier patience. */
+  /* The thread of the endpoint may be asleep, or use an earlier patience. */
   if (all->left_work || (why == DF_CARRY_ALL && !is_own && df_connections_are_broken(all)))
     df_tcp_wake(&all->tcp);
   all->has_lost = all->left_work = 0;
   return did;
 }
 
-/* Who does not get the lock leaves news for who has it: whoever lets go of it looks. A thread that
- * is stuck looks again. */
-static int wire_pump(endpoint *ep, df_carry why) {
+/* If the trylock fails, the request stays in `asked`: the holder of the lock checks `asked` again
+ * after unlocking. A blocked thread (DF_CARRY_STUCK) leaves no request, because it calls again. */
+static int run_pump(endpoint *ep, df_carry why) {
   const int is_own = why == DF_CARRY_ALL;
   int did = 0;
   if (why != DF_CARRY_STUCK) {
-    /* A store would hide others' news. */
+    /* Add, because a store would overwrite the requests of other threads. */
     df_system_add_u32(&ep->asked, is_own ? ASKS_ALL : ASKS_SEND);
-    df_wake_fence(); /* else each may leave the news to the other */
+    df_wake_fence(); /* otherwise each of two threads could leave the request to the other */
   }
   while (df_trylock(&ep->lock)) {
-    /* Observes all who asked. The endpoint's thread sleeps after it has asked in vain. */
+    /* Observes all requests. The thread of the endpoint sleeps only after it has left a request. */
     if (df_system_exchange_u32(&ep->asked, 0) >= ASKS_ALL) why = DF_CARRY_ALL;
     did |= carry(ep, why, is_own);
     df_unlock(&ep->lock);
@@ -94,9 +95,10 @@ static int wire_pump(endpoint *ep, df_carry why) {
   return did;
 }
 
-/* A thread that drives blocks carries as well, and the endpoint's thread keeps out of its way. One
- * that only publishes counts too: each credit would wake the endpoint's thread, which would look at
- * the network again and again while the other has the lock. */
+/* A thread that drives blocks carries as well, and the thread of the endpoint stays out of its way.
+ * A thread that only publishes counts as driving too: otherwise each credit would wake the
+ * endpoint's thread, which would poll the network repeatedly while the other thread has the
+ * lock. */
 static int carry_for_blocks(void *who, df_carry why) {
   endpoint *ep = who;
   if (why == DF_CARRY_SLEEPS) {
@@ -106,10 +108,11 @@ static int carry_for_blocks(void *who, df_carry why) {
     return 0;
   }
   df_store_relaxed_u32(&ep->driven, df_load_relaxed_u32(&ep->driven) + 1);
-  return wire_pump(ep, why);
+  return run_pump(ep, why);
 }
 
-/* While blocks are driven it naps, longer and longer: each arrival would wake it otherwise. */
+/* The thread of the endpoint. While blocks are driven it naps, longer each time (100 us to 1 ms),
+ * because otherwise each arrival would wake it. */
 static void *pump_for_all(void *argument) {
   endpoint *ep = argument;
   uint64_t nap_ns = FIRST_NAP_NS;
@@ -126,7 +129,7 @@ static void *pump_for_all(void *argument) {
       continue;
     }
     nap_ns = FIRST_NAP_NS;
-    if (wire_pump(ep, DF_CARRY_ALL)) continue;
+    if (run_pump(ep, DF_CARRY_ALL)) continue;
     const uint64_t ns = df_load_relaxed_u64(&ep->patience_ns);
     const int ms = ns == UINT64_MAX ? -1 : (int)DF_MIN(ns / 1000000 + 1, (uint64_t)1000);
     df_tcp_wait(&ep->connections.tcp, ms);
@@ -134,26 +137,26 @@ static void *pump_for_all(void *argument) {
   return NULL;
 }
 
-/* What came meanwhile is done now. */
+/* Handles the requests that other threads left meanwhile. */
 static void unlock(endpoint *ep) DF_RELEASE(ep->lock) {
   df_unlock(&ep->lock);
-  wire_pump(ep, DF_CARRY_PUBLISHED);
+  run_pump(ep, DF_CARRY_PUBLISHED);
 }
 
-/* Takes the context's lock. */
-static void note_who_is_gone(endpoint *ep) {
+/* Takes the lock of the rank. */
+static void update_peers_gone(endpoint *ep) {
   const df_control *control = ep->base.owner.control;
   df_rank_lock(ep->base.owner.lock);
   df_lock(&ep->lock);
   for (uint32_t i = 0; control && i < ep->connections.n_active; i++) {
-    df_peer_wire *peer = ep->connections.active[i];
+    df_net_peer *peer = ep->connections.active[i];
     peer->is_gone = control->peers[peer->rank].state != DF_PEER_ALIVE;
   }
   unlock(ep);
   df_rank_unlock(ep->base.owner.lock);
 }
 
-/* Its threads go on meanwhile. */
+/* The threads that carry continue meanwhile. */
 static void net_flush(df_endpoint *base, uint64_t patience_ns) {
   endpoint *ep = endpoint_of(base);
   const uint64_t begin = df_clock_ns();
@@ -164,7 +167,7 @@ static void net_flush(df_endpoint *base, uint64_t patience_ns) {
   df_connections_leave(&ep->connections);
   unlock(ep);
   while (pending && df_clock_ns() - begin < most_ns) {
-    note_who_is_gone(ep);
+    update_peers_gone(ep);
     df_lock(&ep->lock);
     pending = df_connections_have_pending(&ep->connections);
     unlock(ep);
@@ -179,14 +182,14 @@ static void net_quiesce(df_endpoint *base) {
   unlock(ep);
 }
 
-static void wire_peer_left(df_endpoint *base, uint32_t peer) {
+static void net_peer_left(df_endpoint *base, uint32_t peer) {
   endpoint *ep = endpoint_of(base);
   df_lock(&ep->lock);
   df_connections_peer_left(&ep->connections, peer);
   unlock(ep);
 }
 
-static int wire_take_lost(df_endpoint *base, uint32_t *peer, char *why, size_t bytes) {
+static int net_take_lost(df_endpoint *base, uint32_t *peer, char *why, size_t bytes) {
   endpoint *ep = endpoint_of(base);
   df_lock(&ep->lock);
   int found = df_connections_take_lost(&ep->connections, peer, why, bytes);
@@ -194,7 +197,7 @@ static int wire_take_lost(df_endpoint *base, uint32_t *peer, char *why, size_t b
   return found;
 }
 
-static int wire_traffic(df_endpoint *base, uint32_t peer, uint32_t which, df_traffic *traffic) {
+static int net_traffic(df_endpoint *base, uint32_t peer, uint32_t which, df_traffic *traffic) {
   endpoint *ep = endpoint_of(base);
   df_lock(&ep->lock);
   int found = df_connections_traffic(&ep->connections, peer, which, traffic);
@@ -202,12 +205,12 @@ static int wire_traffic(df_endpoint *base, uint32_t peer, uint32_t which, df_tra
   return found;
 }
 
-/* ---- control's lines */
+/* ---- control channels */
 
 static void want_channel(void *base, uint32_t peer, df_reconnect_request request) {
   endpoint *ep = endpoint_of(base);
   df_lock(&ep->lock);
-  df_lines_want(ep->connections.lines, peer, request);
+  df_control_reconnect_want(ep->connections.control_reconnect, peer, request);
   ep->connections.left_work = 1;
   unlock(ep);
 }
@@ -215,14 +218,16 @@ static void want_channel(void *base, uint32_t peer, df_reconnect_request request
 static uint64_t channel_refused_ns(void *base, uint32_t peer) {
   endpoint *ep = endpoint_of(base);
   df_lock(&ep->lock);
-  const uint64_t since_ns = df_lines_refused_ns(ep->connections.lines, peer);
+  const uint64_t since_ns =
+      df_control_reconnect_refused_ns(ep->connections.control_reconnect, peer);
   unlock(ep);
   return since_ns;
 }
 
 /* ---- links */
 
-/* Zeroed, for all blocks. Unlocks the lock of the rank meanwhile if patience allows. */
+/* Makes zeroed rings for all blocks. Unlocks the lock of the rank meanwhile if patience allows
+ * it. */
 static dfcclResult_t make_rings(endpoint *ep, const df_route *route, df_patience *patience,
                                 uint8_t **rings) DF_NO_THREAD_SAFETY_ANALYSIS
 /* unlocks and locks again under one condition */ {
@@ -254,12 +259,12 @@ static void fill_ends(endpoint *ep, const df_route *route, uint8_t *rings, df_li
                   .messages = planned->messages,
                   .peer = route->peer,
                   .payload_offset = route->payload_offset,
-                  .same_process = 1, /* the pump, which reads what is lent */
+                  .same_process = 1, /* the pump is in this process and reads lent buffers */
                   .sends = (uint8_t)planned->sends,
                   .release_mask = route->ring.release_mask};
     pumps[block] = *end;
-    /* Both ends compare a piece with the least. A message of several pieces is longer, so it is
-     * copied. */
+    /* Both ends compare a piece with the minimum. A message of several pieces is longer than a
+     * piece, so it is copied. */
     if (end->sends)
       end->lend_min = route->plan->longest > 1 ? UINT64_MAX : ep->connections.lend_min;
     pumps[block].sends = !planned->sends;
@@ -267,12 +272,12 @@ static void fill_ends(endpoint *ep, const df_route *route, uint8_t *rings, df_li
   }
 }
 
-static void find_pieces(const df_route *route, df_wire_pieces *piece_of) {
+static void find_pieces(const df_route *route, df_pump_pieces *piece_of) {
   const df_plan *plan = route->plan;
   const int sends = plan->links[route->which].sends;
   for (uint32_t i = 0; i < plan->n_primitives; i++) {
     const df_primitive *prim = &plan->primitives[i];
-    const df_wire_pieces pieces = {prim->piece, prim->pieces, prim->stride};
+    const df_pump_pieces pieces = {prim->piece, prim->pieces, prim->stride};
     if (sends && prim->flags & DF_PRIM_SEND && prim->send_link == route->which)
       piece_of[prim->send_ordinal] = pieces;
     if (!sends && prim->flags & DF_PRIM_RECV && prim->recv_link == route->which)
@@ -280,13 +285,14 @@ static void find_pieces(const df_route *route, df_wire_pieces *piece_of) {
   }
 }
 
-/* [endpoint's lock] Takes the rings. offer: the sender's. */
-static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_wire_offer *offer,
+/* [endpoint's lock] Takes ownership of the rings. offer: the receiver's, at the sender; else
+ * NULL. */
+static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_net_offer *offer,
                                uint8_t *rings, df_link_handle **out) {
   const df_plan_link *planned = &route->plan->links[route->which];
-  df_peer_wire *peer = NULL;
+  df_net_peer *peer = NULL;
   df_link *ends = aligned_alloc(DF_CACHE_LINE, route->n_blocks * sizeof *ends);
-  df_wire_pieces *piece_of = calloc(planned->messages + 1, sizeof *piece_of);
+  df_pump_pieces *piece_of = calloc(planned->messages + 1, sizeof *piece_of);
   df_link_handle *handle = calloc(1, sizeof *handle);
   dfcclResult_t result = df_connections_connect(&ep->connections, route->peer, &peer);
   if (result == dfcclSuccess && (ends == NULL || piece_of == NULL || handle == NULL))
@@ -294,7 +300,7 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_wir
   if (result == dfcclSuccess) {
     fill_ends(ep, route, rings, ends);
     find_pieces(route, piece_of);
-    const df_wire_route wire_route = {.ends = ends,
+    const df_pump_route pump_route = {.ends = ends,
                                       .parts = route->parts,
                                       .piece_of = piece_of,
                                       .extents = route->plan->extents,
@@ -304,13 +310,13 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_wir
                                       .geometry = (uint8_t)route->plan->geometry,
                                       .element_bytes = route->element_bytes,
                                       .varying = route->varying};
-    df_wire *wire = peer->wire;
-    result = offer ? df_wire_connect(wire, &wire_route, offer->link, offer->n_slots, &handle->link)
-                   : df_wire_accept(wire, &wire_route, &handle->link);
+    df_pump *pump = peer->pump;
+    result = offer ? df_pump_connect(pump, &pump_route, offer->link, offer->n_slots, &handle->link)
+                   : df_pump_accept(pump, &pump_route, &handle->link);
   }
   if (result == dfcclSuccess && handle->link->is_bulk) {
     result = df_connections_need_bulk(peer);
-    if (result != dfcclSuccess) df_wire_release(peer->wire, handle->link);
+    if (result != dfcclSuccess) df_pump_release(peer->pump, handle->link);
   }
   free(ends);
   free(piece_of);
@@ -319,18 +325,18 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_wir
     free(rings);
     return result;
   }
-  handle->wire = peer->wire;
+  handle->pump = peer->pump;
   handle->rings = rings;
-  handle->next = ep->tickets;
-  handle->at = &ep->tickets;
-  if (ep->tickets) ep->tickets->at = &handle->next;
-  ep->tickets = handle;
+  handle->next = ep->handles;
+  handle->at = &ep->handles;
+  if (ep->handles) ep->handles->at = &handle->next;
+  ep->handles = handle;
   *out = handle;
   return dfcclSuccess;
 }
 
-static dfcclResult_t wire_accept(df_endpoint *base, const df_route *route, df_patience *patience,
-                                 df_offer *offer, df_link_handle **handle) DF_RANK_LOCKED {
+static dfcclResult_t net_accept(df_endpoint *base, const df_route *route, df_patience *patience,
+                                df_offer *offer, df_link_handle **handle) DF_RANK_LOCKED {
   endpoint *ep = endpoint_of(base);
   DF_ASSERT_RANK_LOCKED(ep->base.owner.lock);
   uint8_t *rings;
@@ -339,11 +345,11 @@ static dfcclResult_t wire_accept(df_endpoint *base, const df_route *route, df_pa
   df_lock(&ep->lock);
   result = make_link(ep, route, NULL, rings, handle);
   if (result == dfcclSuccess) {
-    df_wire_offer mine = {.magic = DF_WIRE_OFFER_MAGIC,
-                          .link = (*handle)->link->id,
-                          .n_slots = route->ring.n_slots,
-                          .port = ep->connections.tcp.port,
-                          .release_mask = route->ring.release_mask};
+    df_net_offer mine = {.magic = DF_NET_OFFER_MAGIC,
+                         .link = (*handle)->link->id,
+                         .n_slots = route->ring.n_slots,
+                         .port = ep->connections.tcp.port,
+                         .release_mask = route->ring.release_mask};
     df_connection_handshake_key(mine.key, ep->connections.secret, route->peer);
     memcpy(offer->bytes, &mine, sizeof mine);
   }
@@ -351,11 +357,11 @@ static dfcclResult_t wire_accept(df_endpoint *base, const df_route *route, df_pa
   return result;
 }
 
-static void wire_release(df_endpoint *base, df_link_handle *handle) {
+static void net_release(df_endpoint *base, df_link_handle *handle) {
   endpoint *ep = endpoint_of(base);
   if (handle == NULL) return;
   df_lock(&ep->lock);
-  df_wire_release(handle->wire, handle->link);
+  df_pump_release(handle->pump, handle->link);
   *handle->at = handle->next;
   if (handle->next) handle->next->at = handle->at;
   unlock(ep);
@@ -363,27 +369,28 @@ static void wire_release(df_endpoint *base, df_link_handle *handle) {
   free(handle);
 }
 
-/* A rank of another host is called where the mesh has found it. */
-static void call_peer(endpoint *ep, uint32_t rank, const df_wire_offer *offer) {
-  df_peer_wire *peer = ep->connections.peers[rank];
-  const df_far_rank *far = ep->base.owner.far;
+/* A rank of another host is called at the address where the mesh has found it. */
+static void call_peer(endpoint *ep, uint32_t rank, const df_net_offer *offer) {
+  df_net_peer *peer = ep->connections.peers[rank];
+  const df_remote_rank *remote = ep->base.owner.remote;
   df_tcp_path paths[DF_NET_PATHS_MOST] = {{.to = df_address_loopback(offer->port)}};
   uint32_t n_paths = 1;
-  if (far && far[rank].is_far) n_paths = df_path_finder_find(ep->path_finder, &far[rank], paths);
+  if (remote && remote[rank].is_remote)
+    n_paths = df_path_finder_find(ep->path_finder, &remote[rank], paths);
   df_connections_call(&ep->connections, peer, paths, n_paths, offer->key);
 }
 
-/* The rings here are as deep as the receiver's. */
-static dfcclResult_t wire_connect(df_endpoint *base, const df_route *given, df_patience *patience,
-                                  const df_offer *offer, df_link_handle **handle) DF_RANK_LOCKED {
+/* The rings here have as many slots as those of the receiver. */
+static dfcclResult_t net_connect(df_endpoint *base, const df_route *given, df_patience *patience,
+                                 const df_offer *offer, df_link_handle **handle) DF_RANK_LOCKED {
   endpoint *ep = endpoint_of(base);
   DF_ASSERT_RANK_LOCKED(ep->base.owner.lock);
-  df_wire_offer theirs;
+  df_net_offer theirs;
   memcpy(&theirs, offer->bytes, sizeof theirs);
-  if (theirs.magic != DF_WIRE_OFFER_MAGIC || theirs.port == 0 ||
-      theirs.n_slots < given->slots_min || theirs.n_slots > DF_MAX_LINK_SLOTS ||
-      (theirs.n_slots & (theirs.n_slots - 1)) || theirs.release_mask >= theirs.n_slots)
-    return df_fail(dfcclRemoteError, "rank %u offered rank %u a connection that makes no sense",
+  if (theirs.magic != DF_NET_OFFER_MAGIC || theirs.port == 0 || theirs.n_slots < given->slots_min ||
+      theirs.n_slots > DF_MAX_LINK_SLOTS || (theirs.n_slots & (theirs.n_slots - 1)) ||
+      theirs.release_mask >= theirs.n_slots)
+    return df_fail(dfcclRemoteError, "rank %u sent rank %u a malformed connection offer",
                    given->peer, ep->base.owner.rank);
   df_route deep = *given, *route = &deep;
   deep.ring.n_slots = theirs.n_slots;
@@ -398,15 +405,15 @@ static dfcclResult_t wire_connect(df_endpoint *base, const df_route *given, df_p
   return result;
 }
 
-/* ---- memory: what is lent is read here */
+/* ---- memory: lent buffers are read in this process */
 
-static void wire_share(df_endpoint *base, struct df_segment *segment, uint64_t *mapping) {
+static void net_share(df_endpoint *base, struct df_segment *segment, uint64_t *mapping) {
   (void)segment;
   for (uint32_t r = 0; r < base->owner.n_ranks; r++)
     if (base->owner.serves[r]) df_publish_u64(&mapping[r], 0);
 }
 
-static int wire_unshare(df_endpoint *base, struct df_segment *segment, int may_be_read) {
+static int net_unshare(df_endpoint *base, struct df_segment *segment, int may_be_read) {
   (void)base;
   (void)segment;
   (void)may_be_read;
@@ -422,8 +429,8 @@ static dfcclResult_t start(endpoint *ep) {
                  strerror(error));
 }
 
-/* Sockets are closed already (bootstrap/net/fork_guard.h). */
-static void wire_close_in_child(df_endpoint *base) {
+/* The fork guard has closed the sockets already (bootstrap/net/fork_guard.h). */
+static void net_close_in_child(df_endpoint *base) {
   df_net_backend *net_backend = endpoint_of(base)->connections.net_backend;
   df_tcp_close_in_child(&endpoint_of(base)->connections.tcp);
   if (net_backend && net_backend->ops->close_in_child)
@@ -432,16 +439,16 @@ static void wire_close_in_child(df_endpoint *base) {
 
 static const df_network_ops network_ops = {.flush = net_flush,
                                            .quiesce = net_quiesce,
-                                           .peer_left = wire_peer_left,
-                                           .close_in_child = wire_close_in_child,
-                                           .take_lost = wire_take_lost,
-                                           .traffic = wire_traffic};
+                                           .peer_left = net_peer_left,
+                                           .close_in_child = net_close_in_child,
+                                           .take_lost = net_take_lost,
+                                           .traffic = net_traffic};
 
-static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner) {
+static dfcclResult_t net_open(df_endpoint **out, const df_endpoint_owner *owner) {
   endpoint *ep = aligned_alloc(DF_CACHE_LINE, sizeof *ep);
   if (ep == NULL) return df_fail(dfcclOutOfMemory, "no memory for an endpoint");
   memset(ep, 0, sizeof *ep);
-  ep->base = (df_endpoint){.transport = &df_transport_wire,
+  ep->base = (df_endpoint){.transport = &df_transport_net,
                            .owner = *owner,
                            .network = &network_ops,
                            .reconnector = {.owner = &ep->base,
@@ -457,16 +464,17 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
   ep->connections.watch = owner->watch;
   ep->connections.resume_ns =
       owner->resume_ms < DAY_MS ? (uint64_t)owner->resume_ms * 1000000 : UINT64_MAX / 4;
-  ep->bell.sleepers = 1; /* who rings carries */
+  ep->bell.sleepers = 1; /* a thread that rings the bell carries messages */
   ep->carrier = (df_carrier){.bell = &ep->bell, .who = ep, .carry = carry_for_blocks};
   ep->base.carrier = &ep->carrier;
   df_mutex_init(&ep->lock);
   result = df_protection_make(&ep->connections.protection, owner->security, owner->all_have_aes,
                               owner->tls);
-  if (result == dfcclSuccess && owner->far)
+  if (result == dfcclSuccess && owner->remote)
     result = df_path_finder_open(&ep->path_finder, owner->interfaces, owner->rails);
   if (result == dfcclSuccess)
-    result = df_lines_open(&ep->connections.lines, &ep->connections.tcp, &ep->base.owner);
+    result = df_control_reconnect_open(&ep->connections.control_reconnect, &ep->connections.tcp,
+                                       &ep->base.owner);
   if (result == dfcclSuccess) result = start(ep);
   if (result != dfcclSuccess) goto close_connections;
   *out = &ep->base;
@@ -480,26 +488,26 @@ free_memory:
   return result;
 }
 
-static void wire_close(df_endpoint *base, int keep) {
-  (void)keep; /* no peer maps anything */
+static void net_close(df_endpoint *base, int keep) {
+  (void)keep; /* no peer maps memory of this transport */
   endpoint *ep = endpoint_of(base);
   df_store_relaxed_u32(&ep->stopping, 1);
   df_bell_ring(&ep->nap_bell);
   df_tcp_wake(&ep->connections.tcp);
   pthread_join(ep->thread, NULL);
-  while (ep->tickets) wire_release(base, ep->tickets);
+  while (ep->handles) net_release(base, ep->handles);
   df_connections_close(&ep->connections);
   df_mutex_destroy(&ep->lock);
   df_path_finder_close(ep->path_finder);
   free(ep);
 }
 
-const df_transport df_transport_wire = {.name = "wire",
-                                        .cost = wire_cost,
-                                        .open = wire_open,
-                                        .close = wire_close,
-                                        .share = wire_share,
-                                        .unshare = wire_unshare,
-                                        .accept = wire_accept,
-                                        .connect = wire_connect,
-                                        .release = wire_release};
+const df_transport df_transport_net = {.name = "wire",
+                                       .cost = net_cost,
+                                       .open = net_open,
+                                       .close = net_close,
+                                       .share = net_share,
+                                       .unshare = net_unshare,
+                                       .accept = net_accept,
+                                       .connect = net_connect,
+                                       .release = net_release};

@@ -1,6 +1,7 @@
-/* A message for several other processes is written once, to memory that they map, and lent to each.
- * Each such collective takes a range of segments, which readers map in the background. Until then,
- * and without memory, messages go through the links' slots. */
+/* Common slots: a message for several other processes is written once, to memory that all of them
+ * map, and lent to each. Each collective that has such messages takes a range of segments, which
+ * readers map in the background. Until they have, and if there is no memory, messages use the slots
+ * of the links. */
 #include "transports/shm/common_slots.h"
 
 #include <stdlib.h>
@@ -12,7 +13,7 @@ typedef struct df_common_segment {
   struct df_common_segment *next;
   const df_segment *segment;
   uint64_t *mapping; /* [n_ranks] as in df_transport.share */
-  uint8_t *told;     /* [n_ranks] 1: offered */
+  uint8_t *offered;  /* [n_ranks] 1: the segment was offered */
 } df_common_segment;
 
 static df_common_segment *find(const df_shm_endpoint *endpoint, const df_segment *segment) {
@@ -27,10 +28,10 @@ static df_common_segment *enter(df_shm_endpoint *endpoint, const df_segment *seg
   if (record == NULL) return NULL;
   record->segment = segment;
   record->mapping = malloc(control->n_ranks * sizeof *record->mapping);
-  record->told = calloc(control->n_ranks, 1);
-  if (record->mapping == NULL || record->told == NULL) {
+  record->offered = calloc(control->n_ranks, 1);
+  if (record->mapping == NULL || record->offered == NULL) {
     free(record->mapping);
-    free(record->told);
+    free(record->offered);
     free(record);
     return NULL;
   }
@@ -41,14 +42,14 @@ static df_common_segment *enter(df_shm_endpoint *endpoint, const df_segment *seg
   return record;
 }
 
-/* Ranks that read common slots; NULL: only counts them. */
+/* Lists the ranks that read common slots. readers NULL: only counts them. */
 static uint32_t list_readers(const df_shm_endpoint *endpoint, const df_plan *plan,
                              const uint32_t *ranks, uint32_t *readers) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < plan->n_primitives; i++) {
     if (plan->primitives[i].common == DF_COMMON_NONE) continue;
     uint32_t reader = ranks[plan->links[plan->primitives[i].send_link].peer];
-    if (!endpoint->base.owner.serves[reader]) return 0; /* it maps nothing of ours */
+    if (!endpoint->base.owner.serves[reader]) return 0; /* the rank maps no memory of this one */
     if (endpoint->base.owner.control->peers[reader].local) continue;
     if (readers) readers[n] = reader;
     n++;
@@ -61,7 +62,7 @@ uint32_t df_common_count_readers(const df_shm_endpoint *endpoint, const df_plan 
   return list_readers(endpoint, plan, ranks, NULL);
 }
 
-/* From the next run on. */
+/* Common slots are used from the next run on. */
 static void publish_if_mapped(const df_common *common, const df_common_segment *record) {
   df_run_words *words = common->words;
   if (df_load_relaxed_u64(&words->common) != 0) return;
@@ -74,7 +75,8 @@ static void publish_if_mapped(const df_common *common, const df_common_segment *
 
 static df_common_segment *take(df_shm_endpoint *endpoint, uint64_t bytes, df_range *range) {
   df_arena *arena = &endpoint->commons;
-  arena->next_id = endpoint->next_segment_id; /* no links: peers may read them, not write */
+  arena->next_id =
+      endpoint->next_segment_id; /* not a segment for links: peers may read it, but not write */
   dfcclResult_t result = df_arena_take(arena, bytes, range);
   endpoint->next_segment_id = arena->next_id;
   if (result != dfcclSuccess) return NULL;
@@ -103,8 +105,8 @@ void df_common_reserve(df_shm_endpoint *endpoint, df_common *common, const df_pl
   endpoint->common_users = common;
   words->common_mask = depth - 1;
   for (uint32_t i = 0; i < n_readers; i++) {
-    if (record->told[readers[i]]) continue;
-    record->told[readers[i]] = 1;
+    if (record->offered[readers[i]]) continue;
+    record->offered[readers[i]] = 1;
     df_shm_offer_segment(endpoint, readers[i], range.segment, DF_SEGMENT_USER);
   }
   publish_if_mapped(common, record);
@@ -135,7 +137,7 @@ df_segment *df_common_dissolve(df_shm_endpoint *endpoint) {
   while (endpoint->common_segments) {
     df_common_segment *next = endpoint->common_segments->next;
     free(endpoint->common_segments->mapping);
-    free(endpoint->common_segments->told);
+    free(endpoint->common_segments->offered);
     free(endpoint->common_segments);
     endpoint->common_segments = next;
   }

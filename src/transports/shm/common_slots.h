@@ -4,24 +4,24 @@
 #include "base/mutex.h"
 #include "transports/shm/endpoint.h"
 
-/* Of one collective; the host's record embeds it. */
+/* The common slots of one collective; the record of the collective on the host embeds it. */
 typedef struct df_common {
   struct df_common *next;
   df_range range;
   df_run_words *words;
-  uint32_t *readers; /* [n_readers] in other processes, one for each message */
+  uint32_t *readers; /* [n_readers] ranks in other processes, one entry for each message */
   uint32_t n_readers;
 } df_common;
 
-/* Messages for other processes. ranks: of the group. */
+/* Returns the number of messages for ranks in other processes. ranks: of the group. */
 uint32_t df_common_count_readers(const df_shm_endpoint *endpoint, const df_plan *plan,
                                  const uint32_t *ranks);
-/* When the links stand. depth: slots of each block, a power of two. Without memory, messages
- * go through the links' slots. */
+/* Reserves common slots when the links are connected. depth: slots of each block, a power of two.
+ * If there is no memory, messages use the slots of the links. */
 void df_common_reserve(df_shm_endpoint *endpoint, df_common *common, const df_plan *plan,
                        const uint32_t *ranks, uint64_t bytes, uint32_t depth,
                        df_run_words *words) DF_RANK_LOCKED;
-/* Address: the peer's. */
+/* A peer has mapped a segment at `address` in its process. */
 void df_common_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment,
                       uint64_t address) DF_RANK_LOCKED;
 void df_common_give(df_shm_endpoint *endpoint, df_common *common) DF_RANK_LOCKED;

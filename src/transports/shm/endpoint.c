@@ -50,7 +50,7 @@ dfcclResult_t df_shm_open(df_endpoint **out, const df_endpoint_owner *owner) {
   if (endpoint == NULL) return df_fail(dfcclOutOfMemory, "no memory for the record of rings");
   endpoint->base = (df_endpoint){.owner = *owner};
   endpoint->memory = *owner->memory;
-  endpoint->next_segment_id = 1; /* 0: home */
+  endpoint->next_segment_id = 1; /* 0 is the home segment */
   endpoint->arena.next_id = DF_FIRST_LINKS_SEGMENT;
   dfcclResult_t result = make_peers(endpoint);
   if (result == dfcclSuccess) result = df_segment_create(&endpoint->home, 0, sizeof(df_bell));
@@ -67,7 +67,7 @@ dfcclResult_t df_shm_open(df_endpoint **out, const df_endpoint_owner *owner) {
 static void close_peers(df_shm_endpoint *endpoint) {
   for (uint32_t r = 0; endpoint->peers && r < endpoint->base.owner.control->n_ranks; r++) {
     df_shm_peer *peer = &endpoint->peers[r];
-    free(peer->told);
+    free(peer->announced);
     free(peer->mapped_ranges);
     while (peer->segments) {
       df_segment *next = peer->segments->next;
@@ -86,7 +86,7 @@ void df_shm_close(df_endpoint *base, int keep) {
     df_segment_abandon(rings);
   else
     df_segment_bury(world, rings);
-  /* Peers of this process may still point into these. */
+  /* Peers in this process may still point into these segments. */
   df_segment_bury(world, df_common_dissolve(endpoint));
   if (endpoint->home) df_segment_bury(world, endpoint->home);
   while (endpoint->shared) {
@@ -110,10 +110,10 @@ int df_shm_offer_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segm
   return maps;
 }
 
-void df_shm_tell_home(df_shm_endpoint *endpoint) {
+void df_shm_announce_home(df_shm_endpoint *endpoint) {
   const df_control *control = endpoint->base.owner.control;
   for (uint32_t r = 0; r < control->n_ranks; r++)
-    if (r != control->rank && !control->peers[r].local && !control->peers[r].is_far)
+    if (r != control->rank && !control->peers[r].local && !control->peers[r].is_remote)
       df_shm_offer_segment(endpoint, r, endpoint->home, DF_SEGMENT_HOME);
 }
 

@@ -1,5 +1,5 @@
-/* Memory that ranks of one host map, for shm (the host's) and ipc (a GPU's). The
- * context's lock protects all of this. */
+/* Memory that ranks of one host map: host memory (shm) and GPU memory (ipc). The lock of the rank
+ * protects all of it. */
 #ifndef DF_TRANSPORTS_SHM_ENDPOINT_H
 #define DF_TRANSPORTS_SHM_ENDPOINT_H
 
@@ -12,21 +12,22 @@
 typedef struct df_shm_peer {
   df_bell *bell;
   df_segment *segments;
-  df_mapped_ranges
-      *mapped_ranges; /* over segments to lend from; NULL: see df_shm_have_mapped_ranges */
-  uint64_t *told;     /* ids of our ring segments that it knows */
-  uint32_t n_told;
-  int maps;    /* it may map memory of our device */
-  int closing; /* our mappings of its device must go */
+  df_mapped_ranges *
+      /* mapped ranges of segments to lend from; NULL: see df_shm_have_mapped_ranges */
+      mapped_ranges;
+  uint64_t *announced; /* ids of the ring segments that were announced to the peer */
+  uint32_t n_announced;
+  int maps;    /* the peer may have mapped memory of the device of this rank */
+  int closing; /* the mappings of memory of its device must be closed */
 } df_shm_peer;
 
-/* Peers may have mappings of it. */
+/* Memory that peers may have mapped. */
 typedef struct df_shared {
   struct df_shared *next;
   const df_segment *segment;
-  uint64_t *mapping;  /* [n_ranks] the caller's */
-  int is_unshared;    /* peers have been told that it goes */
-  uint8_t *is_mapped; /* [n_ranks] 1: the peer may map the device's memory */
+  uint64_t *mapping;  /* [n_ranks] belongs to the caller */
+  int is_unshared;    /* peers were requested to unmap it */
+  uint8_t *is_mapped; /* [n_ranks] 1: the peer may have mapped the memory of the device */
 } df_shared;
 
 typedef struct df_shm_endpoint {
@@ -39,15 +40,15 @@ typedef struct df_shm_endpoint {
   struct df_common_segment *common_segments;
   struct df_common *common_users;
   df_shared *shared;
-  uint64_t next_segment_id; /* The next segment that is not for rings. */
-  int unmaps_due;           /* The service thread has mappings to close or memory to free. */
+  uint64_t next_segment_id; /* id of the next segment that is not for rings */
+  int unmaps_due;           /* the service thread has mappings to close or memory to free */
 } df_shm_endpoint;
 
 typedef struct df_shm_offer {
   uint64_t segment; /* its number; within a process its address */
   uint64_t offset;
   uint32_t n_slots;
-  uint16_t release_mask; /* the receiver's: both ends must agree */
+  uint16_t release_mask; /* release mask of the receiver; both ends must agree */
   uint16_t reserved;
   uint8_t unused[40];
 } df_shm_offer;
@@ -57,16 +58,17 @@ extern const df_transport df_transport_shm;
 
 dfcclResult_t df_shm_open(df_endpoint **endpoint, const df_endpoint_owner *owner);
 void df_shm_close(df_endpoint *endpoint, int keep);
-/* Every peer must have the home before it hears of anything else. */
-void df_shm_tell_home(df_shm_endpoint *endpoint) DF_RANK_LOCKED;
-/* NULL: the peer has not said where its bell is. */
+/* Announces the home segment. Every peer must have it before any other message. */
+void df_shm_announce_home(df_shm_endpoint *endpoint) DF_RANK_LOCKED;
+/* Returns NULL if the peer has not announced its bell yet. */
 df_bell *df_shm_bell(df_shm_endpoint *endpoint, uint32_t rank) DF_RANK_LOCKED;
-/* 1: it is a device's, and the peer will map it. */
+/* Returns 1 if it is the memory of a device, and the peer will map it. */
 int df_shm_offer_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segment *segment,
                          uint64_t use) DF_RANK_LOCKED;
 
-/* Makes them, 32 KB, when a link receives from the peer or when it lends. Nothing needs any of a
- * local peer, or if a device follows addresses. 0: no memory. */
+/* Makes the mapped ranges of a peer (32 KB) when a link receives from the peer or when the peer
+ * lends. They are not needed for a local peer, or if a device follows addresses. Returns 0 if there
+ * is no memory. */
 int df_shm_have_mapped_ranges(df_shm_endpoint *endpoint, uint32_t rank) DF_RANK_LOCKED;
 
 dfcclResult_t df_shm_accept(df_endpoint *endpoint, const df_route *route, df_patience *patience,
@@ -77,7 +79,7 @@ void df_shm_release(df_endpoint *endpoint, df_link_handle *handle);
 
 void df_shm_share(df_endpoint *endpoint, df_segment *segment, uint64_t *mapping) DF_RANK_LOCKED;
 int df_shm_unshare(df_endpoint *endpoint, df_segment *segment, int may_be_read) DF_RANK_LOCKED;
-/* Address: the peer's. */
+/* A peer has mapped a segment at `address` in its process. */
 void df_shm_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment,
                    uint64_t address) DF_RANK_LOCKED;
 void df_shm_subscribe(df_shm_endpoint *endpoint);

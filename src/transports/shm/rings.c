@@ -1,4 +1,4 @@
-/* Rings that both ranks have mapped: the receiver owns them, the sender writes. */
+/* Rings that both ranks have mapped: the receiver owns them, and the sender writes to them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static uint64_t bytes_of(const df_ring *ring, uint32_t n_blocks) {
   return df_link_ring_bytes(ring->stride, ring->n_slots) * n_blocks;
 }
 
-/* Such a ring gets all of its pages before its first use. */
+/* A deep ring gets all of its pages before its first use. */
 static int is_deep(const df_route *route, uint32_t n_slots) { return n_slots > route->slots_min; }
 
 static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, const df_ring *ring,
@@ -27,7 +27,7 @@ static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, co
   const int reads_all = is_local && memory->lends_to(memory->device, route->peer);
   const int asks = memory->host_sees_links && !planned->sends;
   DF_ASSERT(!asks || is_local ||
-            peer->mapped_ranges); /* without them any address would be followed */
+            peer->mapped_ranges); /* without mapped ranges any address would be followed */
   for (uint32_t block = 0; block < route->n_blocks; block++) {
     df_link *link = &route->ends[block * route->end_step];
     uint8_t *at = rings + block * df_link_ring_bytes(ring->stride, ring->n_slots);
@@ -43,27 +43,28 @@ static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, co
     link->same_process = (uint8_t)reads_all;
     link->sends = (uint8_t)planned->sends;
     link->far_ns = ring->far_ns;
-    /* A device follows its own mappings' addresses, and does not see the host's table. */
+    /* A device follows the addresses of its own mappings, and cannot read the table of the host. */
     link->mapped_ranges = asks ? peer->mapped_ranges : NULL;
   }
 }
 
-/* The peer must have the segment before it hears of a range in it. */
-static void tell_segment(df_shm_endpoint *endpoint, uint32_t rank,
-                         const df_segment *segment) DF_RANK_LOCKED {
+/* Announces the segment: the peer must have it before it receives a range in it. */
+static void announce_segment(df_shm_endpoint *endpoint, uint32_t rank,
+                             const df_segment *segment) DF_RANK_LOCKED {
   df_shm_peer *peer = &endpoint->peers[rank];
   if (endpoint->base.owner.control->peers[rank].local) return;
-  for (uint32_t i = 0; i < peer->n_told; i++)
-    if (peer->told[i] == segment->id) return;
-  uint64_t *told = realloc(peer->told, (peer->n_told + 1) * sizeof *told);
-  if (told) { /* otherwise it is told again */
-    peer->told = told;
-    peer->told[peer->n_told++] = segment->id;
+  for (uint32_t i = 0; i < peer->n_announced; i++)
+    if (peer->announced[i] == segment->id) return;
+  uint64_t *announced = realloc(peer->announced, (peer->n_announced + 1) * sizeof *announced);
+  if (announced) { /* if there is no memory, it is announced again */
+    peer->announced = announced;
+    peer->announced[peer->n_announced++] = segment->id;
   }
   df_shm_offer_segment(endpoint, rank, segment, DF_SEGMENT_LINKS);
 }
 
-/* Pages that accept writes to. If the ring is not deep, they end where its slots begin. */
+/* Returns the pages that accept writes to. If the ring is not deep, they end where its slots
+ * begin. */
 static uint64_t pages_of(const df_route *route) {
   const df_ring *ring = &route->ring;
   uint64_t bytes = df_link_ring_bytes(ring->stride, ring->n_slots);
@@ -72,7 +73,7 @@ static uint64_t pages_of(const df_route *route) {
   return pages * route->n_blocks;
 }
 
-/* Nobody else knows the range yet, so the lock may be let go. */
+/* No other thread uses the range yet, so the lock may be released. */
 static dfcclResult_t prepare(df_shm_endpoint *endpoint, const df_route *route,
                              const df_range *range, int may_wait) DF_NO_THREAD_SAFETY_ANALYSIS
 /* unlocks and locks again under one condition */ {
@@ -118,7 +119,7 @@ dfcclResult_t df_shm_accept(df_endpoint *base, const df_route *route, df_patienc
   if (!patience->may_wait) patience->pages_left -= (uint32_t)pages;
   const df_range *range = &handle->range;
   fill_ends(endpoint, route, &route->ring, range->segment->base + range->offset);
-  tell_segment(endpoint, route->peer, range->segment);
+  announce_segment(endpoint, route->peer, range->segment);
   const int is_local = base->owner.control->peers[route->peer].local;
   const df_shm_offer made = {.segment = is_local ? (uint64_t)(uintptr_t)range->segment
                                                  : range->segment->id,
@@ -136,7 +137,7 @@ void df_shm_release(df_endpoint *base, df_link_handle *handle) {
   free(handle);
 }
 
-/* 0: the offer makes no sense. */
+/* Returns 0 if the offer is malformed. */
 static int find_offered(const df_shm_endpoint *endpoint, const df_route *route,
                         const df_shm_offer *offer, df_ring *ring, df_range *offered) {
   df_segment *segment = endpoint->peers[route->peer].segments;
@@ -145,7 +146,7 @@ static int find_offered(const df_shm_endpoint *endpoint, const df_route *route,
   } else {
     while (segment && segment->id != offer->segment) segment = segment->next;
     if (offer->segment < DF_FIRST_LINKS_SEGMENT)
-      segment = NULL; /* Such a segment may be unmapped: it has no rings. */
+      segment = NULL; /* such a segment may be unmapped, because it has no rings */
   }
   const uint32_t n_slots = offer->n_slots, mask = offer->release_mask;
   if (segment == NULL || n_slots < route->slots_min || n_slots > DF_MAX_LINK_SLOTS ||
@@ -157,7 +158,7 @@ static int find_offered(const df_shm_endpoint *endpoint, const df_route *route,
   ring->release_mask = offer->release_mask;
   uint64_t bytes = bytes_of(ring, route->n_blocks);
   *offered = (df_range){.segment = segment, .offset = offer->offset, .bytes = bytes};
-  return segment->base == NULL || /* unmapped again: its owner leaves */
+  return segment->base == NULL || /* unmapped again because its owner leaves */
          (bytes <= segment->bytes && offer->offset <= segment->bytes - bytes);
 }
 
@@ -177,7 +178,7 @@ dfcclResult_t df_shm_connect(df_endpoint *base, const df_route *route, df_patien
   if (offered.segment->base == NULL) return dfcclInProgress;
   if (is_deep(route, ring.n_slots) && !control->peers[route->peer].local) {
     if (!patience->may_wait) return dfcclInProgress;
-    /* Only the service thread, which this is, takes segments of rings away. */
+    /* Only the service thread, which is this thread, removes segments of rings. */
     df_rank_unlock(control->lock);
     df_segment_populate(offered.segment, offered.offset, offered.bytes);
     df_rank_lock(control->lock);

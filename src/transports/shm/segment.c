@@ -15,7 +15,7 @@
 #include "bootstrap/net/sockets.h"
 
 #ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* Linux 5.14; older ones refuse it */
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14; older kernels refuse it */
 #endif
 
 #define DF_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
@@ -27,7 +27,8 @@ static dfcclResult_t system_failure(const char *what, size_t bytes) {
                  "%s of %zu bytes of shared memory failed: %s", what, bytes, df_why(error, why));
 }
 
-/* If the system lets shared memory have huge pages, large segments take them: fewer faults. */
+/* Requests huge pages for large segments, if the system permits them for shared memory: they cause
+ * fewer page faults. */
 static void *map_shared(size_t bytes, int fd) {
   void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base != MAP_FAILED && bytes >= DF_HUGE_PAGE) (void)madvise(base, bytes, MADV_HUGEPAGE);
@@ -80,9 +81,10 @@ dfcclResult_t df_segment_map(df_segment **out, uint64_t id, size_t bytes, int fd
   }
   if (seals < 0 || (seals & DF_SEALS) != DF_SEALS || fstat(fd, &status) != 0 ||
       (uint64_t)status.st_size != bytes) {
-    result = df_fail(dfcclRemoteError,
-                     "a peer's segment %llu is not what it was announced to be (%zu bytes, sealed)",
-                     (unsigned long long)id, bytes);
+    result =
+        df_fail(dfcclRemoteError,
+                "segment %llu of a peer differs from its announcement (%zu bytes, with file seals)",
+                (unsigned long long)id, bytes);
     goto free_record;
   }
   void *base = map_shared(bytes, fd);
@@ -102,7 +104,7 @@ close_file:
 }
 
 void df_segment_populate(const df_segment *segment, uint64_t offset, uint64_t bytes) {
-  /* The machine's: Arm has larger ones too. */
+  /* The page size of the machine: Arm also has larger ones. */
   const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   uint64_t first = offset / page * page;
   uint64_t last = DF_MIN(DF_ALIGN_UP(offset + bytes, page), segment->bytes);
@@ -132,7 +134,7 @@ void df_segment_bury(df_process_inbox *world, df_segment *segments) {
 
 void df_segment_abandon(df_segment *segments) {
   static df_mutex lock = DF_MUTEX_INITIALIZER;
-  static df_segment *abandoned; /* so that leak checkers see them */
+  static df_segment *abandoned; /* a reachable list, so that leak checkers do not report them */
   df_segment **last = &segments;
   while (*last) last = &(*last)->next;
   df_lock(&lock);
@@ -162,11 +164,11 @@ dfcclResult_t df_arena_add(df_arena *arena, df_segment *segment) {
   *whole = (df_range){.segment = segment, .bytes = segment->bytes};
   while (*at && (*at)->segment->id < segment->id) at = &(*at)->next;
   whole->next = *at;
-  *at = whole; /* the newest segment's ranges come last */
+  *at = whole; /* ranges of the newest segment come last */
   return dfcclSuccess;
 }
 
-/* With one more segment. */
+/* Adds a segment to the arena. */
 static dfcclResult_t grow(df_arena *arena, uint64_t bytes) {
   df_segment *segment;
   uint64_t wanted = df_arena_wants(arena, bytes);
@@ -246,7 +248,7 @@ void df_arena_give(df_arena *arena, const df_range *range) {
     return;
   }
   df_range *record = malloc(sizeof *record);
-  if (record == NULL) return; /* the range is lost until the context ends */
+  if (record == NULL) return; /* the range stays unused until the context ends */
   *record = *range;
   record->next = after;
   if (before)

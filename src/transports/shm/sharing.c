@@ -1,4 +1,5 @@
-/* A peer that has mapped memory answers with its address there; then messages may lend it. */
+/* Shared user memory: a peer that has mapped it answers with its address there. From then on
+ * messages may lend it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static int maps_ours(const df_shm_endpoint *endpoint, uint32_t rank) {
   return owner->serves[rank] && !owner->control->peers[rank].local;
 }
 
-/* Without memory for the record, messages are copied through slots. */
+/* If there is no memory for the record, messages are copied through slots. */
 void df_shm_share(df_endpoint *base, df_segment *segment, uint64_t *mapping) {
   df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
   const df_control *control = base->owner.control;
@@ -45,7 +46,7 @@ static void tell_unshared(df_shm_endpoint *endpoint, df_shared *shared,
   df_message message = {
       .kind = DF_MESSAGE_UNMAP, .id = shared->segment->id, .a = (uint64_t)may_be_read};
   shared->is_unshared = 1;
-  /* A process that maps the host's memory keeps its pages alive. */
+  /* A process that maps host memory keeps its pages alive. */
   if (may_be_read && !endpoint->memory.exports_memory) return;
   for (uint32_t r = 0; r < control->n_ranks; r++)
     if (maps_ours(endpoint, r)) df_messenger_send(control, r, &message, NULL, -1);
@@ -72,7 +73,7 @@ void df_shm_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment, u
     df_publish_u64(&shared->mapping[peer], address - (uint64_t)(uintptr_t)shared->segment->base);
 }
 
-/* The number says what the segment is for: links' segments are never unmapped. */
+/* Checks that the number matches the use of the segment: segments of links are never unmapped. */
 static int is_sound_segment(const df_message *message) {
   switch (message->b) {
   case DF_SEGMENT_HOME:
@@ -84,16 +85,18 @@ static int is_sound_segment(const df_message *message) {
   }
 }
 
-/* Without a window the peer's memory is copied through slots. A device does not see windows. */
+/* Returns 1 if memory of the peer may be lent. Without a mapped range it is copied through slots. A
+ * device does not check mapped ranges. */
 static int may_lend(df_shm_endpoint *endpoint, uint32_t rank,
                     const df_segment *segment) DF_RANK_LOCKED {
   if (!endpoint->memory.host_sees_links) return 1;
   if (!df_shm_have_mapped_ranges(endpoint, rank)) return 0;
-  df_mapped_ranges *mapped_ranges = endpoint->peers[rank].mapped_ranges; /* NULL: a local peer */
+  df_mapped_ranges *mapped_ranges = endpoint->peers[rank].mapped_ranges; /* NULL for a local peer */
   return mapped_ranges && df_mapped_ranges_open(mapped_ranges, segment->base, segment->bytes);
 }
 
-/* Memory that cannot be lent is copied through slots; nothing goes without rings and bells. */
+/* Handles memory that could not be mapped: user memory is then copied through slots, but rings and
+ * bells are indispensable. */
 static void not_mapped(df_shm_endpoint *endpoint, uint32_t from, const df_message *message,
                        dfcclResult_t result) {
   const df_endpoint_owner *owner = &endpoint->base.owner;
@@ -134,7 +137,7 @@ static void handle_segment(void *room, uint32_t from, const df_message *message,
       if (fd >= 0) close(fd);
       return;
     }
-  /* The device may let the call wait; nobody else changes the list of segments. */
+  /* The device may make the call wait. No other thread changes the list of segments. */
   df_rank_unlock(owner->control->lock);
   dfcclResult_t result = endpoint->memory.map(endpoint->memory.device, from, &segment, message, fd);
   df_rank_lock(owner->control->lock);
@@ -159,12 +162,14 @@ static void handle_unmap(void *room, uint32_t from, const df_message *message,
   const df_endpoint_owner *owner = &endpoint->base.owner;
   DF_ASSERT_RANK_LOCKED(owner->control->lock);
   uint64_t id = message->id;
-  if (id == 0 || id >= DF_FIRST_LINKS_SEGMENT) return; /* home and links stay mapped */
+  if (id == 0 || id >= DF_FIRST_LINKS_SEGMENT)
+    return; /* the home segment and those of links stay mapped */
   if (endpoint->memory.exports_memory) {
     df_unmap(endpoint, from, id, message->a != 0);
     return;
   }
-  /* Who is broken keeps everything until the end; else the owner knows that nobody reads it. */
+  /* A broken rank keeps everything until the end. Otherwise the owner ensures that no block reads
+   * the memory. */
   if (owner->is_broken(owner->owner)) return;
   df_segment **at = &endpoint->peers[from].segments;
   while (*at && (*at)->id != id) at = &(*at)->next;

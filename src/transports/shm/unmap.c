@@ -1,9 +1,10 @@
-/* A device's memory goes back only when peers have closed their mappings: a kernel may still read
- * it. The owner sends UNMAP or BYE. The peer's service thread closes the mapping when no run can
- * touch it, and answers; the owner's gives the memory back. A peer whose connection has ended
- * counts as dead, without mappings; if this rank ended the connection, the peer may live and keeps
- * them. (So may a peer that ended it without a goodbye.) Only dfcclDestroy waits, for a bounded
- * time: then the rest stays until the process ends. Host memory needs none of this. */
+/* Device memory is released only when peers have closed their mappings, because a kernel may still
+ * read it. The owner sends UNMAP or BYE. The service thread of the peer closes the mapping when no
+ * run can access it, and answers; then the service thread of the owner releases the memory. A peer
+ * whose connection has ended counts as dead, without mappings. If this rank ended the connection,
+ * the peer may be alive and keeps its mappings. (A peer that ended the connection without a goodbye
+ * may also be alive.) Only dfcclDestroy waits, for a bounded time: then the rest stays until the
+ * process ends. Host memory needs none of this. */
 #include "transports/shm/unmap.h"
 
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 
 enum { DF_UNMAP_WAIT_MS = 2000 };
 
-/* The record stays: collectives' records point to it. */
+/* The record stays, because records of collectives point to it. */
 static void close_mapping(df_segment *segment) {
   segment->destroy(segment);
   segment->destroy = NULL;
@@ -41,7 +42,7 @@ static void unmap_due(df_shm_endpoint *endpoint, uint32_t rank) {
   df_rank_unlock(owner->control->lock);
   for (df_segment *segment = peer->segments; segment; segment = segment->next) {
     if (segment->destroy == NULL || !(segment->closing || peer->closing)) continue;
-    /* No run uses freed memory, but a failed one may have left a block reading it. */
+    /* No run uses freed memory, but a failed run may have left a block that reads it. */
     if (!quiet && (peer->closing || segment->may_be_read || broken)) {
       endpoint->unmaps_due = 1;
       continue;
@@ -62,7 +63,7 @@ void df_unmap_due(df_shm_endpoint *endpoint) {
   const df_endpoint_owner *owner = &endpoint->base.owner;
   const df_shared_memory *memory = &endpoint->memory;
   if (!endpoint->unmaps_due) return;
-  if (memory->pause && !memory->pause()) return; /* the next look is soon */
+  if (memory->pause && !memory->pause()) return; /* the service thread tries again soon */
   endpoint->unmaps_due = 0;
   for (uint32_t r = 0; r < owner->control->n_ranks; r++)
     if (!owner->control->peers[r].local) unmap_due(endpoint, r);
@@ -77,7 +78,7 @@ void df_unmap(df_shm_endpoint *endpoint, uint32_t rank, uint64_t id, int may_be_
     segment->closing = 1;
     segment->may_be_read = may_be_read;
     endpoint->unmaps_due = 1;
-  } else { /* it could not be mapped, or may not be */
+  } else { /* the memory could not be mapped, or must not be */
     df_message message = {.kind = DF_MESSAGE_UNMAPPED, .id = id};
     df_messenger_send(endpoint->base.owner.control, rank, &message, NULL, -1);
   }
@@ -97,11 +98,11 @@ static int has_mappings(const df_shm_endpoint *endpoint, uint32_t rank) DF_RANK_
 
 void df_unmapped(df_shm_endpoint *endpoint, uint32_t rank, uint64_t id) {
   DF_ASSERT_RANK_LOCKED(endpoint->base.owner.control->lock);
-  if (!endpoint->memory.exports_memory) return; /* the peer is mistaken */
+  if (!endpoint->memory.exports_memory) return; /* the peer has sent it by mistake */
   if (id == 0) endpoint->peers[rank].maps = 0;
   for (df_shared *shared = endpoint->shared; shared; shared = shared->next)
     if (shared->is_unshared && shared->segment->id == id) shared->is_mapped[rank] = 0;
-  endpoint->unmaps_due = 1; /* to free what nobody has mapped */
+  endpoint->unmaps_due = 1; /* frees memory that no peer has mapped */
 }
 
 void df_unmap_disconnected(df_shm_endpoint *endpoint) {

@@ -5,7 +5,7 @@
 #include "transports/net/plugin/plugin.h"
 #include "transports/net/verbs/verbs.h"
 
-/* Closed by NULL: a build may have none. */
+/* Ends with NULL, because a build may have no backend. */
 static const df_net_backend_ops *const known[] = {
 #if defined(DF_WITH_VERBS)
     &df_net_backend_verbs,

@@ -1,15 +1,15 @@
 /*
  * The states of a connection, in the order in which it is made. Facts that do not follow from the
- * state are fields of df_connection: which end has called, and when the connection was lost.
+ * state are members of df_connection: which end has called, and when the connection was lost.
  */
 #ifndef DF_TRANSPORTS_NET_CONNECT_CONNECTION_STATE_H
 #define DF_TRANSPORTS_NET_CONNECT_CONNECTION_STATE_H
 
 typedef enum df_connection_state {
   DF_CONNECTION_CLOSED,            /* no stream: not called yet, or lost */
-  DF_CONNECTION_HANDSHAKE,         /* this end has called; the ends prove themselves over TCP */
-  DF_CONNECTION_NETWORK,           /* the ends connect the network beside TCP */
-  DF_CONNECTION_NETWORK_HANDSHAKE, /* the ends prove themselves over that network */
+  DF_CONNECTION_HANDSHAKE,         /* this end has called; the ends prove their identity over TCP */
+  DF_CONNECTION_NETWORK,           /* the ends connect the network backend */
+  DF_CONNECTION_NETWORK_HANDSHAKE, /* the ends prove their identity over the network backend */
   DF_CONNECTION_SECURING,          /* the stream that protects frames connects */
   DF_CONNECTION_CONNECTED,
   DF_CONNECTION_STATES
@@ -26,8 +26,8 @@ static inline const char *df_connection_state_name(df_connection_state state) {
   return names[state];
 }
 
-/* A connection that the peer has called is closed until its handshake is done, because the handshake
- * is a pending connection's (pending_accepts.h). */
+/* A connection that the peer has called is closed until its handshake has finished, because the
+ * handshake belongs to a pending connection (pending_accepts.h). */
 static inline int df_connection_may_go(df_connection_state from, df_connection_state to) {
   static const unsigned before[DF_CONNECTION_STATES] = {
       [DF_CONNECTION_CLOSED] = (1u << DF_CONNECTION_STATES) - 1,

@@ -11,57 +11,58 @@
 #include "transports/net/connect/control_reconnect.h"
 
 enum {
-  VAIN_LOOKS = 32,            /* after so many a stream is read only if it is ready */
-  LOOKS_APART = 8,            /* looks at all streams, while some are read unasked */
-  ACCEPT_RETRY_NS = 20000000, /* there was no descriptor for a caller */
+  VAIN_LOOKS = 32, /* after so many empty reads a stream is read only if it is ready */
+  LOOKS_APART =
+      8, /* polls between two checks of all streams, while some are read without a check */
+  ACCEPT_RETRY_NS = 20000000, /* used if there was no descriptor for a caller */
 #if defined(DF_SIMULATION)
   STREAM_FRAMES = 1,
 #else
   STREAM_FRAMES = 8, /* payloads in a row, in one direction */
 #endif
-  REST_BYTES = 16 << 10, /* a look that brings more is worth itself */
-  REST_FRAME = 32 << 10, /* longer ones follow each other fast enough */
+  REST_BYTES = 16 << 10, /* a read that returns more is worth its cost */
+  REST_FRAME = 32 << 10, /* longer frames follow each other fast enough */
   REST_NS = 20000
 };
 
-dfcclResult_t df_connections_need(df_peer_wire *peer, uint32_t port) {
-  while (peer->wire->n_ports <= port) {
-    peer->ports[peer->wire->n_ports].calls = peer->can_call;
-    dfcclResult_t result = df_wire_add_port(peer->wire);
+dfcclResult_t df_connections_need(df_net_peer *peer, uint32_t port) {
+  while (peer->pump->n_ports <= port) {
+    peer->ports[peer->pump->n_ports].calls = peer->can_call;
+    dfcclResult_t result = df_pump_add_port(peer->pump);
     if (result != dfcclSuccess) return result;
   }
   return dfcclSuccess;
 }
 
-dfcclResult_t df_connections_connect(df_connections *all, uint32_t rank, df_peer_wire **out) {
-  df_peer_wire *peer = all->peers[rank];
+dfcclResult_t df_connections_connect(df_connections *all, uint32_t rank, df_net_peer **out) {
+  df_net_peer *peer = all->peers[rank];
   *out = peer;
   if (peer) return dfcclSuccess;
   peer = calloc(1, sizeof *peer);
   if (peer == NULL) return df_fail(dfcclOutOfMemory, "no memory for a connection");
   peer->rank = rank;
-  dfcclResult_t result = df_wire_make(&peer->wire, DF_WIRE_FRAME_BYTES);
+  dfcclResult_t result = df_pump_make(&peer->pump, DF_PUMP_FRAME_BYTES);
   if (result == dfcclSuccess) {
-    peer->wire->lend_min = all->lend_min;
-    peer->wire->watch = all->watch;
-    result = df_connections_need(peer, DF_WIRE_SMALL);
+    peer->pump->lend_min = all->lend_min;
+    peer->pump->watch = all->watch;
+    result = df_connections_need(peer, DF_PUMP_SMALL);
   }
   if (result != dfcclSuccess) {
-    if (peer->wire) df_wire_free(peer->wire);
+    if (peer->pump) df_pump_free(peer->pump);
     free(peer);
     return result;
   }
-  snprintf(peer->ports[DF_WIRE_SMALL].ends, DF_CONNECTION_ENDS_BYTES, "to rank %u", rank);
+  snprintf(peer->ports[DF_PUMP_SMALL].ends, DF_CONNECTION_ENDS_BYTES, "to rank %u", rank);
   all->peers[rank] = all->active[all->n_active++] = peer;
   *out = peer;
   return dfcclSuccess;
 }
 
-dfcclResult_t df_connections_need_bulk(df_peer_wire *peer) {
-  return df_connections_need(peer, DF_WIRE_BULK + DF_MAX(peer->n_paths, 1u) - 1);
+dfcclResult_t df_connections_need_bulk(df_net_peer *peer) {
+  return df_connections_need(peer, DF_PUMP_BULK + DF_MAX(peer->n_paths, 1u) - 1);
 }
 
-void df_connections_call(df_connections *all, df_peer_wire *peer, const df_tcp_path *paths,
+void df_connections_call(df_connections *all, df_net_peer *peer, const df_tcp_path *paths,
                          uint32_t n_paths, const unsigned char key[DF_KEY_BYTES]) {
   if (!peer->can_call) {
     peer->can_call = 1;
@@ -69,10 +70,10 @@ void df_connections_call(df_connections *all, df_peer_wire *peer, const df_tcp_p
     memcpy(peer->paths, paths, n_paths * sizeof *paths);
     memcpy(peer->key, key, sizeof peer->key);
     df_connection_set_silence(all, peer);
-    /* Without memory for spare connections the others carry all. */
-    if (peer->wire->n_ports > DF_WIRE_BULK) (void)df_connections_need_bulk(peer);
+    /* If there is no memory for spare connections, the others carry everything. */
+    if (peer->pump->n_ports > DF_PUMP_BULK) (void)df_connections_need_bulk(peer);
   }
-  for (uint32_t i = 0; i < peer->wire->n_ports; i++)
+  for (uint32_t i = 0; i < peer->pump->n_ports; i++)
     if (all->rank < peer->rank || (peer->ports[i].stream == NULL && peer->ports[i].lost_ns == 0))
       peer->ports[i].calls = 1;
   df_connection_call_all(all, peer);
@@ -80,16 +81,16 @@ void df_connections_call(df_connections *all, df_peer_wire *peer, const df_tcp_p
 
 /* ---- carrying */
 
-static void after(df_connections *all, df_peer_wire *peer) {
-  if (peer->wire->is_lost) df_connection_lose_peer(all, peer, &peer->ports[0], peer->wire->reason);
-  for (uint32_t i = 0; i < peer->wire->n_ports; i++)
-    if (peer->wire->ports[i].why) df_connection_lose(all, peer, i, peer->wire->ports[i].why);
+static void after(df_connections *all, df_net_peer *peer) {
+  if (peer->pump->is_lost) df_connection_lose_peer(all, peer, &peer->ports[0], peer->pump->reason);
+  for (uint32_t i = 0; i < peer->pump->n_ports; i++)
+    if (peer->pump->ports[i].why) df_connection_lose(all, peer, i, peer->pump->ports[i].why);
 }
 
-static int send_to(df_connections *all, df_peer_wire *peer) {
+static int send_to(df_connections *all, df_net_peer *peer) {
   if (peer->is_lost) return 0;
-  const int did = df_wire_send(peer->wire);
-  all->left_work |= peer->wire->stopped_early;
+  const int did = df_pump_send(peer->pump);
+  all->left_work |= peer->pump->stopped_early;
   return did;
 }
 
@@ -99,33 +100,35 @@ int df_connections_send(df_connections *all) {
   return did;
 }
 
-/* Who is sent one short message after the other looks at the stream now and then: each look hinders
- * the sender, and is acknowledged. */
-static int rests(const df_connection *c, const df_wire_port *port) {
+/* While a peer sends a stream of short messages, read its socket at most every 20 us: each read
+ * contends with the sender for the socket lock, and triggers an acknowledgement. */
+static int is_resting(const df_connection *c, const df_pump_port *port) {
   const df_channel *channel = &port->channel;
   return channel->came_in_a_row >= STREAM_FRAMES && !channel->owes && !c->carried &&
          !c->stream->is_ready && port->frame.bytes <= REST_FRAME &&
          channel->bytes_received - c->bytes_before < REST_BYTES &&
-         (int64_t)(df_clock_ns() - c->heard_ns) < REST_NS;
+         (int64_t)(df_clock_ns() - c->received_ns) < REST_NS;
 }
 
-/* Then nobody asks the system either: it would tell once that there is something, and who rests might
- * leave before reading it. So the endpoint's thread hears of it then. */
+/* While a stream rests, the thread that spins does not ask the system for events either: the system
+ * reports an event once, and this thread might sleep before reading the stream. The endpoint's
+ * thread would then miss the event. */
 static int has_resting_stream(const df_connections *all) {
   for (uint32_t i = 0; i < all->n_active; i++) {
-    const df_peer_wire *peer = all->active[i];
-    for (uint32_t port = 0; port < peer->wire->n_ports; port++)
+    const df_net_peer *peer = all->active[i];
+    for (uint32_t port = 0; port < peer->pump->n_ports; port++)
       if (peer->ports[port].state == DF_CONNECTION_CONNECTED &&
-          rests(&peer->ports[port], &peer->wire->ports[port]))
+          is_resting(&peer->ports[port], &peer->pump->ports[port]))
         return 1;
   }
   return 0;
 }
 
-static int receive(df_connections *all, df_peer_wire *peer, uint32_t port, int spins) {
+static int receive(df_connections *all, df_net_peer *peer, uint32_t port, int spins) {
   df_connection *c = &peer->ports[port];
-  const df_channel *channel = &peer->wire->ports[port].channel;
-  if (spins && c->state == DF_CONNECTION_CONNECTED && rests(c, &peer->wire->ports[port])) return 0;
+  const df_channel *channel = &peer->pump->ports[port].channel;
+  if (spins && c->state == DF_CONNECTION_CONNECTED && is_resting(c, &peer->pump->ports[port]))
+    return 0;
   if (c->stream == NULL) return 0;
   const int is_ready = c->stream->is_ready || (c->carried && c->carried->is_ready);
   if (!is_ready && !(spins && c->state == DF_CONNECTION_CONNECTED && c->vain_looks < VAIN_LOOKS))
@@ -134,14 +137,14 @@ static int receive(df_connections *all, df_peer_wire *peer, uint32_t port, int s
     all->net_backend->ops->on_readable(c->carried);
   if (c->carried) c->carried->is_ready = 0;
   c->stream->is_ready = 0;
-  if (c->state != DF_CONNECTION_CONNECTED) df_connection_greet(all, peer, port);
+  if (c->state != DF_CONNECTION_CONNECTED) df_connection_progress(all, peer, port);
   if (c->state != DF_CONNECTION_CONNECTED) return 0;
   c->bytes_before = channel->bytes_received;
-  const int came = df_wire_receive(peer->wire, port);
+  const int came = df_pump_receive(peer->pump, port);
   c->vain_looks = came ? 0 : c->vain_looks + 1;
-  c->has_heard |= came;
-  if (came) c->heard_ns = df_clock_ns();
-  /* The budget was less than there is. */
+  c->has_received |= came;
+  if (came) c->received_ns = df_clock_ns();
+  /* The budget was smaller than the amount that is there. */
   if (c->carried && channel->has_more)
     c->carried->is_ready = all->left_work = 1;
   else if (channel->has_more || (c->stream->hangs_up && !channel->has_ended && !c->carried))
@@ -149,12 +152,12 @@ static int receive(df_connections *all, df_peer_wire *peer, uint32_t port, int s
   return came;
 }
 
-static int carry(df_connections *all, df_peer_wire *peer, int spins) {
+static int carry(df_connections *all, df_net_peer *peer, int spins) {
   int did = 0;
   if (peer->is_lost) return 0;
   df_connection_call_all(all, peer);
-  for (uint32_t i = 0; i < peer->wire->n_ports; i++) did |= receive(all, peer, i, spins);
-  df_wire_ring_noted(peer->wire);
+  for (uint32_t i = 0; i < peer->pump->n_ports; i++) did |= receive(all, peer, i, spins);
+  df_pump_ring_peers(peer->pump);
   did |= send_to(all, peer);
   after(all, peer);
   return did;
@@ -180,8 +183,8 @@ static dfcclResult_t open_backend(df_connections *all, const char *choice) {
 dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n_ranks,
                                   df_listeners *listeners, const char *net_backend) {
   *all = (df_connections){.rank = rank, .n_ranks = n_ranks};
-  all->peers = calloc(n_ranks, sizeof(df_peer_wire *));
-  all->active = calloc(n_ranks, sizeof(df_peer_wire *));
+  all->peers = calloc(n_ranks, sizeof(df_net_peer *));
+  all->active = calloc(n_ranks, sizeof(df_net_peer *));
   dfcclResult_t result = dfcclSuccess;
   if (all->peers == NULL || all->active == NULL)
     result = df_fail(dfcclOutOfMemory, "no memory for %u connections", n_ranks);
@@ -202,12 +205,12 @@ dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n
 
 void df_connections_close(df_connections *all) {
   df_pending_accepts_drop(all);
-  df_lines_close(all->lines);
+  df_control_reconnect_close(all->control_reconnect);
   for (uint32_t i = 0; i < all->n_active; i++) {
-    df_peer_wire *peer = all->active[i];
-    for (uint32_t port = 0; port < DF_WIRE_PORTS_MOST; port++)
+    df_net_peer *peer = all->active[i];
+    for (uint32_t port = 0; port < DF_PUMP_PORTS_MOST; port++)
       df_connection_end(all, &peer->ports[port]);
-    df_wire_free(peer->wire);
+    df_pump_free(peer->pump);
     sodium_memzero(peer, sizeof *peer);
     free(peer);
   }
@@ -219,10 +222,10 @@ void df_connections_close(df_connections *all) {
   sodium_memzero(all->secret, sizeof all->secret);
 }
 
-/* A stream that brought something lately is read without asking first. */
+/* A stream that returned something lately is read without asking the system first. */
 static int has_warm_stream(const df_connections *all) {
   for (uint32_t i = 0; i < all->n_active; i++)
-    for (uint32_t port = 0; port < all->active[i]->wire->n_ports; port++) {
+    for (uint32_t port = 0; port < all->active[i]->pump->n_ports; port++) {
       const df_connection *c = &all->active[i]->ports[port];
       if (c->state == DF_CONNECTION_CONNECTED && c->vain_looks < VAIN_LOOKS) return 1;
     }
@@ -236,7 +239,7 @@ int df_connections_carry(df_connections *all, int spins) {
     df_tcp_look(&all->tcp);
     if (all->pending || all->tcp.has_callers) df_pending_accepts_receive(all);
   }
-  if (all->lines) all->left_work |= df_lines_carry(all->lines);
+  if (all->control_reconnect) all->left_work |= df_control_reconnect_carry(all->control_reconnect);
   if (all->net_backend) all->net_backend->ops->look(all->net_backend, spins);
   for (uint32_t i = 0; i < all->n_active; i++) did |= carry(all, all->active[i], spins);
   return did;
@@ -248,15 +251,17 @@ int df_connections_are_broken(const df_connections *all) {
 
 uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) {
   uint64_t least = all->tcp.has_callers ? ACCEPT_RETRY_NS : UINT64_MAX;
-  if (all->lines) least = DF_MIN(least, df_lines_patience_ns(all->lines, now_ns));
+  if (all->control_reconnect)
+    least = DF_MIN(least, df_control_reconnect_patience_ns(all->control_reconnect, now_ns));
   for (uint32_t i = 0; i < all->n_active; i++) {
-    const df_peer_wire *peer = all->active[i];
-    for (uint32_t port = 0; port < peer->wire->n_ports && !peer->is_lost; port++) {
+    const df_net_peer *peer = all->active[i];
+    for (uint32_t port = 0; port < peer->pump->n_ports && !peer->is_lost; port++) {
       const df_connection *c = &peer->ports[port];
       if (c->state == DF_CONNECTION_CONNECTED || (!c->stream && c->lost_ns == 0) ||
-          peer->wire->far_leaves)
+          peer->pump->remote_leaves)
         continue;
-      if (port > DF_WIRE_BULK && !c->stream) continue; /* nobody waits for a spare one */
+      if (port > DF_PUMP_BULK && !c->stream)
+        continue; /* the job does not wait for a spare connection */
       uint64_t due = c->stream ? c->due_ns : df_connection_end_ns(all, peer, port);
       if (!c->stream && df_connection_is_wanted(peer, port)) due = DF_MIN(due, c->call_ns);
       if (due == UINT64_MAX) continue;
@@ -266,15 +271,15 @@ uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) 
   return least;
 }
 
-static int has_pending(const df_connections *all, const df_peer_wire *peer) {
-  const df_connection *small = &peer->ports[DF_WIRE_SMALL];
-  if (peer->is_lost || peer->is_gone || peer->wire->far_leaves) return 0;
-  /* This rank has said goodbye, or perhaps nobody is there. */
+static int has_pending(const df_connections *all, const df_net_peer *peer) {
+  const df_connection *small = &peer->ports[DF_PUMP_SMALL];
+  if (peer->is_lost || peer->is_gone || peer->pump->remote_leaves) return 0;
+  /* This rank has said goodbye, or the peer may not exist. */
   int may_come_back = small->calls || small->lost_ns;
-  for (uint32_t i = 0; i < peer->wire->n_ports; i++) may_come_back |= peer->ports[i].has_heard;
-  if (small->stream == NULL && (!may_come_back || df_wire_has_left(peer->wire))) return 0;
-  if (df_wire_has_pending(peer->wire)) return 1;
-  for (uint32_t i = 0; i < peer->wire->n_ports; i++) {
+  for (uint32_t i = 0; i < peer->pump->n_ports; i++) may_come_back |= peer->ports[i].has_received;
+  if (small->stream == NULL && (!may_come_back || df_pump_has_left(peer->pump))) return 0;
+  if (df_pump_has_pending(peer->pump)) return 1;
+  for (uint32_t i = 0; i < peer->pump->n_ports; i++) {
     const df_connection *c = &peer->ports[i];
     if (c->state == DF_CONNECTION_CONNECTED && df_tcp_has_unsent(c->stream)) return 1;
     if (c->state == DF_CONNECTION_CONNECTED && c->carried &&
@@ -291,30 +296,30 @@ int df_connections_have_pending(const df_connections *all) {
 }
 
 void df_connections_leave(df_connections *all) {
-  for (uint32_t i = 0; i < all->n_active; i++) df_wire_leave(all->active[i]->wire);
+  for (uint32_t i = 0; i < all->n_active; i++) df_pump_leave(all->active[i]->pump);
 }
 
 void df_connections_quiesce(df_connections *all) {
-  all->is_quiesced = 1; /* those that come to stand later, too */
+  all->is_quiesced = 1; /* connections that are established later, too */
   for (uint32_t i = 0; i < all->n_active; i++) {
-    df_wire *wire = all->active[i]->wire;
-    for (uint32_t port = 0; port < wire->n_ports; port++)
-      df_channel_quiesce(&wire->ports[port].channel);
+    df_pump *pump = all->active[i]->pump;
+    for (uint32_t port = 0; port < pump->n_ports; port++)
+      df_channel_quiesce(&pump->ports[port].channel);
   }
 }
 
 void df_connections_peer_left(df_connections *all, uint32_t rank) {
-  df_peer_wire *peer = all->peers[rank];
+  df_net_peer *peer = all->peers[rank];
   if (peer == NULL || peer->is_gone) return;
   peer->is_gone = 1;
-  all->left_work = 1; /* the endpoint's thread looks again */
+  all->left_work = 1; /* the thread of the endpoint checks again */
 }
 
 int df_connections_take_lost(df_connections *all, uint32_t *rank, char *why, size_t bytes) {
   for (uint32_t i = 0; i < all->n_active; i++) {
-    df_peer_wire *peer = all->active[i];
-    if (!peer->is_lost || peer->was_told) continue;
-    peer->was_told = 1;
+    df_net_peer *peer = all->active[i];
+    if (!peer->is_lost || peer->was_reported) continue;
+    peer->was_reported = 1;
     *rank = peer->rank;
     snprintf(why, bytes, "%s", peer->why);
     return 1;

@@ -1,9 +1,10 @@
 /*
- * New connections for control's lines (control/reconnect.h). Who called when the job formed calls
- * again, since that way is known to be open: the peer's other addresses in turn, too, since a rail
- * may have been cut. Only who refuses where the mesh has found the peer says that it is dead. The
- * other end's calls are not taken: they only show whether anybody still listens there. Not
- * thread-safe: the endpoint has a lock.
+ * New connections for control channels (control/reconnect.h). The rank that called when the job
+ * formed calls again, because that direction is known to be open. It also tries the other addresses
+ * of the peer in turn, because a rail may have been cut. Only a refusal at the address where the
+ * mesh has found the peer shows that the peer is dead. The calls of the other end are not accepted:
+ * they only show whether the address still accepts connections. Not thread-safe: the endpoint has a
+ * lock.
  */
 #ifndef DF_TRANSPORTS_NET_CONNECT_CONTROL_RECONNECT_H
 #define DF_TRANSPORTS_NET_CONNECT_CONTROL_RECONNECT_H
@@ -12,48 +13,57 @@
 #include "transports/net/security/connection_handshake.h"
 #include "transports/net/stream/tcp.h"
 
-typedef struct df_line_call {
+typedef struct df_reconnect_call {
   uint32_t peer;
-  df_tcp_stream *stream; /* NULL: no call is under way */
+  df_tcp_stream *stream; /* NULL: no call is in progress */
   df_connection_handshake handshake;
   int is_wanted;
-  uint64_t call_ns;    /* not before */
-  uint64_t due_ns;     /* a call that does not stand by then is given up */
-  uint64_t refused_ns; /* since when nobody listens there; 0: somebody does, or it is not known */
-  int is_taken;        /* somebody answers: what proves it follows */
-  int is_known;        /* the latest call goes, or the line is, where the mesh has found the peer */
+  uint64_t call_ns; /* time of the next call, at the earliest */
+  uint64_t due_ns;  /* time at which the present call is given up */
+  /* time since which the address refuses connections; 0: it accepts them, or no result is
+   * known */
+  uint64_t refused_ns;
+  int is_taken; /* the connection was accepted; the proof of identity follows */
+  /* the latest call, or the connection, uses the address where the mesh has found the peer */
+  int is_known;
   uint32_t vain_tries;
-  uint32_t calls_made, call_heard; /* numbers */
-} df_line_call;
+  uint32_t calls_made,
+      call_received; /* number of calls made, and number of the latest call received */
+} df_reconnect_call;
 
-typedef struct df_lines {
+typedef struct df_control_reconnect {
   df_tcp *tcp;
   const df_endpoint_owner *owner;
-  const df_far_rank *far; /* [n_ranks] */
+  const df_remote_rank *remote; /* [n_ranks] */
   uint32_t n_wanted;
   int has_new_due;
-  df_line_call **calls; /* [n_ranks] NULL: there is no line to it */
-  uint32_t n_lines;
-  df_line_call all[]; /* [n_lines] */
-} df_lines;
+  df_reconnect_call **calls; /* [n_ranks] NULL: there is no channel to the rank */
+  uint32_t n_calls;
+  df_reconnect_call all[]; /* [n_calls] */
+} df_control_reconnect;
 
-/* *lines: NULL: the owner has no ranks of other hosts, or nothing resumes. dfcclOutOfMemory. */
-dfcclResult_t df_lines_open(df_lines **lines, df_tcp *tcp, const df_endpoint_owner *owner);
-/* Also of NULL. */
-void df_lines_close(df_lines *lines);
+/* *all is NULL if the owner has no ranks on other hosts, or if nothing resumes. Fails with
+ * dfcclOutOfMemory. */
+dfcclResult_t df_control_reconnect_open(df_control_reconnect **all, df_tcp *tcp,
+                                        const df_endpoint_owner *owner);
+/* all may be NULL. */
+void df_control_reconnect_close(df_control_reconnect *all);
 
-/* How long the peer's host may be silent until a line to it is called anew: less than silence_ms if
- * there may be another way. 0: the system's. */
-uint32_t df_lines_silence_ms(const df_endpoint_owner *owner, uint32_t peer);
+/* How long the peer's host may be silent until its channel gets a new connection: less than
+ * silence_ms if there may be another path. 0: the limit of the system. */
+uint32_t df_control_reconnect_silence_ms(const df_endpoint_owner *owner, uint32_t peer);
 
-/* peer: one with a line. */
-void df_lines_want(df_lines *lines, uint32_t peer, df_reconnect_request request);
-uint64_t df_lines_refused_ns(const df_lines *lines, uint32_t peer);
-/* Calls what is due, and hears who has been called. 1: df_lines_patience_ns has changed. */
-int df_lines_carry(df_lines *lines);
+/* peer: a rank with a channel. */
+void df_control_reconnect_want(df_control_reconnect *all, uint32_t peer,
+                               df_reconnect_request request);
+uint64_t df_control_reconnect_refused_ns(const df_control_reconnect *all, uint32_t peer);
+/* Makes the calls that are due, and continues those in progress. Returns 1 if
+ * df_control_reconnect_patience_ns has changed. */
+int df_control_reconnect_carry(df_control_reconnect *all);
 /* As df_connections_patience_ns. */
-uint64_t df_lines_patience_ns(const df_lines *lines, uint64_t now_ns);
-/* The peer has called, and has proven itself. Takes the stream. */
-void df_lines_take(df_lines *lines, df_tcp_stream *stream, df_connection_handshake *handshake);
+uint64_t df_control_reconnect_patience_ns(const df_control_reconnect *all, uint64_t now_ns);
+/* The peer has called and has proven its identity. Takes ownership of the stream. */
+void df_control_reconnect_take(df_control_reconnect *all, df_tcp_stream *stream,
+                               df_connection_handshake *handshake);
 
 #endif

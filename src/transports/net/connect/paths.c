@@ -20,29 +20,30 @@ static int is_own(const df_interfaces *all, const df_address *address) {
   return 0;
 }
 
-/* Of each interface the first address counts: it may have one of IPv4 and one of IPv6. */
+/* The first address of an interface counts: an interface may have an IPv4 and an IPv6 address. */
 static int is_taken(const df_interfaces *all, const uint8_t taken[DF_INTERFACES_MAX], int which) {
   for (int i = 0; i < all->n; i++)
     if (taken[i] && all->of[i].index == all->of[which].index) return 1;
   return 0;
 }
 
-uint32_t df_paths_among(const df_interfaces *all, const df_far_rank *far, uint32_t most,
+uint32_t df_paths_among(const df_interfaces *all, const df_remote_rank *remote, uint32_t most,
                         df_tcp_path paths[DF_NET_PATHS_MOST]) {
   uint8_t taken[DF_INTERFACES_MAX] = {0};
   uint32_t n = 1;
-  paths[0] = (df_tcp_path){.to = far->address, .scope = far->scope};
+  paths[0] = (df_tcp_path){.to = remote->address, .scope = remote->scope};
   for (int i = 0, found = 0; i < all->n && !found; i++)
-    taken[i] = found = all->of[i].is_chosen && df_interface_reaches(&all->of[i], &far->address) &&
-                       (far->scope == 0 || far->scope == all->of[i].index);
+    taken[i] = found = all->of[i].is_chosen &&
+                       df_interface_reaches(&all->of[i], &remote->address) &&
+                       (remote->scope == 0 || remote->scope == all->of[i].index);
   most = DF_MIN(most, (uint32_t)DF_NET_PATHS_MOST);
   for (int i = 0; i < all->n; i++) {
     const df_interface *own = &all->of[i];
     if (!own->is_chosen || df_address_is_link_local(&own->address) ||
         df_address_is_loopback(&own->address))
       continue;
-    for (int k = 0; k < far->n_offered && n < most && !is_taken(all, taken, i); k++) {
-      const df_address *to = &far->offered[k];
+    for (int k = 0; k < remote->n_offered && n < most && !is_taken(all, taken, i); k++) {
+      const df_address *to = &remote->offered[k];
       if (!df_address_is_sane(to) || !df_interface_reaches(own, to) || is_used(paths, n, to) ||
           is_own(all, to))
         continue;
@@ -66,7 +67,7 @@ dfcclResult_t df_path_finder_open(df_path_finder **finder, const char *interface
 
 void df_path_finder_close(df_path_finder *finder) { free(finder); }
 
-uint32_t df_path_finder_find(const df_path_finder *finder, const df_far_rank *far,
+uint32_t df_path_finder_find(const df_path_finder *finder, const df_remote_rank *remote,
                              df_tcp_path paths[DF_NET_PATHS_MOST]) {
-  return df_paths_among(&finder->interfaces, far, finder->most, paths);
+  return df_paths_among(&finder->interfaces, remote, finder->most, paths);
 }

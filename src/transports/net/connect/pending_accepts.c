@@ -6,7 +6,7 @@
 #include "transports/net/connect/connection.h"
 #include "transports/net/connect/control_reconnect.h"
 
-enum { GUESTS_SPARE = 64 /* unproven callers beyond the ranks */ };
+enum { PENDING_SPARE = 64 /* pending connections permitted beyond the number of ranks */ };
 
 typedef struct df_pending_accept {
   struct df_pending_accept *next;
@@ -14,7 +14,7 @@ typedef struct df_pending_accept {
   df_connection_handshake handshake;
 } df_pending_accept;
 
-static void drop_guest(df_connections *all, df_pending_accept **at) {
+static void drop_pending(df_connections *all, df_pending_accept **at) {
   df_pending_accept *pending = *at;
   *at = pending->next;
   if (pending->stream) df_tcp_end(&all->tcp, pending->stream);
@@ -23,28 +23,29 @@ static void drop_guest(df_connections *all, df_pending_accept **at) {
   all->n_pending--;
 }
 
-static void welcome(df_connections *all, df_pending_accept *pending) {
-  df_peer_wire *peer;
+static void accept_proven(df_connections *all, df_pending_accept *pending) {
+  df_net_peer *peer;
   const uint32_t port = pending->handshake.port;
   if (port == DF_HANDSHAKE_CONTROL_PORT) {
-    df_tcp_stream *line = pending->stream;
+    df_tcp_stream *channel = pending->stream;
     pending->stream = NULL;
-    df_lines_take(all->lines, line, &pending->handshake);
+    df_control_reconnect_take(all->control_reconnect, channel, &pending->handshake);
     return;
   }
-  /* The caller may need the connection before this rank knows that it does. */
-  if (port >= DF_WIRE_PORTS_MOST) return;
+  /* The caller may need the connection before this rank needs it. */
+  if (port >= DF_PUMP_PORTS_MOST) return;
   if (df_connections_connect(all, pending->handshake.peer, &peer) != dfcclSuccess) return;
   if (df_connections_need(peer, port) != dfcclSuccess || peer->is_lost) return;
   const df_connection *c = &peer->ports[port];
-  if (peer->can_call && all->rank < peer->rank) { /* this rank's calls count */
+  if (peer->can_call && all->rank < peer->rank) { /* the calls of this rank count */
     df_connection_handle_call(all, peer, port);
     return;
   }
-  if (pending->handshake.number <= c->call_heard) return; /* it has been given up meanwhile */
+  if (pending->handshake.number <= c->call_received)
+    return; /* the caller has given this call up meanwhile */
   df_tcp_stream *stream = pending->stream;
   pending->stream = NULL;
-  df_connection_take(all, peer, stream, &pending->handshake);
+  df_connection_accept(all, peer, stream, &pending->handshake);
 }
 
 void df_pending_accepts_receive(df_connections *all) {
@@ -58,27 +59,27 @@ void df_pending_accepts_receive(df_connections *all) {
     new->stream = stream;
     df_connection_handshake_listen(&new->handshake, &stream->stream, all->rank, all->secret,
                                    df_protection_needs_keys(&all->protection));
-    if (all->lines) new->handshake.far = all->lines->far;
+    if (all->control_reconnect) new->handshake.remote = all->control_reconnect->remote;
     new->next = all->pending;
     all->pending = new;
     all->n_pending++;
   }
   for (df_pending_accept **at = &all->pending; *at;) {
     df_pending_accept *here = *at;
-    const int is_too_many = here->next == NULL && all->n_pending > all->n_ranks + GUESTS_SPARE;
+    const int is_too_many = here->next == NULL && all->n_pending > all->n_ranks + PENDING_SPARE;
     df_connection_handshake_state state = DF_HANDSHAKE_PENDING;
     if (here->stream->is_ready) {
       here->stream->is_ready = 0;
       state = df_connection_handshake_progress(&here->handshake, all->n_ranks);
     }
-    if (state == DF_HANDSHAKE_DONE) welcome(all, here);
+    if (state == DF_HANDSHAKE_DONE) accept_proven(all, here);
     if (state != DF_HANDSHAKE_PENDING || is_too_many)
-      drop_guest(all, at);
+      drop_pending(all, at);
     else
       at = &here->next;
   }
 }
 
 void df_pending_accepts_drop(df_connections *all) {
-  while (all->pending) drop_guest(all, &all->pending);
+  while (all->pending) drop_pending(all, &all->pending);
 }

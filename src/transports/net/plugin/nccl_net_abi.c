@@ -1,5 +1,5 @@
-/* What differs between versions is here: where a function stands in the table, what it takes, and
- * what a device's properties look like. */
+/* The differences between versions: the place of a function in the table, its parameters, and the
+ * properties of a device. */
 #include "transports/net/plugin/nccl_net_abi.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "base/attributes.h"
 
-/* Places in the table, as from version 6 on. */
+/* Indices in the table, as from version 6 on. */
 enum {
   INIT = 1,
   DEVICES,
@@ -41,7 +41,7 @@ static function at(const df_plugin *plugin, int place) {
 }
 DF_STATIC_ASSERT(sizeof(function) == sizeof(char *), "the name is as long as a function's place");
 
-/* of: the type of the function at the place */
+/* The function at an index of the table. of: its type. */
 #define AT(of, place) ((of)at(plugin, place))
 
 const char *df_plugin_name(const df_plugin *plugin) {
@@ -144,7 +144,7 @@ typedef union properties {
   properties_8 v8;
   properties_9 v9;
   properties_12 v12;
-  char bytes[512]; /* a plugin that writes more than its version has writes nobody else's memory */
+  char bytes[512]; /* room for a plugin that writes more than its version has */
 } properties;
 
 typedef int (*devices_4)(int *n);
@@ -191,7 +191,7 @@ int df_plugin_listen(const df_plugin *plugin, int device, void *handle, void **l
 
 int df_plugin_connect(const df_plugin *plugin, int device, void *handle, void **sender) {
   config any = {TRAFFIC_CLASS_NONE};
-  void *offloaded = NULL; /* nothing is */
+  void *offloaded = NULL; /* no offload */
   if (plugin->version < 7) return AT(connect_4, CONNECT)(device, handle, sender);
   if (plugin->version < 10) return AT(connect_7, CONNECT)(device, handle, sender, &offloaded);
   if (plugin->version == 10)
@@ -255,7 +255,7 @@ int df_plugin_receive(const df_plugin *plugin, void *receiver, void *memory, siz
                       void *registration, void **request) {
   int few = (int)bytes, tag = 0;
   void *event = NULL;
-  *request = NULL; /* what stands there before the call may be a wish */
+  *request = NULL; /* the plugin may read the value before the call as a request */
   if (plugin->version == 4)
     return AT(receive_4, RECEIVE)(receiver, memory, few, registration, request);
   if (plugin->version < 9)
@@ -267,7 +267,7 @@ int df_plugin_receive(const df_plugin *plugin, void *receiver, void *memory, siz
 }
 
 int df_plugin_test(const df_plugin *plugin, void *request, int *is_done) {
-  int bytes[8] = {0}; /* as many as the requests have parts */
+  int bytes[8] = {0}; /* one for each part of a request */
   *is_done = 0;
   return AT(test_4, TEST)(request, is_done, bytes);
 }

@@ -1,7 +1,7 @@
 /*
- * NCCL network plugins as a fabric. Over the line the ends tell each other their handles, and later
- * what a plugin cannot tell: that one sleeps until it is woken, that one has failed and why, and how
- * many messages have arrived.
+ * NCCL network plugins as a network backend. Over the TCP stream the ends exchange their handles,
+ * and later facts that a plugin cannot report: that an end sleeps until it is woken, that an end
+ * has failed and why, and how many messages have arrived.
  */
 #ifndef DF_TRANSPORTS_NET_PLUGIN_PLUGIN_H
 #define DF_TRANSPORTS_NET_PLUGIN_PLUGIN_H

@@ -1,38 +1,39 @@
-/* The owner's part of connections over a network plugin. */
+/* The part of connections over a network plugin that their owner executes. */
 #include "transports/net/plugin/plugin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "transports/net/plugin/plugin_line.h"
+#include "transports/net/plugin/plugin_rendezvous.h"
 
 typedef struct plugin_backend plugin_backend;
 
-/* One connection, as its owner knows it. */
+/* One connection, as the owner sees it. */
 typedef struct owned {
   df_net_backend_stream base;
   struct owned *next;
   plugin_backend *net_backend;
-  df_plugin_stream *stream; /* the part that the plugin's thread knows too */
-  df_plugin_line line;
-  int has_ended; /* nothing more comes or goes; why is there */
-  int has_told_handle, has_told_connected;
-  int far_sleeps, must_wake;
-  uint32_t read;                                /* bytes of the first message that has arrived */
-  uint32_t sent_seen, arrived_seen, phase_seen; /* as of the latest look */
-  uint32_t asked, answered;                     /* messages of this end that have arrived there */
-  uint32_t wanted; /* messages of the far end, whose arrival it wants to be told */
+  df_plugin_stream *stream; /* the part that is shared with the thread of the plugin */
+  df_plugin_rendezvous rendezvous;
+  int has_ended; /* no bytes are sent or received any more; the reason is in why */
+  int has_sent_handle, has_sent_connected;
+  int remote_sleeps, must_wake;
+  uint32_t read; /* bytes read of the first message that has arrived */
+  uint32_t sent_seen, arrived_seen, phase_seen; /* values at the latest look */
+  uint32_t asked,
+      answered;    /* number of messages asked about, and number confirmed to have arrived */
+  uint32_t wanted; /* number of messages whose arrival the remote end asked to be confirmed */
   int has_wanted;
   char why[DF_PLUGIN_WHY_BYTES + 64];
 } owned;
 
 struct plugin_backend {
   df_net_backend base;
-  df_plugin_host *host;
+  df_plugin_thread *thread;
   df_net_backend_owner owner;
   owned *streams;
-  uint32_t is_armed; /* the owner may sleep: the plugin's thread calls wake */
+  uint32_t is_armed; /* the owner may sleep: the thread of the plugin calls wake */
 };
 
 static owned *owned_of(df_net_backend_stream *base) { return (owned *)base; }
@@ -43,25 +44,26 @@ static void end_because(owned *o, const char *prefix, const char *reason) {
   snprintf(o->why, sizeof o->why, "%s%.*s", prefix, DF_PLUGIN_TEXT_MOST, reason);
 }
 
-/* For the far end's sentence, too: else it only sees that the line ends. */
-static void end_and_tell(owned *o, const char *reason) {
+/* Sends the reason to the remote end too, which otherwise sees only that the connection ends. */
+static void end_and_report(owned *o, const char *reason) {
   if (o->has_ended) return;
   end_because(o, "", reason);
-  (void)df_plugin_say(&o->line, DF_PLUGIN_SAYS_FAILED, 0, o->why,
-                      (uint32_t)DF_MIN(strlen(o->why), (size_t)DF_PLUGIN_TEXT_MOST));
+  (void)df_plugin_rendezvous_send(&o->rendezvous, DF_PLUGIN_MESSAGE_FAILED, 0, o->why,
+                                  (uint32_t)DF_MIN(strlen(o->why), (size_t)DF_PLUGIN_TEXT_MOST));
 }
 
-/* The first failure of this end. */
+/* Records the first failure of this end. */
 static void note_own_failure(owned *o) {
-  if (df_observe_u32(&o->stream->has_failed)) end_and_tell(o, o->stream->why);
+  if (df_observe_u32(&o->stream->has_failed)) end_and_report(o, o->stream->why);
 }
 
-static void listen_to_line(owned *o);
+static void receive_messages(owned *o);
 
-/* If the far end has failed first, it has said why, and the plugin only knows that it went away. */
+/* If the remote end has failed first, it has sent the reason, while the plugin only reports that
+ * the peer went away. */
 static void note_failure(owned *o) {
   if (o->has_ended || !df_observe_u32(&o->stream->has_failed)) return;
-  listen_to_line(o);
+  receive_messages(o);
   note_own_failure(o);
 }
 
@@ -71,7 +73,7 @@ static dfcclResult_t net_backend_open(df_net_backend **out, const df_net_backend
                                       const char *name) {
   plugin_backend *net_backend = calloc(1, sizeof *net_backend);
   if (net_backend == NULL) return df_fail(dfcclOutOfMemory, "no memory for a network plugin");
-  dfcclResult_t result = df_plugin_host_open(&net_backend->host, name);
+  dfcclResult_t result = df_plugin_thread_open(&net_backend->thread, name);
   if (result != dfcclSuccess) {
     free(net_backend);
     return result;
@@ -84,14 +86,14 @@ static dfcclResult_t net_backend_open(df_net_backend **out, const df_net_backend
 
 static void net_backend_close(df_net_backend *base) {
   plugin_backend *net_backend = (plugin_backend *)base;
-  df_plugin_host_close(net_backend->host);
+  df_plugin_thread_close(net_backend->thread);
   free(net_backend);
 }
 
-/* [df_plugin_lock] Of the plugin's thread. */
+/* [df_plugin_lock] Called by the thread of the plugin. */
 static void wake_owner(df_plugin_stream *stream) {
   plugin_backend *net_backend = stream->owner;
-  df_wake_fence(); /* from what was published to "may the owner sleep?" */
+  df_wake_fence(); /* orders the published words before the check whether the owner may sleep */
   if (df_load_relaxed_u32(&net_backend->is_armed) &&
       df_system_exchange_u32(&net_backend->is_armed, 0))
     net_backend->owner.wake(net_backend->owner.owner);
@@ -101,24 +103,24 @@ static int64_t plugin_write(df_stream *base, const df_stream_part *parts, uint32
 static int64_t plugin_read(df_stream *base, const df_stream_room *rooms, uint32_t n_rooms);
 static const char *plugin_reason(df_stream *base);
 
-static dfcclResult_t net_backend_begin(df_net_backend *base, const df_net_backend_channel *line,
+static dfcclResult_t net_backend_begin(df_net_backend *base, const df_net_backend_channel *channel,
                                        df_net_backend_stream **out) {
   plugin_backend *net_backend = (plugin_backend *)base;
   owned *o = calloc(1, sizeof *o);
   if (o == NULL) return df_fail(dfcclOutOfMemory, "no memory for a connection");
-  dfcclResult_t result = df_plugin_stream_make(&o->stream, net_backend->host);
+  dfcclResult_t result = df_plugin_stream_make(&o->stream, net_backend->thread);
   if (result != dfcclSuccess) {
     free(o);
     return result;
   }
   o->base.stream = (df_stream){.write = plugin_write, .read = plugin_read, .reason = plugin_reason};
-  o->line.line = line->stream;
+  o->rendezvous.stream = channel->stream;
   o->net_backend = net_backend;
   o->next = net_backend->streams;
   net_backend->streams = o;
   o->stream->owner = net_backend;
   o->stream->tell = wake_owner;
-  df_plugin_host_adopt(net_backend->host, o->stream);
+  df_plugin_thread_adopt(net_backend->thread, o->stream);
   *out = &o->base;
   return dfcclSuccess;
 }
@@ -129,103 +131,104 @@ static void net_backend_end(df_net_backend_stream *base) {
   df_plugin_lock();
   o->stream->tell = NULL;
   df_plugin_unlock();
-  df_publish_u32(&o->stream->is_over, 1); /* then the plugin's thread frees it */
-  df_plugin_host_ring(o->net_backend->host);
+  df_publish_u32(&o->stream->is_over,
+                 1); /* after this store the thread of the plugin may free it */
+  df_plugin_thread_ring(o->net_backend->thread);
   while (*at != o) at = &(*at)->next;
   *at = o->next;
   free(o);
 }
 
-/* ---- what is told */
+/* ---- sending messages */
 
 static void tell_handle(owned *o) {
   int number;
-  const df_plugin_device *device = df_plugin_host_device(o->net_backend->host, &number);
-  df_plugin_telling mine = {
+  const df_plugin_device *device = df_plugin_thread_device(o->net_backend->thread, &number);
+  df_plugin_offer mine = {
       .message_most = (uint32_t)DF_MIN(device->message_most, (uint64_t)DF_PLUGIN_CELL_BYTES),
       .cells = DF_PLUGIN_CELLS};
   snprintf(mine.plugin, sizeof mine.plugin, "%s",
-           df_plugin_name(df_plugin_host_plugin(o->net_backend->host)));
+           df_plugin_name(df_plugin_thread_plugin(o->net_backend->thread)));
   memcpy(mine.handle, o->stream->handle, sizeof mine.handle);
-  (void)df_plugin_say(&o->line, DF_PLUGIN_SAYS_HANDLE, 0, &mine, sizeof mine);
-  o->has_told_handle = 1;
+  (void)df_plugin_rendezvous_send(&o->rendezvous, DF_PLUGIN_MESSAGE_HANDLE, 0, &mine, sizeof mine);
+  o->has_sent_handle = 1;
 }
 
-/* What the plugin's thread has published. */
-static void tell_news(owned *o) {
+/* Reports what the thread of the plugin has published. */
+static void report_progress(owned *o) {
   df_plugin_stream *stream = o->stream;
   const uint32_t phase = df_observe_u32(&stream->phase);
-  if (phase >= DF_PLUGIN_LISTENS && !o->has_told_handle) tell_handle(o);
-  if (phase >= DF_PLUGIN_CALLED && !o->has_told_connected) {
-    o->has_told_connected = 1;
-    (void)df_plugin_say(&o->line, DF_PLUGIN_SAYS_CONNECTED, 0, NULL, 0);
+  if (phase >= DF_PLUGIN_LISTENS && !o->has_sent_handle) tell_handle(o);
+  if (phase >= DF_PLUGIN_CALLED && !o->has_sent_connected) {
+    o->has_sent_connected = 1;
+    (void)df_plugin_rendezvous_send(&o->rendezvous, DF_PLUGIN_MESSAGE_CONNECTED, 0, NULL, 0);
   }
   const uint32_t naps = df_observe_u32(&stream->naps);
-  if (naps != stream->told &&
-      df_plugin_say(&o->line, DF_PLUGIN_SAYS_SLEEPS, stream->n_napped, NULL, 0)) {
+  if (naps != stream->told && df_plugin_rendezvous_send(&o->rendezvous, DF_PLUGIN_MESSAGE_SLEEPS,
+                                                        stream->n_napped, NULL, 0)) {
     df_publish_u32(&stream->told, naps);
-    df_plugin_host_ring(o->net_backend->host);
+    df_plugin_thread_ring(o->net_backend->thread);
   }
-  if (o->must_wake && df_plugin_say(&o->line, DF_PLUGIN_SAYS_WAKE, 0, NULL, 0))
-    o->far_sleeps = o->must_wake = 0;
+  if (o->must_wake && df_plugin_rendezvous_send(&o->rendezvous, DF_PLUGIN_MESSAGE_WAKE, 0, NULL, 0))
+    o->remote_sleeps = o->must_wake = 0;
   if (o->has_wanted && (int32_t)(df_observe_u32(&stream->arrived) - o->wanted) >= 0 &&
-      df_plugin_say(&o->line, DF_PLUGIN_SAYS_ANSWER, o->wanted, NULL, 0))
+      df_plugin_rendezvous_send(&o->rendezvous, DF_PLUGIN_MESSAGE_ANSWER, o->wanted, NULL, 0))
     o->has_wanted = 0;
 }
 
-/* ---- what is heard */
+/* ---- receiving messages */
 
 static void take_handle(owned *o) {
-  const df_plugin *plugin = df_plugin_host_plugin(o->net_backend->host);
+  const df_plugin *plugin = df_plugin_thread_plugin(o->net_backend->thread);
   int number;
-  const df_plugin_device *device = df_plugin_host_device(o->net_backend->host, &number);
-  df_plugin_telling theirs;
-  memcpy(&theirs, o->line.in, sizeof theirs);
+  const df_plugin_device *device = df_plugin_thread_device(o->net_backend->thread, &number);
+  df_plugin_offer theirs;
+  memcpy(&theirs, o->rendezvous.in, sizeof theirs);
   theirs.plugin[sizeof theirs.plugin - 1] = '\0';
   if (strncmp(theirs.plugin, df_plugin_name(plugin), sizeof theirs.plugin - 1) != 0) {
     char text[DF_PLUGIN_WHY_BYTES];
     snprintf(text, sizeof text, "this end's network plugin is %.64s, the other end's is %.64s",
              df_plugin_name(plugin), theirs.plugin);
-    end_and_tell(o, text);
-  } else if (o->stream->has_far_handle || theirs.cells != DF_PLUGIN_CELLS ||
+    end_and_report(o, text);
+  } else if (o->stream->has_remote_handle || theirs.cells != DF_PLUGIN_CELLS ||
              theirs.message_most < DF_PLUGIN_MESSAGE_LEAST)
-    end_and_tell(o, "the other end's handle makes no sense");
+    end_and_report(o, "the other end sent a malformed handle");
   else {
     o->stream->message_most =
         (uint32_t)DF_MIN(DF_MIN((uint64_t)theirs.message_most, device->message_most),
                          (uint64_t)DF_PLUGIN_CELL_BYTES);
-    memcpy(o->stream->far_handle, theirs.handle, sizeof theirs.handle);
-    df_publish_u32(&o->stream->has_far_handle, 1);
-    df_plugin_host_ring(o->net_backend->host);
+    memcpy(o->stream->remote_handle, theirs.handle, sizeof theirs.handle);
+    df_publish_u32(&o->stream->has_remote_handle, 1);
+    df_plugin_thread_ring(o->net_backend->thread);
   }
 }
 
 static void wake_thread(owned *o) {
   df_publish_u32(&o->stream->wakes, o->stream->wakes + 1);
-  df_plugin_host_ring(o->net_backend->host);
+  df_plugin_thread_ring(o->net_backend->thread);
 }
 
 static void take_word(owned *o) {
-  const uint32_t count = o->line.word.count;
-  switch (o->line.word.kind) {
-  case DF_PLUGIN_SAYS_HANDLE:
+  const uint32_t count = o->rendezvous.message.count;
+  switch (o->rendezvous.message.kind) {
+  case DF_PLUGIN_MESSAGE_HANDLE:
     take_handle(o);
     break;
-  case DF_PLUGIN_SAYS_CONNECTED:
-    df_publish_u32(&o->stream->far_has_called, 1);
-    df_plugin_host_ring(o->net_backend->host);
+  case DF_PLUGIN_MESSAGE_CONNECTED:
+    df_publish_u32(&o->stream->remote_has_called, 1);
+    df_plugin_thread_ring(o->net_backend->thread);
     break;
-  case DF_PLUGIN_SAYS_FAILED:
-    end_because(o, "the other end says: ", (const char *)o->line.in);
+  case DF_PLUGIN_MESSAGE_FAILED:
+    end_because(o, "the other end says: ", (const char *)o->rendezvous.in);
     break;
-  case DF_PLUGIN_SAYS_SLEEPS:
-    o->far_sleeps = 1;
+  case DF_PLUGIN_MESSAGE_SLEEPS:
+    o->remote_sleeps = 1;
     o->must_wake = count != o->stream->written;
     break;
-  case DF_PLUGIN_SAYS_WAKE:
+  case DF_PLUGIN_MESSAGE_WAKE:
     wake_thread(o);
     break;
-  case DF_PLUGIN_SAYS_ASK:
+  case DF_PLUGIN_MESSAGE_ASK:
     o->wanted = count;
     o->has_wanted = 1;
     break;
@@ -234,39 +237,39 @@ static void take_word(owned *o) {
   }
 }
 
-static void listen_to_line(owned *o) {
+static void receive_messages(owned *o) {
   int came = 1;
-  df_plugin_flush(&o->line);
+  df_plugin_rendezvous_flush(&o->rendezvous);
   while (came == 1) {
-    came = df_plugin_on_readable(&o->line);
+    came = df_plugin_rendezvous_receive(&o->rendezvous);
     if (came == 1) take_word(o);
   }
-  if (came == DF_STREAM_REFUSED) end_because(o, "", "the other end sent what no plugin says");
-  /* What has failed here may be why. */
+  if (came == DF_STREAM_REFUSED) end_because(o, "", "the other end sent a malformed message");
+  /* A failure of this end may be the cause. */
   if (came == DF_STREAM_ENDED) {
     note_own_failure(o);
-    end_because(o, "", o->line.line->reason(o->line.line));
+    end_because(o, "", o->rendezvous.stream->reason(o->rendezvous.stream));
   }
 }
 
 static df_connect_state net_backend_connect(df_net_backend_stream *base) {
   owned *o = owned_of(base);
   note_failure(o);
-  if (!o->has_ended) listen_to_line(o);
-  tell_news(o);
+  if (!o->has_ended) receive_messages(o);
+  report_progress(o);
   if (o->has_ended) return DF_CONNECT_REFUSED;
   return df_observe_u32(&o->stream->phase) == DF_PLUGIN_CONNECTED ? DF_CONNECT_DONE
                                                                   : DF_CONNECT_PENDING;
 }
 
 static void net_backend_hear(df_net_backend_stream *base) {
-  listen_to_line(owned_of(base));
-  tell_news(owned_of(base));
+  receive_messages(owned_of(base));
+  report_progress(owned_of(base));
 }
 
 /* ---- bytes */
 
-/* Copies from the parts, from byte `at` of the first on. */
+/* Copies from the parts, starting at byte `at` of the first. */
 static void gather(const df_stream_part **parts, size_t *at, uint8_t *there, uint32_t bytes) {
   while (bytes) {
     const uint32_t now = (uint32_t)DF_MIN((*parts)->length - *at, (size_t)bytes);
@@ -302,15 +305,15 @@ static int64_t plugin_write(df_stream *base, const df_stream_part *parts, uint32
   }
   if (taken == 0) return 0;
   df_publish_u32(&stream->written, written);
-  df_plugin_host_ring(o->net_backend->host);
-  if (o->far_sleeps) {
+  df_plugin_thread_ring(o->net_backend->thread);
+  if (o->remote_sleeps) {
     o->must_wake = 1;
-    tell_news(o);
+    report_progress(o);
   }
   return taken;
 }
 
-/* Up to `most` bytes of the first message that has arrived. */
+/* Reads up to `most` bytes of the first message that has arrived. */
 static uint32_t take(owned *o, uint32_t taken, void *there, size_t most) {
   const uint8_t *cell = df_plugin_cell(o->stream, 1, taken);
   df_plugin_head head;
@@ -324,7 +327,8 @@ static uint32_t take(owned *o, uint32_t taken, void *there, size_t most) {
 static int64_t plugin_read(df_stream *base, const df_stream_room *rooms, uint32_t n_rooms) {
   owned *o = (owned *)base;
   df_plugin_stream *stream = o->stream;
-  note_failure(o); /* before what has arrived is counted: all of it can still be read */
+  note_failure(
+      o); /* check before counting the messages that have arrived: all of them can still be read */
   const uint32_t arrived = df_observe_u32(&stream->arrived);
   uint32_t taken = stream->taken;
   int64_t came = 0;
@@ -337,12 +341,12 @@ static int64_t plugin_read(df_stream *base, const df_stream_room *rooms, uint32_
     }
   if (taken != stream->taken) {
     df_publish_u32(&stream->taken, taken);
-    df_plugin_host_ring(o->net_backend->host);
+    df_plugin_thread_ring(o->net_backend->thread);
   }
   o->arrived_seen = arrived;
   if (!o->has_ended) return came;
   if (came == 0) return DF_STREAM_ENDED;
-  o->base.is_ready = 1; /* the end is still to be read */
+  o->base.is_ready = 1; /* the end has still to be read */
   return came;
 }
 
@@ -350,7 +354,7 @@ static const char *plugin_reason(df_stream *base) { return ((owned *)base)->why;
 
 /* ---- looking */
 
-/* It is armed first: what is published after the look calls wake. */
+/* Arms first, so that words published after the look call wake. */
 static void net_backend_look(df_net_backend *base, int spins) {
   plugin_backend *net_backend = (plugin_backend *)base;
   if (!spins) {
@@ -364,12 +368,12 @@ static void net_backend_look(df_net_backend *base, int spins) {
     const uint32_t sent = df_observe_u32(&stream->sent);
     if (arrived != o->arrived_seen || sent != o->sent_seen) o->base.is_ready = 1;
     const uint32_t phase = df_observe_u32(&stream->phase);
-    if (phase != o->phase_seen) o->base.is_ready = 1; /* for meet */
+    if (phase != o->phase_seen) o->base.is_ready = 1; /* for connect */
     o->phase_seen = phase;
     o->arrived_seen = arrived;
     o->sent_seen = sent;
     note_failure(o);
-    tell_news(o);
+    report_progress(o);
   }
 }
 
@@ -378,7 +382,8 @@ static int net_backend_has_unsent(df_net_backend_stream *base) {
   const uint32_t written = o->stream->written;
   if (o->has_ended) return 0;
   if (o->answered == written) return 0;
-  if (o->asked != written && df_plugin_say(&o->line, DF_PLUGIN_SAYS_ASK, written, NULL, 0))
+  if (o->asked != written &&
+      df_plugin_rendezvous_send(&o->rendezvous, DF_PLUGIN_MESSAGE_ASK, written, NULL, 0))
     o->asked = written;
   return 1;
 }
@@ -387,8 +392,8 @@ static void net_backend_describe(const df_net_backend_stream *base,
                                  char text[DF_NET_BACKEND_ENDS_BYTES]) {
   const owned *o = (const owned *)base;
   int number;
-  const df_plugin_device *device = df_plugin_host_device(o->net_backend->host, &number);
-  const df_plugin *plugin = df_plugin_host_plugin(o->net_backend->host);
+  const df_plugin_device *device = df_plugin_thread_device(o->net_backend->thread, &number);
+  const df_plugin *plugin = df_plugin_thread_plugin(o->net_backend->thread);
   snprintf(text, DF_NET_BACKEND_ENDS_BYTES, "network plugin %.40s, version %d, device %.40s",
            df_plugin_name(plugin), plugin->version, device->name);
 }

@@ -1,4 +1,4 @@
-/* The plugin's thread's part of a connection. */
+/* The part of a connection that the thread of the plugin executes. */
 #include "transports/net/plugin/plugin_stream.h"
 
 #include <stdarg.h>
@@ -12,10 +12,10 @@
 
 enum { AREA_BYTES = 2 * DF_PLUGIN_CELLS * DF_PLUGIN_CELL_BYTES };
 
-/* So long a thread asks in vain before both ends agree that it sleeps. */
+/* Time without a message after which both ends agree that the thread sleeps. */
 #define DROWSY_NS ((uint64_t)20 * 1000 * 1000)
 
-dfcclResult_t df_plugin_stream_make(df_plugin_stream **out, df_plugin_host *host) {
+dfcclResult_t df_plugin_stream_make(df_plugin_stream **out, df_plugin_thread *thread) {
   df_plugin_stream *stream = aligned_alloc(64, sizeof *stream);
   void *area = mmap(NULL, AREA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (stream == NULL || area == MAP_FAILED) {
@@ -24,18 +24,18 @@ dfcclResult_t df_plugin_stream_make(df_plugin_stream **out, df_plugin_host *host
     return df_fail(dfcclOutOfMemory, "no memory for a connection over a network plugin");
   }
   memset(stream, 0, sizeof *stream);
-  stream->host = host;
+  stream->thread = thread;
   stream->area = area;
   stream->message_most = DF_PLUGIN_CELL_BYTES;
   *out = stream;
   return dfcclSuccess;
 }
 
-/* The first failure is the cause. */
+/* Keeps the first failure, which is the cause of later ones. */
 static void fail(df_plugin_stream *stream, const char *what, int error) {
   int number;
-  const df_plugin *plugin = df_plugin_host_plugin(stream->host);
-  const df_plugin_device *device = df_plugin_host_device(stream->host, &number);
+  const df_plugin *plugin = df_plugin_thread_plugin(stream->thread);
+  const df_plugin_device *device = df_plugin_thread_device(stream->thread, &number);
   const char *said = df_foreign_last_warning();
   if (stream->has_failed) return;
   if (error)
@@ -62,7 +62,7 @@ static int listen_here(df_plugin_stream *stream, const df_plugin *plugin, int de
 }
 
 static void try_connect(df_plugin_stream *stream, const df_plugin *plugin, int device) {
-  const int error = df_plugin_connect(plugin, device, stream->far_handle, &stream->sender);
+  const int error = df_plugin_connect(plugin, device, stream->remote_handle, &stream->sender);
   if (error) fail(stream, "connect", error);
 }
 
@@ -90,8 +90,8 @@ static void register_area(df_plugin_stream *stream, const df_plugin *plugin) {
   }
 }
 
-/* Accept is called only when the far end has called connect: in version 4 accept waits, and in one
- * plugin of later versions, too. Else threads that wait for each other would make a circle. */
+/* Calls accept only when the remote end has called connect: accept waits in version 4, and in one
+ * plugin of later versions too. Otherwise threads could wait for each other in a circle. */
 static int connect_both(df_plugin_stream *stream, const df_plugin *plugin, int device) {
   const int waits = df_plugin_connect_waits(plugin);
   const int had = (stream->sender != NULL) + (stream->receiver != NULL);
@@ -102,7 +102,7 @@ static int connect_both(df_plugin_stream *stream, const df_plugin *plugin, int d
     df_publish_u32(&stream->phase, DF_PLUGIN_CALLED);
     is_news = 1;
   }
-  if (stream->receiver == NULL && df_observe_u32(&stream->far_has_called))
+  if (stream->receiver == NULL && df_observe_u32(&stream->remote_has_called))
     try_accept(stream, plugin);
   if (!stream->has_failed && stream->sender && stream->receiver) {
     register_area(stream, plugin);
@@ -115,17 +115,17 @@ static int connect_both(df_plugin_stream *stream, const df_plugin *plugin, int d
 
 static df_plugin_progress come_to_stand(df_plugin_stream *stream, const df_plugin *plugin) {
   int device;
-  (void)df_plugin_host_device(stream->host, &device);
+  (void)df_plugin_thread_device(stream->thread, &device);
   if (stream->phase == DF_PLUGIN_BEGINS) {
     listen_here(stream, plugin, device);
     return DF_PLUGIN_MOVED;
   }
-  if (stream->phase == DF_PLUGIN_LISTENS && df_observe_u32(&stream->has_far_handle))
+  if (stream->phase == DF_PLUGIN_LISTENS && df_observe_u32(&stream->has_remote_handle))
     df_publish_u32(&stream->phase, DF_PLUGIN_CONNECTS);
   if (stream->phase == DF_PLUGIN_LISTENS) return DF_PLUGIN_SLEEPS;
   if (connect_both(stream, plugin, device)) return DF_PLUGIN_MOVED;
-  /* Then the far end's word is waited for, which rings. */
-  const int awaits = stream->sender && !df_observe_u32(&stream->far_has_called);
+  /* Then the thread waits for the message of the remote end, which rings. */
+  const int awaits = stream->sender && !df_observe_u32(&stream->remote_has_called);
   return awaits ? DF_PLUGIN_SLEEPS : DF_PLUGIN_ASKS;
 }
 
@@ -153,7 +153,7 @@ static int send_some(df_plugin_stream *stream, const df_plugin *plugin) {
   return did;
 }
 
-/* The oldest first: one plugin fails if asked in another order. */
+/* Tests the oldest first, because one plugin fails if tested in another order. */
 static int test_sends(df_plugin_stream *stream, const df_plugin *plugin) {
   const uint32_t before = stream->sent;
   uint32_t sent = before;
@@ -184,7 +184,7 @@ static int ask_for_some(df_plugin_stream *stream, const df_plugin *plugin) {
   return did;
 }
 
-/* It comes from another process. */
+/* Checks a message head, which comes from another process. */
 static int is_sound(const df_plugin_stream *stream, uint32_t n) {
   df_plugin_head head;
   memcpy(&head, df_plugin_cell(stream, 1, n), sizeof head);
@@ -202,14 +202,15 @@ static int test_receives(df_plugin_stream *stream, const df_plugin *plugin) {
     if (is_sound(stream, arrived))
       arrived++;
     else
-      fail(stream, "a message came that was not sent so", 0);
+      fail(stream, "a message arrived with a wrong length or number", 0);
   }
   if (arrived != before) df_publish_u32(&stream->arrived, arrived);
   return arrived != before;
 }
 
-/* Only calls can tell that a message has come. After a while without any, the far end is asked to
- * say when it sends again; until it has been asked, and while it says so, the calls go on. */
+/* Only calls of the plugin can show that a message has arrived. After 20 ms without one, the remote
+ * end is asked to announce when it sends again. Until it has been asked, and while it announces
+ * messages, the calls continue. */
 static df_plugin_progress rest(df_plugin_stream *stream, uint64_t now_ns) {
   const uint32_t wakes = df_observe_u32(&stream->wakes);
   if (stream->posted != stream->sent || stream->posted != df_observe_u32(&stream->written))
@@ -226,11 +227,11 @@ static df_plugin_progress rest(df_plugin_stream *stream, uint64_t now_ns) {
   stream->rests = 1;
   stream->n_napped = stream->arrived;
   df_publish_u32(&stream->naps, stream->naps + 1);
-  return DF_PLUGIN_MOVED; /* it is news for the owner */
+  return DF_PLUGIN_MOVED; /* the owner has to be notified */
 }
 
 df_plugin_progress df_plugin_stream_work(df_plugin_stream *stream, uint64_t now_ns) {
-  const df_plugin *plugin = df_plugin_host_plugin(stream->host);
+  const df_plugin *plugin = df_plugin_thread_plugin(stream->thread);
   if (stream->has_failed) return DF_PLUGIN_SLEEPS;
   if (stream->phase != DF_PLUGIN_CONNECTED) return come_to_stand(stream, plugin);
   int did = ask_for_some(stream, plugin);
@@ -244,10 +245,10 @@ df_plugin_progress df_plugin_stream_work(df_plugin_stream *stream, uint64_t now_
 
 /* ---- closing */
 
-/* Nothing can be taken back. A plugin may still write where it was asked to, so that memory stays,
- * empty, and no one else gets it. */
+/* Posted receives cannot be withdrawn. A plugin may still write to their memory, so that memory is
+ * never reused; its pages are returned. */
 void df_plugin_stream_close(df_plugin_stream *stream) {
-  const df_plugin *plugin = df_plugin_host_plugin(stream->host);
+  const df_plugin *plugin = df_plugin_thread_plugin(stream->thread);
   const int is_asked = stream->posted != stream->sent || stream->asked_for != stream->arrived;
   if (stream->send_registration)
     df_plugin_deregister(plugin, stream->sender, stream->send_registration);

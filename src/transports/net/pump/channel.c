@@ -5,7 +5,8 @@
 
 #include "base/clock.h"
 
-/* Payloads in a row, and the longest time between two of them. */
+/* Number of payloads in a row after which the stream gathers, and the longest time between two of
+ * them. */
 #if defined(DF_SIMULATION)
 enum { IN_A_ROW = 1 };
 #define IN_A_ROW_NS UINT64_MAX
@@ -13,7 +14,7 @@ enum { IN_A_ROW = 1 };
 enum { IN_A_ROW = 4, IN_A_ROW_NS = 50000 };
 #endif
 
-/* In the place of payloads that are gone. */
+/* Sent in place of payloads that have disappeared. */
 static const uint8_t nothing[64 << 10];
 
 static uint32_t staged_bytes(uint32_t frame_bytes) {
@@ -84,7 +85,7 @@ void df_channel_begin(df_channel *channel) {
   }
 }
 
-/* An awaited frame goes out before anything waits for its acknowledgement. */
+/* An awaited frame is sent before later bytes wait for its acknowledgement. */
 static void gather_what_follows(df_channel *channel) {
   if (!channel->awaits || channel->gathers || channel->is_quiesced) return;
   channel->gathers = 1;
@@ -92,7 +93,7 @@ static void gather_what_follows(df_channel *channel) {
 }
 
 void df_channel_put_word(df_channel *channel, const df_frame *frame) {
-  df_frame put = *frame; /* staged bytes follow each other, at any alignment */
+  df_frame put = *frame; /* staged headers have any alignment */
   if (channel->awaits) put.kind |= DF_FRAME_IS_AWAITED;
   channel->n_frames++;
   channel->frames_sent++;
@@ -102,7 +103,7 @@ void df_channel_put_word(df_channel *channel, const df_frame *frame) {
 void df_channel_put(df_channel *channel, const df_frame *frame, const void *payload,
                     const void *owner) {
   const uint64_t now = df_clock_ns();
-  /* Longer ones fill packets, and gain nothing. */
+  /* Longer payloads fill packets and gain nothing by gathering. */
   if (now - channel->put_ns > IN_A_ROW_NS || frame->bytes > DF_CHANNEL_COPIED) channel->one_way = 0;
   channel->put_ns = now;
   channel->came_in_a_row = 0;
@@ -119,7 +120,8 @@ void df_channel_put_lent(df_channel *channel, const df_frame *frame, const void 
   channel->has_lent = frame->bytes > DF_CHANNEL_COPIED;
 }
 
-/* The owner may write the buffer again: what the stream did not take is copied. */
+/* The owner may write to the buffer again, so the bytes that the stream did not accept are
+ * copied. */
 static void keep_lent(df_channel *channel) {
   df_stream_part *part = &channel->parts[channel->n_parts - 1];
   part->bytes = stage(channel, part->bytes, (uint32_t)part->length);
@@ -132,8 +134,8 @@ int df_channel_write(df_channel *channel) {
                       ? DF_STREAM_ENDED
                       : channel->stream->write(channel->stream, channel->parts + channel->first,
                                                channel->n_parts - channel->first);
-  /* A far end that has left takes nothing more, but its last bytes may be unread. So the
-   * connection ends only when reading comes to the end. */
+  /* A remote end that has left accepts nothing more, but its last bytes may be unread. Therefore
+   * the connection ends only when reading reaches the end. */
   if (taken == DF_STREAM_ENDED) {
     df_channel_quiesce(channel);
     return 0;

@@ -4,128 +4,128 @@
 
 /* ---- making ---- */
 
-dfcclResult_t df_wire_make(df_wire **out, uint32_t frame_bytes) {
-  df_wire *wire = calloc(1, sizeof *wire);
-  if (wire == NULL) return df_fail(dfcclOutOfMemory, "no memory for a connection's pump");
-  wire->frame_bytes = frame_bytes;
-  wire->quickest = DF_WIRE_BULK;
-  *out = wire;
+dfcclResult_t df_pump_make(df_pump **out, uint32_t frame_bytes) {
+  df_pump *pump = calloc(1, sizeof *pump);
+  if (pump == NULL) return df_fail(dfcclOutOfMemory, "no memory for a connection's pump");
+  pump->frame_bytes = frame_bytes;
+  pump->quickest = DF_PUMP_BULK;
+  *out = pump;
   return dfcclSuccess;
 }
 
-void df_wire_free(df_wire *wire) {
-  df_wire_links_free(&wire->links);
-  for (uint32_t i = 0; i < wire->n_ports; i++) df_channel_free(&wire->ports[i].channel);
-  free(wire);
+void df_pump_free(df_pump *pump) {
+  df_pump_links_free(&pump->links);
+  for (uint32_t i = 0; i < pump->n_ports; i++) df_channel_free(&pump->ports[i].channel);
+  free(pump);
 }
 
-dfcclResult_t df_wire_add_port(df_wire *wire) {
-  DF_ASSERT(wire->n_ports < DF_WIRE_PORTS_MOST);
-  df_wire_port *port = &wire->ports[wire->n_ports];
-  *port = (df_wire_port){.rest = 0};
-  if (!df_channel_make(&port->channel, wire->frame_bytes))
+dfcclResult_t df_pump_add_port(df_pump *pump) {
+  DF_ASSERT(pump->n_ports < DF_PUMP_PORTS_MOST);
+  df_pump_port *port = &pump->ports[pump->n_ports];
+  *port = (df_pump_port){.rest = 0};
+  if (!df_channel_make(&port->channel, pump->frame_bytes))
     return df_fail(dfcclOutOfMemory, "no memory for a connection's pump");
-  wire->n_ports++;
+  pump->n_ports++;
   return dfcclSuccess;
 }
 
-dfcclResult_t df_wire_accept(df_wire *wire, const df_wire_route *route, df_wire_link **link) {
-  dfcclResult_t result = df_wire_links_add(&wire->links, route, wire->frame_bytes, link);
+dfcclResult_t df_pump_accept(df_pump *pump, const df_pump_route *route, df_pump_link **link) {
+  dfcclResult_t result = df_pump_links_add(&pump->links, route, pump->frame_bytes, link);
   if (result != dfcclSuccess) return result;
   (*link)->incoming = 1;
   for (uint32_t b = 0; b < route->n_blocks; b++) {
-    df_wire_ring *ring = &(*link)->rings[b];
-    ring->may_lend = (uint64_t)ring->part.chunk * route->element_bytes >= wire->lend_min;
+    df_pump_ring *ring = &(*link)->rings[b];
+    ring->may_lend = (uint64_t)ring->part.chunk * route->element_bytes >= pump->lend_min;
   }
   return result;
 }
 
-dfcclResult_t df_wire_connect(df_wire *wire, const df_wire_route *route, uint32_t far_id,
-                              uint32_t far_slots, df_wire_link **link) {
-  dfcclResult_t result = df_wire_links_add(&wire->links, route, wire->frame_bytes, link);
+dfcclResult_t df_pump_connect(df_pump *pump, const df_pump_route *route, uint32_t remote_id,
+                              uint32_t remote_slots, df_pump_link **link) {
+  dfcclResult_t result = df_pump_links_add(&pump->links, route, pump->frame_bytes, link);
   if (result != dfcclSuccess) return result;
-  (*link)->far_id = far_id;
-  (*link)->far_slots = far_slots;
+  (*link)->remote_id = remote_id;
+  (*link)->remote_slots = remote_slots;
   return dfcclSuccess;
 }
 
-void df_wire_release(df_wire *wire, df_wire_link *link) {
-  for (uint32_t i = 0; i < wire->n_ports; i++) {
-    df_channel_disown(&wire->ports[i].channel, link);
-    if (wire->ports[i].target == link) wire->ports[i].target = NULL;
+void df_pump_release(df_pump *pump, df_pump_link *link) {
+  for (uint32_t i = 0; i < pump->n_ports; i++) {
+    df_channel_disown(&pump->ports[i].channel, link);
+    if (pump->ports[i].target == link) pump->ports[i].target = NULL;
   }
-  df_wire_links_remove(&wire->links, link);
+  df_pump_links_remove(&pump->links, link);
 }
 
 /* ---- ports come and go ---- */
 
-/* Of large messages any port may have any, unless they must come in order. */
-static int is_for(const df_wire *wire, const df_wire_link *link, uint32_t which) {
-  if (which == DF_WIRE_SMALL) return !link->is_bulk || wire->n_ports == 1;
+/* Any port of large messages may carry any of them, unless they must arrive in order. */
+static int is_for(const df_pump *pump, const df_pump_link *link, uint32_t which) {
+  if (which == DF_PUMP_SMALL) return !link->is_bulk || pump->n_ports == 1;
   return link->is_bulk && (!link->varying || !link->is_open || link->port == which);
 }
 
-static int is_connected(const df_wire *wire, uint32_t which) {
-  const df_channel *channel = &wire->ports[which].channel;
+static int is_connected(const df_pump *pump, uint32_t which) {
+  const df_channel *channel = &pump->ports[which].channel;
   return channel->stream != NULL && !channel->is_quiesced;
 }
 
-/* After a loss the sender does not know which messages have come. It asks with OPEN through a
- * connection that stands. The receiver answers with STATE, and tells its credits, through the port of
- * small messages, and answers again when that port was lost. */
-static void halt(const df_wire *wire, df_wire_link *link, uint32_t lost) {
+/* After a loss the sender asks which messages have arrived, with OPEN through a connected port. The
+ * receiver answers with STATE and its credits through the port of small messages, and answers again
+ * if that port was lost. */
+static void halt(const df_pump *pump, df_pump_link *link, uint32_t lost) {
   if (link->incoming) {
-    for (uint32_t b = 0; b < link->n_blocks && lost == DF_WIRE_SMALL; b++)
+    for (uint32_t b = 0; b < link->n_blocks && lost == DF_PUMP_SMALL; b++)
       link->rings[b].tells_state = link->is_open;
     return;
   }
-  if (!is_for(wire, link, lost)) return;
+  if (!is_for(pump, link, lost)) return;
   for (uint32_t b = 0; b < link->n_blocks; b++)
     link->rings[b].is_halted = link->rings[b].has_messages;
   link->is_open = 0;
   link->epoch = link->epoch == UINT16_MAX ? 1 : (uint16_t)(link->epoch + 1);
 }
 
-void df_wire_detach(df_wire *wire, uint32_t which) {
-  df_wire_port *port = &wire->ports[which];
+void df_pump_detach(df_pump *pump, uint32_t which) {
+  df_pump_port *port = &pump->ports[which];
   if (port->channel.stream == NULL) return;
   df_channel_attach(&port->channel, NULL);
   port->rest = 0;
   port->target = NULL;
   port->why = NULL;
   port->question = port->answered = 0;
-  /* Answers go through the port of small messages, perhaps when the far end had lost it already. */
-  for (uint32_t i = 0; i < wire->n_ports && which == DF_WIRE_SMALL; i++) {
-    df_wire_port *asked = &wire->ports[i];
+  /* Answers go through the port of small messages, and may be lost with it. */
+  for (uint32_t i = 0; i < pump->n_ports && which == DF_PUMP_SMALL; i++) {
+    df_pump_port *asked = &pump->ports[i];
     if (asked->answered && !asked->question) asked->question = asked->answered;
-    wire->has_question |= asked->question != 0;
+    pump->has_question |= asked->question != 0;
   }
-  /* What a port of large messages has lost goes through the others. */
-  for (uint32_t i = 0; i < wire->n_ports; i++)
-    if (i != DF_WIRE_SMALL || which == DF_WIRE_SMALL)
-      wire->ports[i].asked = wire->ports[i].is_heard = 0;
-  for (uint32_t i = 0; i < wire->links.n; i++)
-    if (wire->links.links[i]) halt(wire, wire->links.links[i], which);
+  /* Frames that a port of large messages has lost are sent again through the others. */
+  for (uint32_t i = 0; i < pump->n_ports; i++)
+    if (i != DF_PUMP_SMALL || which == DF_PUMP_SMALL)
+      pump->ports[i].asked = pump->ports[i].has_arrived = 0;
+  for (uint32_t i = 0; i < pump->links.n; i++)
+    if (pump->links.links[i]) halt(pump, pump->links.links[i], which);
 }
 
-void df_wire_attach(df_wire *wire, uint32_t port, df_stream *stream) {
-  DF_ASSERT(port < wire->n_ports);
-  df_wire_detach(wire, port);
-  df_channel_attach(&wire->ports[port].channel, stream);
+void df_pump_attach(df_pump *pump, uint32_t port, df_stream *stream) {
+  DF_ASSERT(port < pump->n_ports);
+  df_pump_detach(pump, port);
+  df_channel_attach(&pump->ports[port].channel, stream);
 }
 
 /* ---- outgoing ---- */
 
-static int has_sendable(const df_wire_link *link, df_wire_ring *ring, int *is_direct) {
+static int has_sendable(const df_pump_link *link, df_pump_ring *ring, int *is_direct) {
   if (!ring->has_messages || ring->is_halted) return 0;
-  if (ring->next > ring->credit + link->far_slots) return 0; /* no slot is free for it */
+  if (ring->next > ring->credit + link->remote_slots) return 0; /* no remote slot is free for it */
   return df_link_has_message(&ring->end, ring->next, is_direct) &&
          !(*is_direct && df_link_is_revoked(&ring->end));
 }
 
-static void put_count(df_channel *channel, const df_wire_link *link, uint32_t block,
+static void put_count(df_channel *channel, const df_pump_link *link, uint32_t block,
                       uint64_t count) {
-  const df_frame frame = {.link = link->far_id,
+  const df_frame frame = {.link = link->remote_id,
                           .kind = DF_FRAME_COUNT,
                           .block = (uint8_t)block,
                           .bytes = (uint32_t)(count >> 32),
@@ -133,29 +133,30 @@ static void put_count(df_channel *channel, const df_wire_link *link, uint32_t bl
   df_channel_put_word(channel, &frame);
 }
 
-static void send_count(df_channel *channel, df_wire_link *link, uint32_t block) {
-  df_wire_ring *ring = &link->rings[block];
-  const uint64_t count = *df_wire_count_of(ring);
+static void send_count(df_channel *channel, df_pump_link *link, uint32_t block) {
+  df_pump_ring *ring = &link->rings[block];
+  const uint64_t count = *df_pump_count_of(ring);
   put_count(channel, link, block, count);
-  df_wire_take_up_run(link, ring, count);
-  if (df_wire_message_bytes(link, ring, ring->next) == 0) df_wire_pass(link, ring);
+  df_pump_take_up_run(link, ring, count);
+  if (df_pump_message_bytes(link, ring, ring->next) == 0) df_pump_pass(link, ring);
 }
 
-/* A frame of the ring's next message. Returns 0 if there is none. */
-static int send_part(const df_wire *wire, df_channel *channel, df_wire_link *link, uint32_t block) {
-  df_wire_ring *ring = &link->rings[block];
+/* Puts a frame of the next message of the ring. Returns 0 if there is none. */
+static int send_part(const df_pump *pump, df_channel *channel, df_pump_link *link, uint32_t block) {
+  df_pump_ring *ring = &link->rings[block];
   int is_direct = 0;
   if (!has_sendable(link, ring, &is_direct)) return 0;
-  if (df_wire_brings_count(link, ring, ring->next) && !ring->has_count) {
+  if (df_pump_brings_count(link, ring, ring->next) && !ring->has_count) {
     send_count(channel, link, block);
     return 1;
   }
   if (is_direct && !df_link_borrow(&ring->end)) return 0;
-  const uint32_t bytes = df_wire_message_bytes(link, ring, ring->next);
-  if (ring->at * link->part_bytes >= bytes) ring->at = 0; /* of a run whose count was not known */
+  const uint32_t bytes = df_pump_message_bytes(link, ring, ring->next);
+  if (ring->at * link->part_bytes >= bytes)
+    ring->at = 0; /* the parts of a run whose count was not available */
   const uint32_t from = ring->at * link->part_bytes;
-  if (from == 0) df_wire_tell(wire, DF_WATCH_SENDS, ring, ring->next, bytes);
-  const df_frame frame = {.link = link->far_id,
+  if (from == 0) df_pump_notify_watch(pump, DF_WATCH_SENDS, ring, ring->next, bytes);
+  const df_frame frame = {.link = link->remote_id,
                           .kind = is_direct ? DF_FRAME_LENT : DF_FRAME_DATA,
                           .block = (uint8_t)block,
                           .part = (uint16_t)ring->at,
@@ -166,19 +167,20 @@ static int send_part(const df_wire *wire, df_channel *channel, df_wire_link *lin
     const uint8_t *lent = *(const uint8_t *const *)(slot + DF_LINK_FLAGGED_OFFSET);
     df_channel_put_lent(channel, &frame, lent + from);
     df_channel_write(channel);
-    /* The owner is in this process, and takes away nothing that is being read. */
+    /* The owner of the buffer is in this process and does not revoke a buffer that is being
+     * read. */
     DF_ASSERT(df_link_return(&ring->end));
   } else {
     df_channel_put(channel, &frame, df_link_payload(&ring->end, ring->next) + from, link);
   }
   ring->at++;
-  if (from + frame.bytes == bytes) df_wire_pass(link, ring);
+  if (from + frame.bytes == bytes) df_pump_pass(link, ring);
   return 1;
 }
 
-static void send_word(df_channel *channel, const df_wire_link *link, df_frame_kind kind,
+static void send_word(df_channel *channel, const df_pump_link *link, df_frame_kind kind,
                       uint32_t block, uint64_t sequence) {
-  const df_frame frame = {.link = link->far_id,
+  const df_frame frame = {.link = link->remote_id,
                           .kind = (uint8_t)kind,
                           .block = (uint8_t)block,
                           .part = kind == DF_FRAME_CREDIT ? 0 : link->epoch,
@@ -188,31 +190,33 @@ static void send_word(df_channel *channel, const df_wire_link *link, df_frame_ki
 
 typedef enum { NO_CREDIT, LOOSE_CREDIT, DUE_CREDIT } credit_state;
 
-/* Loose: the far end has slots left. */
-static credit_state look_at_credit(const df_wire_ring *ring) {
+/* Loose: the remote end has slots left, so the credit may wait for other frames. */
+static credit_state look_at_credit(const df_pump_ring *ring) {
   const uint64_t credit = df_observe_u64(ring->end.credit), told = ring->credit;
   if (credit == told) return NO_CREDIT;
   const uint32_t n_slots = ring->end.slot_mask + 1;
-  /* A run that has lent to one peer waits for the credits of all, and tells only that one. */
+  /* A run that has lent its buffer to one peer waits for the credits of all its receivers, but
+   * sends LENT only to that one. */
   const int is_wanted = ring->may_lend || (ring->wanted > told && ring->wanted <= credit);
   return is_wanted || credit - told >= n_slots / 2 ? DUE_CREDIT : LOOSE_CREDIT;
 }
 
-static void send_credit(df_channel *channel, df_wire_link *link, uint32_t block) {
-  enum { FARTHEST = 1 << 30 }; /* half a number tells no more */
-  df_wire_ring *ring = &link->rings[block];
-  /* Observes the block's release: its reads of a slot precede what comes for this credit. */
+static void send_credit(df_channel *channel, df_pump_link *link, uint32_t block) {
+  enum { FARTHEST = 1 << 30 }; /* a frame has the low half of the number */
+  df_pump_ring *ring = &link->rings[block];
+  /* Observes the release by the block: its reads of a slot precede the bytes that arrive for this
+   * credit. */
   ring->credit = DF_MIN(df_observe_u64(ring->end.credit), ring->credit + FARTHEST);
   send_word(channel, link, DF_FRAME_CREDIT, block, ring->credit);
 }
 
-/* All of it is needed anew. */
-static void send_state(df_channel *channel, df_wire_link *link, uint32_t block) {
-  df_wire_ring *ring = &link->rings[block];
+/* Sends the complete state of a ring after a loss: count, position and credit. */
+static void send_state(df_channel *channel, df_pump_link *link, uint32_t block) {
+  df_pump_ring *ring = &link->rings[block];
   ring->tells_state = 0;
   if (link->varying) put_count(channel, link, block, ring->run.elements);
   const uint64_t have = ring->have[ring->next & ring->end.slot_mask];
-  const df_frame frame = {.link = link->far_id,
+  const df_frame frame = {.link = link->remote_id,
                           .kind = DF_FRAME_STATE,
                           .block = (uint8_t)block,
                           .part = link->epoch,
@@ -222,12 +226,12 @@ static void send_state(df_channel *channel, df_wire_link *link, uint32_t block) 
   send_credit(channel, link, block);
 }
 
-/* Returns 1 when it left a loose credit. */
-static int send_news(df_channel *channel, df_wire_link *link, int with_loose) {
+/* Sends credits and states. Returns 1 when it left a loose credit. */
+static int send_credits(df_channel *channel, df_pump_link *link, int with_loose) {
   int left = 0;
   if (!link->incoming || !link->is_open) return 0;
   for (uint32_t block = 0; block < link->n_blocks && df_channel_has_room(channel); block++) {
-    df_wire_ring *ring = &link->rings[block];
+    df_pump_ring *ring = &link->rings[block];
     if (ring->tells_state) {
       send_state(channel, link, block);
       continue;
@@ -246,11 +250,11 @@ static void put_shutdown(df_channel *channel, df_frame_kind kind, uint32_t port,
   df_channel_put_word(channel, &frame);
 }
 
-/* Of a ring that is halted the answer to a question tells. */
-static int is_pending(df_wire_link *link) {
+/* A ring that is halted does not count, because the answer to a question covers it. */
+static int is_pending(df_pump_link *link) {
   if (!link->incoming && !link->is_open) return 1;
   for (uint32_t block = 0; block < link->n_blocks; block++) {
-    df_wire_ring *ring = &link->rings[block];
+    df_pump_ring *ring = &link->rings[block];
     int is_direct;
     if (link->incoming ? link->is_open && (ring->tells_state || look_at_credit(ring) == DUE_CREDIT)
                        : has_sendable(link, ring, &is_direct))
@@ -259,79 +263,80 @@ static int is_pending(df_wire_link *link) {
   return 0;
 }
 
-static int has_pending_links(const df_wire *wire) {
-  for (uint32_t i = 0; i < wire->links.n; i++)
-    if (wire->links.links[i] && is_pending(wire->links.links[i])) return 1;
+static int has_pending_links(const df_pump *pump) {
+  for (uint32_t i = 0; i < pump->links.n; i++)
+    if (pump->links.links[i] && is_pending(pump->links.links[i])) return 1;
   return 0;
 }
 
-static int another_stands(const df_wire *wire, uint32_t which) {
-  for (uint32_t i = DF_WIRE_BULK; i < wire->n_ports; i++)
-    if (i != which && is_connected(wire, i)) return 1;
+static int another_is_connected(const df_pump *pump, uint32_t which) {
+  for (uint32_t i = DF_PUMP_BULK; i < pump->n_ports; i++)
+    if (i != which && is_connected(pump, i)) return 1;
   return 0;
 }
 
-/* The far end may lack what went through the port. What a lost one has not brought goes through
- * another one, which is asked; one that takes nothing more may still have to be found lost. */
-static int is_in_doubt(const df_wire *wire, uint32_t which) {
-  if (wire->ports[which].is_heard) return 0;
-  if (which == DF_WIRE_SMALL) return 1; /* credits */
-  if (wire->ports[which].channel.stream == NULL && another_stands(wire, which)) return 0;
-  for (uint32_t i = 0; i < wire->links.n; i++) {
-    const df_wire_link *link = wire->links.links[i];
-    if (link && !link->incoming && is_for(wire, link, which)) return 1;
+/* Returns 1 if the remote end may lack something that was sent through the port. Bytes of a lost
+ * port are sent again through another port, which is asked instead. A port that accepts nothing
+ * more may still have to be found lost. */
+static int is_in_doubt(const df_pump *pump, uint32_t which) {
+  if (pump->ports[which].has_arrived) return 0;
+  if (which == DF_PUMP_SMALL) return 1; /* credits may be missing */
+  if (pump->ports[which].channel.stream == NULL && another_is_connected(pump, which)) return 0;
+  for (uint32_t i = 0; i < pump->links.n; i++) {
+    const df_pump_link *link = pump->links.links[i];
+    if (link && !link->incoming && is_for(pump, link, which)) return 1;
   }
   return 0;
 }
 
-/* Answers follow all states: the asker takes links without a state for released ones. */
-static void answer(df_wire *wire) {
-  for (uint32_t i = 0; i < wire->links.n; i++) {
-    const df_wire_link *link = wire->links.links[i];
+/* Answers follow all states, because the asker treats links without a state as released. */
+static void answer(df_pump *pump) {
+  for (uint32_t i = 0; i < pump->links.n; i++) {
+    const df_pump_link *link = pump->links.links[i];
     for (uint32_t b = 0; link && link->incoming && link->is_open && b < link->n_blocks; b++)
       if (link->rings[b].tells_state) return;
   }
-  for (uint32_t i = 0; i < wire->n_ports; i++) {
-    df_wire_port *asked = &wire->ports[i];
+  for (uint32_t i = 0; i < pump->n_ports; i++) {
+    df_pump_port *asked = &pump->ports[i];
     if (asked->question == 0) continue;
-    put_shutdown(&wire->ports[DF_WIRE_SMALL].channel, DF_FRAME_HEARD, i, asked->question);
+    put_shutdown(&pump->ports[DF_PUMP_SMALL].channel, DF_FRAME_ANSWER, i, asked->question);
     asked->answered = asked->question;
     asked->question = 0;
   }
-  wire->has_question = 0;
+  pump->has_question = 0;
 }
 
-static void gather_shutdown(df_wire *wire, uint32_t which) {
-  df_wire_port *port = &wire->ports[which];
-  int may_leave = which == DF_WIRE_SMALL;
-  if (wire->has_question && which == DF_WIRE_SMALL) answer(wire);
-  if (wire->says_leave != 1) return;
-  for (uint32_t i = 0; i < wire->n_ports; i++) may_leave &= !is_in_doubt(wire, i);
+static void gather_shutdown(df_pump *pump, uint32_t which) {
+  df_pump_port *port = &pump->ports[which];
+  int may_leave = which == DF_PUMP_SMALL;
+  if (pump->has_question && which == DF_PUMP_SMALL) answer(pump);
+  if (pump->says_leave != 1) return;
+  for (uint32_t i = 0; i < pump->n_ports; i++) may_leave &= !is_in_doubt(pump, i);
   if (may_leave) {
     put_shutdown(&port->channel, DF_FRAME_LEAVES, 0, 0);
-    wire->says_leave = 2;
-  } else if (is_in_doubt(wire, which) && !port->asked && !has_pending_links(wire)) {
-    port->asked = ++wire->asks;
+    pump->says_leave = 2;
+  } else if (is_in_doubt(pump, which) && !port->asked && !has_pending_links(pump)) {
+    port->asked = ++pump->asks;
     put_shutdown(&port->channel, DF_FRAME_ASK, which, port->asked);
   }
 }
 
-/* One frame for each block and round, so that no link waits for another's many messages. Returns
- * how many; lent ones were written at once. */
-static uint32_t gather(df_wire *wire, uint32_t which) {
-  df_channel *channel = &wire->ports[which].channel;
-  const uint32_t n = wire->links.n;
+/* Gathers one frame for each block and round, so that no link waits for the many messages of
+ * another one. Returns the number of frames; lent ones were written at once. */
+static uint32_t gather(df_pump *pump, uint32_t which) {
+  df_channel *channel = &pump->ports[which].channel;
+  const uint32_t n = pump->links.n;
   uint32_t gathered = 0;
   int left = 0;
-  if (wire->says_leave || wire->has_question) gather_shutdown(wire, which);
+  if (pump->says_leave || pump->has_question) gather_shutdown(pump, which);
   for (uint32_t idle = 0; idle < n && df_channel_has_room(channel); idle++) {
-    df_wire_link *link = wire->links.links[wire->turn % n];
-    wire->turn = (wire->turn + 1) % n;
+    df_pump_link *link = pump->links.links[pump->turn % n];
+    pump->turn = (pump->turn + 1) % n;
     if (link == NULL) continue;
     const uint32_t before = channel->n_frames;
-    if (which == DF_WIRE_SMALL) left |= send_news(channel, link, 0);
-    const int is_here = !link->incoming && is_for(wire, link, which) &&
-                        (link->varying || which == DF_WIRE_SMALL || which == wire->quickest);
+    if (which == DF_PUMP_SMALL) left |= send_credits(channel, link, 0);
+    const int is_here = !link->incoming && is_for(pump, link, which) &&
+                        (link->varying || which == DF_PUMP_SMALL || which == pump->quickest);
     if (is_here && !link->is_open) {
       send_word(channel, link, DF_FRAME_OPEN, 0, link->id);
       link->is_open = 1;
@@ -340,32 +345,32 @@ static uint32_t gather(df_wire *wire, uint32_t which) {
     uint32_t now = channel->n_frames - before;
     if (is_here)
       for (uint32_t block = 0; block < link->n_blocks && df_channel_has_room(channel); block++)
-        now += (uint32_t)send_part(wire, channel, link, block);
+        now += (uint32_t)send_part(pump, channel, link, block);
     if (now) idle = 0;
     gathered += now;
   }
   if (!left || channel->n_frames == 0) return gathered;
   for (uint32_t i = 0; i < n && df_channel_has_room(channel); i++)
-    if (wire->links.links[i]) send_news(channel, wire->links.links[i], 1);
+    if (pump->links.links[i]) send_credits(channel, pump->links.links[i], 1);
   return gathered;
 }
 
-/* Gathers if nothing waits for the stream, and writes. Returns 0 when it can do no more. */
-static int send_once(df_wire *wire, uint32_t which, int *did) {
-  df_channel *channel = &wire->ports[which].channel;
-  if (!is_connected(wire, which)) return 0;
-  if (which == DF_WIRE_SMALL && df_channel_is_clear(channel)) df_channel_begin(channel);
-  const uint32_t gathered = df_channel_is_clear(channel) ? gather(wire, which) : 0;
+/* Gathers frames if nothing waits for the stream, and writes. Returns 0 when it can do no more. */
+static int send_once(df_pump *pump, uint32_t which, int *did) {
+  df_channel *channel = &pump->ports[which].channel;
+  if (!is_connected(pump, which)) return 0;
+  if (which == DF_PUMP_SMALL && df_channel_is_clear(channel)) df_channel_begin(channel);
+  const uint32_t gathered = df_channel_is_clear(channel) ? gather(pump, which) : 0;
   if (gathered == 0 && df_channel_is_clear(channel)) return 0;
   *did |= df_channel_write(channel) || (gathered && df_channel_is_clear(channel));
   return df_channel_is_clear(channel);
 }
 
-static int send_through(df_wire *wire, uint32_t which) {
+static int send_through(df_pump *pump, uint32_t which) {
   int did = 0;
-  for (uint32_t i = 0; send_once(wire, which, &did); i++) {
-    if (i + 1 < DF_WIRE_BUDGET) continue;
-    wire->stopped_early = 1;
+  for (uint32_t i = 0; send_once(pump, which, &did); i++) {
+    if (i + 1 < DF_PUMP_BUDGET) continue;
+    pump->stopped_early = 1;
     break;
   }
   return did;
@@ -382,42 +387,43 @@ static df_rate_estimate rate_estimate_of(df_channel *channel) {
   return rate_estimate;
 }
 
-int df_wire_has_delivered(df_wire *wire, uint32_t which) {
+int df_pump_has_delivered(df_pump *pump, uint32_t which) {
 #if defined(DF_SIMULATION)
   enum { SMALL_PACKET = 0 };
 #else
   enum { SMALL_PACKET = 2048 };
 #endif
-  df_channel *channel = &wire->ports[which].channel;
-  if (channel->stream == NULL || channel->stream->rate_estimate == NULL) return 1; /* not known */
+  df_channel *channel = &pump->ports[which].channel;
+  if (channel->stream == NULL || channel->stream->rate_estimate == NULL)
+    return 1; /* the stream cannot measure it */
   rate_estimate_of(channel);
   return channel->delivered > SMALL_PACKET ||
          channel->bytes_received - channel->received_before > SMALL_PACKET;
 }
 
-/* When a further frame is expected at the far end, if it goes through the port. A write is worth
- * 250 us at most. */
-static uint64_t expect_ns(df_wire *wire, uint32_t which) {
+/* Returns the time in ns in which a further frame is expected to arrive if it goes through the
+ * port. A write should last 250 us at most. */
+static uint64_t expect_ns(df_pump *pump, uint32_t which) {
   enum { UNKNOWN_RATE = 1000000000, WRITES_A_SECOND = 4000 };
-  df_channel *channel = &wire->ports[which].channel;
+  df_channel *channel = &pump->ports[which].channel;
   const df_rate_estimate rate_estimate = rate_estimate_of(channel);
   const uint64_t rate = rate_estimate.rate ? DF_MAX(rate_estimate.rate, 1000000u) : UNKNOWN_RATE;
   const uint64_t known = rate_estimate.is_doubted ? 0 : rate_estimate.rate;
-  const uint64_t frames = known / WRITES_A_SECOND / wire->frame_bytes;
+  const uint64_t frames = known / WRITES_A_SECOND / pump->frame_bytes;
   channel->batch = (uint32_t)DF_MIN(DF_MAX(frames, 1u), (uint64_t)DF_CHANNEL_GATHERED);
-  return (rate_estimate.queued + wire->frame_bytes) * 1000 / (rate / 1000000);
+  return (rate_estimate.queued + pump->frame_bytes) * 1000 / (rate / 1000000);
 }
 
-/* It may be a port that takes nothing now: to wait for a fast rail is better than to give a slow one
- * more than its share. A rail that is no bottleneck is not left for another one, which would only
- * cost more system calls. */
-static uint32_t find_quickest(df_wire *wire) {
+/* Finds the port with the earliest expected arrival. That port may accept nothing at the moment:
+ * waiting for a fast rail is better than giving a slow one more than its share. A rail is left for
+ * another one only if that saves 50 us, because changing ports costs system calls. */
+static uint32_t find_quickest(df_pump *pump) {
   enum { WORTH_NS = 50000 };
-  uint32_t best = wire->quickest;
-  uint64_t least = is_connected(wire, best) ? expect_ns(wire, best) : UINT64_MAX;
-  for (uint32_t i = DF_WIRE_BULK; i < wire->n_ports; i++) {
-    if (i == wire->quickest || !is_connected(wire, i)) continue;
-    const uint64_t ns = expect_ns(wire, i);
+  uint32_t best = pump->quickest;
+  uint64_t least = is_connected(pump, best) ? expect_ns(pump, best) : UINT64_MAX;
+  for (uint32_t i = DF_PUMP_BULK; i < pump->n_ports; i++) {
+    if (i == pump->quickest || !is_connected(pump, i)) continue;
+    const uint64_t ns = expect_ns(pump, i);
     if (least != UINT64_MAX && ns + WORTH_NS >= least) continue;
     least = ns;
     best = i;
@@ -425,74 +431,75 @@ static uint32_t find_quickest(df_wire *wire) {
   return best;
 }
 
-/* Not for each frame of a fast rail: to ask costs a system call for each port. */
-static void compare(df_wire *wire) {
-  const df_channel *channel = &wire->ports[wire->quickest].channel;
-  if (is_connected(wire, wire->quickest) && df_channel_is_clear(channel) &&
-      channel->bytes_sent < wire->quickest_sent)
+/* Compares the ports, but not for each frame of a fast rail, because a comparison costs a system
+ * call for each port. */
+static void compare(df_pump *pump) {
+  const df_channel *channel = &pump->ports[pump->quickest].channel;
+  if (is_connected(pump, pump->quickest) && df_channel_is_clear(channel) &&
+      channel->bytes_sent < pump->quickest_sent)
     return;
-  wire->quickest = find_quickest(wire);
-  channel = &wire->ports[wire->quickest].channel;
-  wire->quickest_sent = channel->bytes_sent + (uint64_t)channel->batch * wire->frame_bytes;
+  pump->quickest = find_quickest(pump);
+  channel = &pump->ports[pump->quickest].channel;
+  pump->quickest_sent = channel->bytes_sent + (uint64_t)channel->batch * pump->frame_bytes;
 }
 
-/* There is something to send, or to be asked, through ports of large messages. */
-static int has_bulk(df_wire *wire) {
-  if (wire->says_leave || wire->has_question) return 1;
-  for (uint32_t i = DF_WIRE_BULK; i < wire->n_ports; i++)
-    if (is_connected(wire, i) && !df_channel_is_clear(&wire->ports[i].channel)) return 1;
-  for (uint32_t i = 0; i < wire->links.n; i++) {
-    df_wire_link *link = wire->links.links[i];
+/* Returns 1 if something has to be sent, or asked, through the ports of large messages. */
+static int has_bulk(df_pump *pump) {
+  if (pump->says_leave || pump->has_question) return 1;
+  for (uint32_t i = DF_PUMP_BULK; i < pump->n_ports; i++)
+    if (is_connected(pump, i) && !df_channel_is_clear(&pump->ports[i].channel)) return 1;
+  for (uint32_t i = 0; i < pump->links.n; i++) {
+    df_pump_link *link = pump->links.links[i];
     if (link && link->is_bulk && !link->incoming && is_pending(link)) return 1;
   }
   return 0;
 }
 
-static int send_over_paths(df_wire *wire) {
+static int send_over_paths(df_pump *pump) {
   int did = 0;
-  for (uint32_t rounds = 0; has_bulk(wire); rounds++) {
+  for (uint32_t rounds = 0; has_bulk(pump); rounds++) {
     int goes_on = 0;
-    if (rounds == DF_WIRE_BUDGET * wire->n_ports) {
-      wire->stopped_early = 1;
+    if (rounds == DF_PUMP_BUDGET * pump->n_ports) {
+      pump->stopped_early = 1;
       break;
     }
-    compare(wire);
-    for (uint32_t i = DF_WIRE_BULK; i < wire->n_ports; i++) goes_on |= send_once(wire, i, &did);
+    compare(pump);
+    for (uint32_t i = DF_PUMP_BULK; i < pump->n_ports; i++) goes_on |= send_once(pump, i, &did);
     if (!goes_on) break;
   }
   return did;
 }
 
-int df_wire_send(df_wire *wire) {
+int df_pump_send(df_pump *pump) {
   int did = 0;
   uint32_t n_bulk = 0, only = 0;
-  wire->stopped_early = 0;
-  if (wire->is_lost) return 0;
-  did |= send_through(wire, DF_WIRE_SMALL);
-  for (uint32_t i = DF_WIRE_BULK; i < wire->n_ports; i++) {
-    if (!is_connected(wire, i)) continue;
+  pump->stopped_early = 0;
+  if (pump->is_lost) return 0;
+  did |= send_through(pump, DF_PUMP_SMALL);
+  for (uint32_t i = DF_PUMP_BULK; i < pump->n_ports; i++) {
+    if (!is_connected(pump, i)) continue;
     only = i;
     n_bulk++;
   }
-  if (n_bulk > 1) return did | send_over_paths(wire);
+  if (n_bulk > 1) return did | send_over_paths(pump);
   if (n_bulk == 0) return did;
-  wire->quickest = only;
-  wire->ports[only].channel.batch = DF_CHANNEL_GATHERED;
-  did |= send_through(wire, only);
+  pump->quickest = only;
+  pump->ports[only].channel.batch = DF_CHANNEL_GATHERED;
+  did |= send_through(pump, only);
   return did;
 }
 
 /* ---- both ---- */
 
-int df_wire_has_pending(df_wire *wire) {
-  if (wire->is_lost || wire->far_leaves) return 0;
-  for (uint32_t i = 0; i < wire->n_ports; i++) {
-    const df_channel *channel = &wire->ports[i].channel;
+int df_pump_has_pending(df_pump *pump) {
+  if (pump->is_lost || pump->remote_leaves) return 0;
+  for (uint32_t i = 0; i < pump->n_ports; i++) {
+    const df_channel *channel = &pump->ports[i].channel;
     if (channel->stream && !df_channel_is_clear(channel)) return 1;
   }
-  return has_pending_links(wire) || wire->has_question || wire->says_leave == 1;
+  return has_pending_links(pump) || pump->has_question || pump->says_leave == 1;
 }
 
-void df_wire_leave(df_wire *wire) {
-  if (wire->says_leave == 0) wire->says_leave = 1;
+void df_pump_leave(df_pump *pump) {
+  if (pump->says_leave == 0) pump->says_leave = 1;
 }

@@ -12,7 +12,7 @@
 
 enum {
   NONCE = 12,
-  FAST_MIN = 2048 /* shorter records are sealed sooner by libsodium */
+  FAST_MIN = 2048 /* libsodium is faster with shorter records */
 };
 #define REKEY_EVERY ((uint64_t)1 << 20)
 
@@ -39,7 +39,7 @@ static int fast_key(df_cipher *c) {
 
 static void fast_end(df_cipher *c) { EVP_CIPHER_CTX_free(c->fast); }
 
-/* tag: read if the cipher opens, else written. */
+/* tag: read when decrypting, written when encrypting. */
 static int fast_go(df_cipher *c, const uint8_t *nonce, const uint8_t *known, uint32_t known_bytes,
                    const uint8_t *from, uint32_t bytes, uint8_t *to, uint8_t *tag) {
   uint8_t rest[16];
@@ -83,7 +83,7 @@ static int plain_open(df_cipher *c, const uint8_t *nonce, const uint8_t *known,
 
 /* ---- both */
 
-/* Without OpenSSL, and if it fails, libsodium does all. */
+/* libsodium is used if the library has no OpenSSL, or if OpenSSL fails. */
 static void take_key(df_cipher *c) {
   if (c->kind == DF_CIPHER_AES) crypto_aead_aes256gcm_beforenm(&c->aes, c->key);
   if (fast_key(c)) return;
@@ -108,7 +108,7 @@ void df_cipher_end(df_cipher *c) {
   sodium_memzero(c, sizeof *c);
 }
 
-/* The nonce of the next record. */
+/* Makes the nonce of the next record, and changes the key when it is due. */
 static void next_record(df_cipher *c, uint8_t nonce[NONCE]) {
   if (c->number && c->number % c->rekey_every == 0) {
     unsigned char next[DF_KEY_BYTES];

@@ -1,12 +1,13 @@
 /*
- * Seals records of one direction of a connection with one key. A record is a length of 4 bytes
- * (little-endian), so many bytes, and a tag of 16. Its number is the nonce: a record that is changed,
- * lost, repeated or out of order does not open. The key changes after rekey_every records, since a
- * key of AES-GCM should not seal more.
+ * Encrypts the records of one direction of a connection with one key. A record is a length of 4
+ * bytes (little-endian), that many bytes, and a tag of 16 bytes. Its number is the nonce, so a
+ * record that was changed, lost, repeated or reordered does not decrypt. The key changes after
+ * rekey_every records, because a key of AES-GCM should not encrypt more.
  *
- * AES-256-GCM, or ChaCha20-Poly1305 for processors without AES. If only integrity is asked for, the
- * record is their additional data, and stays readable. libsodium seals short records; OpenSSL, if the
- * library has it, is two to three times as fast with long ones. Both make the same bytes.
+ * The ciphers are AES-256-GCM, and ChaCha20-Poly1305 for processors without AES. If only integrity
+ * is requested, the record is their additional data and stays readable. libsodium encrypts short
+ * records; OpenSSL, if the library was built with it, is two to three times as fast with long ones.
+ * Both produce the same bytes.
  */
 #ifndef DF_TRANSPORTS_NET_SECURITY_CIPHER_H
 #define DF_TRANSPORTS_NET_SECURITY_CIPHER_H
@@ -25,24 +26,25 @@ typedef enum { DF_CIPHER_AES, DF_CIPHER_CHACHA } df_cipher_kind;
 typedef struct df_cipher {
   crypto_aead_aes256gcm_state aes;
   df_cipher_kind kind;
-  int hides; /* 0: integrity alone */
-  int seals; /* 0: opens */
+  int hides; /* 1: encrypts; 0: integrity alone */
+  int seals; /* 1: encrypts; 0: decrypts */
   uint64_t number, rekey_every;
   unsigned char key[DF_KEY_BYTES];
-  void *fast; /* OpenSSL's context; NULL: none */
+  void *fast; /* the context of OpenSSL; NULL: none */
 } df_cipher;
 
-/* This processor has AES; libsodium is ready. */
+/* Returns 1 if this processor has AES instructions. libsodium must be initialized. */
 int df_cipher_has_aes(void);
 
 void df_cipher_begin(df_cipher *cipher, df_cipher_kind kind, int hides, int seals,
                      const unsigned char key[DF_KEY_BYTES]);
 void df_cipher_end(df_cipher *cipher);
 
-/* The next record: bytes + DF_RECORD_MORE at record. plain may be record + DF_RECORD_HEAD. */
+/* Makes the next record: bytes + DF_RECORD_MORE bytes at record. plain may be record +
+ * DF_RECORD_HEAD. */
 void df_cipher_seal(df_cipher *cipher, uint8_t *record, const void *plain, uint32_t bytes);
-/* 0: it is not the next record. plain may be record + DF_RECORD_HEAD; after 0 what is there is
- * nonsense. */
+/* Returns 0 if it is not the next record; the output is then meaningless. plain may be record +
+ * DF_RECORD_HEAD. */
 int df_cipher_open(df_cipher *cipher, const uint8_t *record, uint32_t bytes, void *plain);
 
 #endif

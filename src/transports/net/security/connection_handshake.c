@@ -13,7 +13,7 @@ static void begin(df_connection_handshake *handshake, df_stream *stream, uint32_
   if (!makes_keys) randombytes_buf(handshake->nonce, sizeof handshake->nonce);
 }
 
-/* When a nonce is needed: a caller who says nothing costs no arithmetic. */
+/* Makes the nonce when it is needed, so that a caller that sends nothing costs no computation. */
 static void draw_keys(df_connection_handshake *handshake) {
   if (!handshake->makes_keys) return;
   randombytes_buf(handshake->secret, sizeof handshake->secret);
@@ -56,11 +56,12 @@ void df_connection_handshake_key(unsigned char key[DF_KEY_BYTES],
   df_derive(key, DF_KEY_BYTES, secret, "dfccl wire to a peer", &peer, sizeof peer, NULL, 0);
 }
 
-void df_connection_handshake_line_key(unsigned char key[DF_KEY_BYTES], const df_far_rank *far) {
-  df_derive(key, DF_KEY_BYTES, far->key, "dfccl line again", NULL, 0, NULL, 0);
+void df_connection_handshake_channel_key(unsigned char key[DF_KEY_BYTES],
+                                         const df_remote_rank *remote) {
+  df_derive(key, DF_KEY_BYTES, remote->key, "dfccl line again", NULL, 0, NULL, 0);
 }
 
-/* From the peer's key and both nonces. */
+/* Derives from the key of the peer and both nonces. */
 static void derive(df_connection_handshake *handshake, const unsigned char key[DF_KEY_BYTES],
                    const unsigned char *caller, const unsigned char *listener) {
   const uint32_t who[4] = {handshake->calls ? handshake->rank : handshake->peer,
@@ -102,10 +103,10 @@ static df_connection_handshake_state handle_greeting(df_connection_handshake *ha
   handshake->number = greeting.number;
   unsigned char key[DF_KEY_BYTES];
   if (handshake->port == DF_HANDSHAKE_CONTROL_PORT) {
-    const df_far_rank *far = handshake->far ? &handshake->far[handshake->peer] : NULL;
-    if (far == NULL || !far->has_line) return DF_HANDSHAKE_REFUSED;
+    const df_remote_rank *remote = handshake->remote ? &handshake->remote[handshake->peer] : NULL;
+    if (remote == NULL || !remote->has_channel) return DF_HANDSHAKE_REFUSED;
     handshake->makes_keys = 1;
-    df_connection_handshake_line_key(key, far);
+    df_connection_handshake_channel_key(key, remote);
   } else
     df_connection_handshake_key(key, handshake->key, handshake->peer);
   draw_keys(handshake);
@@ -172,7 +173,7 @@ dfcclResult_t df_connection_handshake_traffic_key(const df_connection_handshake 
                                                   unsigned char key[DF_KEY_BYTES]) {
   unsigned char shared[DF_KEY_BYTES];
   if (crypto_scalarmult(shared, handshake->secret, handshake->other_nonce) != 0)
-    return df_fail(dfcclRemoteError, "rank %u sent a key that makes no sense", handshake->peer);
+    return df_fail(dfcclRemoteError, "rank %u sent an invalid public key", handshake->peer);
   df_derive(key, DF_KEY_BYTES, handshake->key, "dfccl wire traffic", shared, sizeof shared, NULL,
             0);
   sodium_memzero(shared, sizeof shared);

@@ -1,13 +1,13 @@
 /*
- * The ends of a connection prove who they are (bootstrap/rendezvous/handshake.h). The listener's key for this
- * peer came in an offer, through control's connection, which nobody else reads.
+ * The ends of a connection prove their identity (bootstrap/rendezvous/handshake.h). The key of the
+ * listener for this peer was sent in an offer over an encrypted control channel.
  *
- *   caller   -> listener   GREETING   who it is, a nonce
+ *   caller   -> listener   GREETING   its rank, a nonce
  *   listener -> caller     ANSWER     a nonce, and the proof
  *   caller   -> listener   PROOF      the other proof; frames follow
  *
- * If frames will be sealed, the nonces are X25519 keys, drawn for this connection: who learns all
- * other keys later still cannot read what went over it.
+ * If frames will be encrypted, the nonces are X25519 keys that were drawn for this connection. An
+ * attacker who obtains all other keys later still cannot read what was sent over it.
  */
 #ifndef DF_TRANSPORTS_NET_SECURITY_CONNECTION_HANDSHAKE_H
 #define DF_TRANSPORTS_NET_SECURITY_CONNECTION_HANDSHAKE_H
@@ -15,7 +15,7 @@
 #include "bootstrap/rendezvous/handshake.h"
 #include "transports/net/stream/stream.h"
 
-/* The port of control's line (control_reconnect.h), whose key the mesh has made. */
+/* The port number for a control channel (control_reconnect.h), whose key the mesh has made. */
 #define DF_HANDSHAKE_CONTROL_PORT UINT32_MAX
 
 typedef struct df_connection_greeting {
@@ -34,38 +34,40 @@ typedef enum {
 
 typedef struct df_connection_handshake {
   df_stream *stream;
-  uint32_t rank, peer; /* listener: peer is a claim until it stands */
-  uint32_t port;       /* of the peer's wire; as peer */
-  uint32_t number;     /* of the caller's calls of this port: an old one comes too late; as peer */
-  int calls;           /* this end is the caller */
-  int is_proven;       /* the other end has proven itself */
-  const df_far_rank *far; /* listener: of those who may have a line; NULL: nobody has */
-  int makes_keys;         /* the nonces are keys */
+  uint32_t rank, peer; /* listener: an unproven claim until the handshake is done */
+  uint32_t port;       /* port of the pump; unproven like peer */
+  /* number of the call of this port, so that old calls are refused; unproven like peer */
+  uint32_t number;
+  int calls;                    /* this end is the caller */
+  int is_proven;                /* the other end has proven its identity */
+  const df_remote_rank *remote; /* listener: the ranks that may have a channel; NULL: none */
+  int makes_keys;               /* the nonces are public keys */
   unsigned char nonce[DF_NONCE_BYTES], other_nonce[DF_NONCE_BYTES];
-  unsigned char secret[DF_KEY_BYTES]; /* whose public key is the nonce */
-  unsigned char key[DF_KEY_BYTES];    /* as offered; later the connection's */
+  unsigned char secret[DF_KEY_BYTES]; /* the private key of the nonce */
+  unsigned char key[DF_KEY_BYTES];    /* the offered key; later the key of the connection */
   uint8_t in[sizeof(df_answer)], out[sizeof(df_answer)];
   uint32_t in_have, out_at, out_end;
 } df_connection_handshake;
 
-/* key: the listener's for this peer. makes_keys: both ends do, or neither. */
+/* key: the key of the listener for this peer. makes_keys: the same at both ends. */
 void df_connection_handshake_call(df_connection_handshake *handshake, df_stream *stream,
                                   uint32_t rank, uint32_t peer, uint32_t port, uint32_t number,
                                   const unsigned char key[DF_KEY_BYTES], int makes_keys);
-/* secret: makes each peer's key (df_connection_handshake_key). */
+/* secret: the key of each peer derives from it (df_connection_handshake_key). */
 void df_connection_handshake_listen(df_connection_handshake *handshake, df_stream *stream,
                                     uint32_t rank, const unsigned char secret[DF_KEY_BYTES],
                                     int makes_keys);
-/* The key for a line, both ends'. */
-void df_connection_handshake_line_key(unsigned char key[DF_KEY_BYTES], const df_far_rank *far);
+/* Makes the key for the connection of a control channel; the same at both ends. */
+void df_connection_handshake_channel_key(unsigned char key[DF_KEY_BYTES],
+                                         const df_remote_rank *remote);
 void df_connection_handshake_key(unsigned char key[DF_KEY_BYTES],
                                  const unsigned char secret[DF_KEY_BYTES], uint32_t peer);
 
-/* Goes as far as the stream lets it. Reads nothing after the greeting. */
+/* Continues as far as the stream allows. Reads nothing after the handshake. */
 df_connection_handshake_state df_connection_handshake_progress(df_connection_handshake *handshake,
                                                                uint32_t n_ranks);
-/* Of a connection that stands: equal at both ends, and nobody else can work it out. dfcclRemoteError:
- * the other end's key is a senseless point. */
+/* Derives the key of the traffic after the handshake: equal at both ends, and nobody else can
+ * compute it. dfcclRemoteError: the key of the other end is an invalid point. */
 dfcclResult_t df_connection_handshake_traffic_key(const df_connection_handshake *handshake,
                                                   unsigned char key[DF_KEY_BYTES]);
 

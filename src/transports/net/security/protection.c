@@ -7,7 +7,7 @@
 #if defined(DF_WITH_TLS)
 #include "transports/net/security/tls.h"
 int df_protection_has_tls(void) { return 1; }
-#else /* settings have refused it */
+#else /* unreachable: the settings have refused the level */
 #define df_tls_make(...) dfcclInvalidUsage
 #define df_tls_free(tls) (void)0
 #define df_tls_open(...) dfcclInvalidUsage

@@ -11,7 +11,8 @@ static df_encrypted *encrypted_of(df_stream *stream) {
 
 /* ---- writing */
 
-/* As many records as there is room for, of what the stream below has not got yet. */
+/* Makes as many records as there is room for, of the bytes that the stream below has not accepted
+ * yet. */
 static void seal(df_encrypted *encrypted, df_parts parts) {
   df_outbox *outbox = &encrypted->outbox;
   for (;;) {
@@ -47,7 +48,7 @@ static int64_t encrypted_write(df_stream *stream, const df_stream_part *parts, u
 
 /* ---- reading */
 
-/* 1: a whole record is at in_at; 0: not yet; DF_STREAM_ENDED. */
+/* Returns 1: a complete record is at in_at; 0: not yet; DF_STREAM_ENDED. */
 static int fetch(df_encrypted *encrypted, uint32_t *bytes) {
   for (;;) {
     const uint32_t have = encrypted->in_end - encrypted->in_at;
@@ -73,7 +74,8 @@ static int fetch(df_encrypted *encrypted, uint32_t *bytes) {
   }
 }
 
-/* Straight to where it belongs, if it goes there whole. Returns how many bytes are there. */
+/* Decrypts directly to the destination if the whole record fits there. Returns the number of bytes
+ * there. */
 static uint32_t open_record(df_encrypted *encrypted, uint32_t bytes, uint8_t *to, size_t room) {
   uint8_t *record = encrypted->in + encrypted->in_at, *plain = record + DF_RECORD_HEAD;
   const int goes_whole = bytes <= room;
@@ -95,8 +97,8 @@ static uint32_t take_plain(df_encrypted *encrypted, uint8_t *to, size_t room) {
   return now;
 }
 
-/* After a forgery what came before in this call is lost too: it is sent again, as what was
- * forged. */
+/* After a forged record, the bytes that this call has read before it are lost too. They are sent
+ * again on the next connection, like the forged ones. */
 static int64_t encrypted_read(df_stream *stream, const df_stream_room *rooms, uint32_t n_rooms) {
   df_encrypted *encrypted = encrypted_of(stream);
   int64_t came = 0;
@@ -122,7 +124,7 @@ static int64_t encrypted_read(df_stream *stream, const df_stream_room *rooms, ui
 static const char *encrypted_reason(df_stream *stream) {
   df_encrypted *encrypted = encrypted_of(stream);
   if (!encrypted->is_forged) return encrypted->below->reason(encrypted->below);
-  return "what came was not what the other end had sealed: somebody changed it on its way";
+  return "a received record was not authentic: it was changed on its way";
 }
 
 static df_rate_estimate encrypted_rate_estimate(df_stream *stream) {
@@ -141,7 +143,7 @@ static void encrypted_close(df_stream *stream) {
   free(encrypted);
 }
 
-/* Each level and each direction has keys of its own. */
+/* Each level and each direction has a key of its own. */
 static void begin(df_cipher *cipher, df_cipher_kind kind, int hides, int seals, int is_callers,
                   const unsigned char key[DF_KEY_BYTES]) {
   const uint32_t what[3] = {(uint32_t)kind, (uint32_t)hides, (uint32_t)is_callers};

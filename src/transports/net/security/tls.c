@@ -13,13 +13,13 @@
 #include "transports/net/stream/write_buffer.h"
 
 enum {
-  CHUNK = 16 << 10, /* a record of TLS */
-  CHUNK_MORE = 512, /* than its contents, at most; a change of the key besides */
+  CHUNK = 16 << 10, /* contents of a TLS record */
+  CHUNK_MORE = 512, /* bytes that a record, and a change of the key, add at most */
   OUT = 5 * (CHUNK + CHUNK_MORE),
-  AHEAD = 64 << 10, /* read at once */
+  AHEAD = 64 << 10, /* bytes that are read at once */
   PROOF = 32,
   WHY = 160,
-  REKEY_EVERY = 1 << 22 /* records: a key of AES-GCM should not seal more */
+  REKEY_EVERY = 1 << 22 /* records; a key of AES-GCM should not encrypt more */
 };
 
 struct df_tls {
@@ -33,20 +33,20 @@ typedef struct tls_stream {
   df_outbox outbox;
   uint8_t *scratch;
   unsigned char key[DF_KEY_BYTES];
-  uint8_t proof[PROOF]; /* of the other end */
+  uint8_t proof[PROOF]; /* proof of the other end */
   size_t proof_have;
   uint32_t records;
   int calls, is_connected, has_proven;
-  int is_dry;      /* the stream below says when there is more */
-  int below_ended; /* and nothing is wrong with what came */
-  char why[WHY];   /* it has ended; "": it has not */
+  int is_dry;      /* the stream below has nothing more; it becomes ready when it has */
+  int below_ended; /* the stream below has ended, and everything received was valid */
+  char why[WHY];   /* reason of the end; "": it has not ended */
 } tls_stream;
 
 /* ---- files */
 
 static const char *ssl_reason(void) {
   const char *reason = ERR_reason_error_string(ERR_peek_error());
-  return reason ? reason : "no reason is known";
+  return reason ? reason : "unknown reason";
 }
 
 static dfcclResult_t bad_file(const char *variable, const char *path, const char *why) {
@@ -64,7 +64,7 @@ static dfcclResult_t check_file(const char *variable, const char *path, int is_p
   return is_open ? bad_file(variable, path, "everybody may read it: chmod 600 it") : dfcclSuccess;
 }
 
-/* OpenSSL would ask the terminal. */
+/* Refuses a password, because OpenSSL would ask for it at the terminal. */
 static int no_passphrase(char *text, int bytes, int is_new, void *data) {
   (void)text, (void)bytes, (void)is_new, (void)data;
   return -1;
@@ -89,12 +89,12 @@ static dfcclResult_t load(SSL_CTX *context, const df_tls_files *files) {
 
 /* ---- below TLS */
 
-/* What TLS writes waits in the outbox: who calls TLS has made room. */
+/* Bytes that TLS writes go to the write buffer; callers of TLS have made room there. */
 static int below_write(BIO *bio, const char *bytes, int length) {
   tls_stream *s = BIO_get_data(bio);
   BIO_clear_retry_flags(bio);
   if (length > 0 && (uint32_t)length > df_outbox_room(&s->outbox))
-    (void)df_outbox_flush(&s->outbox, s->below); /* only while the ends meet */
+    (void)df_outbox_flush(&s->outbox, s->below); /* happens only during the handshake */
   if (length < 0 || (uint32_t)length > df_outbox_room(&s->outbox)) {
     BIO_set_retry_write(bio);
     return -1;
@@ -159,9 +159,10 @@ void df_tls_free(df_tls *tls) {
   free(tls);
 }
 
-/* ---- the ends meet */
+/* ---- handshake */
 
-/* After a call of TLS that gave nothing. 0: it waits; else it has ended, and why is known. */
+/* Evaluates a call of TLS that returned nothing. Returns 0 if TLS waits; otherwise it has ended,
+ * and the reason is set. */
 static int judge(tls_stream *s, int given) {
   const int error = SSL_get_error(s->ssl, given);
   if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return 0;
@@ -173,11 +174,11 @@ static int judge(tls_stream *s, int given) {
     snprintf(s->why, WHY, "%s", s->below->reason(s->below));
   else
     snprintf(s->why, WHY, "TLS: %s", ssl_reason());
-  (void)df_outbox_flush(&s->outbox, s->below); /* the other end is told */
+  (void)df_outbox_flush(&s->outbox, s->below); /* sends the alert to the other end */
   return DF_STREAM_ENDED;
 }
 
-/* Of the end that calls, or the other. */
+/* Makes the proof of the calling end, or of the other one. */
 static int make_proof(tls_stream *s, int callers, uint8_t proof[PROOF]) {
   static const char label[] = "EXPORTER-dfccl-proof";
   const uint32_t who = (uint32_t)callers;
@@ -188,7 +189,7 @@ static int make_proof(tls_stream *s, int callers, uint8_t proof[PROOF]) {
   return 1;
 }
 
-/* 1: done; 0: not yet; DF_STREAM_ENDED. */
+/* Returns 1: done; 0: not yet; DF_STREAM_ENDED. */
 static int prove(tls_stream *s) {
   uint8_t proof[PROOF];
   if (!s->has_proven) {
@@ -203,7 +204,7 @@ static int prove(tls_stream *s) {
     s->proof_have += (size_t)given;
   }
   if (make_proof(s, !s->calls, proof) && sodium_memcmp(proof, s->proof, PROOF) == 0) return 1;
-  snprintf(s->why, WHY, "TLS: the other end does not know the connection's key");
+  snprintf(s->why, WHY, "TLS: the other end does not have the key of the connection");
   return DF_STREAM_ENDED;
 }
 
@@ -220,7 +221,7 @@ static int tls_connect(df_stream *stream) {
     snprintf(s->why, WHY, "%s", s->below->reason(s->below));
     state = DF_STREAM_ENDED;
   }
-  if (state == 1 && !flushed) state = 0; /* nobody would send the proof */
+  if (state == 1 && !flushed) state = 0; /* otherwise the proof would stay in the buffer */
   s->is_connected = state == 1;
   if (SSL_get_verify_result(s->ssl) != X509_V_OK) state = DF_STREAM_REFUSED;
   return state;
@@ -228,7 +229,8 @@ static int tls_connect(df_stream *stream) {
 
 /* ---- writing and reading */
 
-/* As many records as there is room for, of what the stream below has not got yet. 0: TLS failed. */
+/* Makes as many records as there is room for, of the bytes that the stream below has not accepted
+ * yet. Returns 0 if TLS failed. */
 static int seal(tls_stream *s, df_parts parts) {
   uint32_t bytes;
   while (df_outbox_room(&s->outbox) >= CHUNK + CHUNK_MORE) {
@@ -313,7 +315,7 @@ static int begin(tls_stream *s, const df_tls *tls) {
   }
   BIO_set_data(bio, s);
   BIO_set_init(bio, 1);
-  SSL_set_bio(s->ssl, bio, bio); /* SSL's now */
+  SSL_set_bio(s->ssl, bio, bio); /* the SSL object owns it */
   if (s->calls)
     SSL_set_connect_state(s->ssl);
   else

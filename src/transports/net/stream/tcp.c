@@ -70,7 +70,7 @@ void df_tcp_close(df_tcp *tcp) {
   if (tcp->epoll_fd >= 0) close(tcp->epoll_fd);
 }
 
-/* What was looked at before is over, if hardly anything was under way then. */
+/* Starts a new measurement if hardly anything was in transit at the last one. */
 static void note_write(df_tcp_stream *tcp, uint64_t bytes) {
   if (tcp->mark_ns && tcp->writes == 0 && tcp->sent - tcp->mark < BUSY_BYTES) {
     tcp->mark_ns = df_clock_ns();
@@ -80,7 +80,8 @@ static void note_write(df_tcp_stream *tcp, uint64_t bytes) {
   tcp->writes++;
 }
 
-/* Of a silence the system tells once: whoever writes or reads next sees a connection that was closed. */
+/* Keeps the first error: the system reports a silence once, and the next write or read sees a
+ * closed connection. */
 static void note_error(df_tcp_stream *tcp, int error) {
   if (!df_is_silence(tcp->error)) tcp->error = error;
 }
@@ -104,7 +105,7 @@ static int64_t tcp_write(df_stream *stream, const df_stream_part *parts, uint32_
   }
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM) return 0;
   note_error(tcp, errno);
-  shutdown(tcp->socket.fd, SHUT_WR); /* the other end sees it, whatever went wrong */
+  shutdown(tcp->socket.fd, SHUT_WR); /* the other end sees the end, whatever the error is */
   return DF_STREAM_ENDED;
 }
 
@@ -130,11 +131,12 @@ static const char *tcp_reason(df_stream *stream) {
   return tcp->error ? strerror(tcp->error) : "the other end closed it";
 }
 
-/* The system's own figure of the delivery rate also counts waits for what is written, and for a
- * delayed acknowledgement. So a rate is measured while at least a frame is under way, and nothing was
- * written since the latest look but what followed it. Frames arrive whole, so of few of them the rate
- * is at least what it seems. What is known of a rail that is not used is doubted: it counts as twice as
- * fast again and again, until it is measured, so that a bad moment is forgotten. */
+/* Measures the delivery rate. The figure of the system (tcp_info) also counts the time in which the
+ * application wrote nothing and the time of delayed acknowledgements. Therefore the rate is
+ * measured only while at least one frame is in transit and only one write followed the previous
+ * measurement. Frames arrive as a whole, so a measurement of few frames is a lower bound. The rate
+ * estimate of an idle path is doubled every 250 ms, so that the path is tried again eventually
+ * after a bad moment. */
 static void measure(df_tcp_stream *tcp, uint64_t under_way) {
   enum { DOUBLED_MOST = 20 };
   const uint64_t now = df_clock_ns(), arrived = tcp->sent - under_way, ns = now - tcp->mark_ns;
@@ -181,11 +183,11 @@ static void tcp_gather(df_stream *stream, int gathers) {
   set_option(stream, TCP_NODELAY, !gathers);
 }
 
-/* The system would wait for up to 40 ms for something to send along. */
+/* Without this option the system would delay the acknowledgement by up to 40 ms. */
 static void tcp_acknowledge(df_stream *stream) { set_option(stream, TCP_QUICKACK, 1); }
 
 void df_tcp_end(df_tcp *tcp, df_tcp_stream *stream) {
-  /* While a forked child has a copy, closing alone does not. */
+  /* While a forked child has a copy, closing alone does not end the connection. */
   epoll_ctl(tcp->epoll_fd, EPOLL_CTL_DEL, stream->socket.fd, NULL);
   df_listener_close(&stream->socket);
   free(stream);
@@ -198,7 +200,7 @@ int df_tcp_release(df_tcp *tcp, df_tcp_stream *stream) {
   return fd;
 }
 
-/* Takes fd. */
+/* Takes ownership of fd. */
 static dfcclResult_t make_stream(df_tcp *tcp, int fd, df_tcp_stream **out) {
   df_tcp_stream *stream = calloc(1, sizeof *stream);
   if (stream == NULL) {
@@ -248,10 +250,11 @@ df_tcp_stream *df_tcp_accept(df_tcp *tcp) {
     int fd = accept_from(tcp, i);
     if (fd >= 0) (void)make_stream(tcp, fd, &stream);
     if (fd >= 0 || fd == -EINTR || fd == -ECONNABORTED) continue;
-    if (fd != -EAGAIN && fd != -EWOULDBLOCK) return NULL; /* no descriptor: another time */
+    if (fd != -EAGAIN && fd != -EWOULDBLOCK)
+      return NULL; /* no descriptor is free: try again later */
     if (++i == n) tcp->has_callers = 0;
   }
-  if (stream) stream->is_ready = 1; /* it may have spoken before it was watched */
+  if (stream) stream->is_ready = 1; /* bytes may have arrived before the socket was watched */
   return stream;
 }
 
@@ -264,7 +267,8 @@ int df_tcp_has_unsent(const df_tcp_stream *stream) {
   return ioctl(stream->socket.fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
-/* Not edge-triggered: a thread that spins looks here, and leaves what it sees to who sleeps. */
+/* Not edge-triggered: a thread that spins also looks here, and must leave the event to the thread
+ * that sleeps. */
 dfcclResult_t df_tcp_watch(df_tcp *tcp, int fd) {
   return watch(tcp, fd, EPOLLIN, tcp) ? dfcclSuccess : failure("watching a descriptor", errno);
 }
@@ -275,7 +279,8 @@ void df_tcp_look(df_tcp *tcp) {
   do {
     n = epoll_wait(tcp->epoll_fd, events, EVENTS_AT_ONCE, 0);
     for (int i = 0; i < n; i++) {
-      if (events[i].data.ptr == tcp) continue; /* of df_tcp_watch: whoever was woken looks there */
+      if (events[i].data.ptr == tcp)
+        continue; /* a descriptor of df_tcp_watch: the thread that was woken looks at it */
       df_tcp_stream *stream = events[i].data.ptr;
       if (stream && events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) stream->hangs_up = 1;
       if (stream)
@@ -318,7 +323,7 @@ static void describe_end(int (*name)(int, struct sockaddr *, socklen_t *), int f
       df_address_from_socket(&address, &socket))
     df_address_text(&address, text);
   else
-    snprintf(text, DF_ADDRESS_TEXT, "an address that is not known");
+    snprintf(text, DF_ADDRESS_TEXT, "an unknown address");
 }
 
 static int name_here(int fd, struct sockaddr *address, socklen_t *length) {

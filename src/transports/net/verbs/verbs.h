@@ -1,14 +1,15 @@
 /*
  * Streams over reliable connections (RC) of RDMA verbs. Each end has a ring in registered memory,
- * into which the other end's device writes: RDMA write with immediate data, which says how many
- * bytes came and how many cells of the other ring are free again. A write begins at a cell, and
- * never without credit for its cells and for the receive that its immediate data takes. So the
- * other end's queue always has a receive.
+ * to which the device of the other end writes by RDMA write with immediate data. The immediate data
+ * contains the number of bytes, and the number of cells of the other ring that are free again. A
+ * write begins at a cell. It needs credit for its cells and for the receive that its immediate data
+ * consumes, so the queue of the other end always has a receive.
  *
- * A sender's bytes lie in a copy of the far ring until the credit for them has come. So nothing that
- * a stream was given is read after write has returned, and no completion of a send is waited for.
+ * The bytes of a sender stay in a copy of the remote ring until the credit for them has arrived.
+ * Therefore nothing that was given to a stream is read after write has returned, and no completion
+ * of a send is waited for.
  *
- * Not thread-safe: its caller has a lock.
+ * Not thread-safe: the caller has a lock.
  */
 #ifndef DF_TRANSPORTS_NET_VERBS_VERBS_H
 #define DF_TRANSPORTS_NET_VERBS_VERBS_H
@@ -23,21 +24,23 @@ enum { DF_VERBS_REASON_BYTES = 160 };
 typedef struct df_verbs df_verbs;
 typedef struct df_verbs_stream df_verbs_stream;
 
-/* What an end tells the other. It comes from another process: df_verbs_join checks it. */
+/* The description of an end that is sent to the other end. It comes from another process, so
+ * df_verbs_stream_join checks it. */
 typedef struct df_verbs_end {
   uint8_t gid[16];
-  uint64_t ring; /* where it is, for the far device */
+  uint64_t ring; /* address of the ring, for the remote device */
   uint32_t key;
   uint32_t ring_bytes;
-  uint32_t receives; /* posted, and posted again as they are taken */
-  uint32_t number;   /* of the queue pair */
-  uint32_t sequence; /* of its first packet */
+  uint32_t receives; /* number of receives posted; they are posted again when consumed */
+  uint32_t number;   /* number of the queue pair */
+  uint32_t sequence; /* number of its first packet */
   uint16_t lid;      /* 0: the GID is the address */
   uint8_t mtu;       /* enum ibv_mtu */
   uint8_t link_layer;
 } df_verbs_end;
 
-/* What an end tells over the line: where it is, and then that it takes what is sent. */
+/* A message over the TCP stream: the description of the end, and later the confirmation that it
+ * accepts packets. */
 typedef struct df_verbs_telling {
   uint32_t magic, padding;
   df_verbs_end end;
@@ -45,44 +48,45 @@ typedef struct df_verbs_telling {
 DF_STATIC_ASSERT(sizeof(df_verbs_telling) == 56, "part of the protocol between hosts");
 
 typedef struct df_verbs_meeting {
-  df_stream *line;
+  df_stream *channel;
   uint32_t silence_ms;
   df_verbs_telling out, in;
-  uint32_t told, heard; /* bytes */
+  uint32_t sent, received; /* bytes of out that were sent, bytes of in that have arrived */
   int has_joined;
 } df_verbs_meeting;
 
-/* Opens each device that has an active port. dfcclInvalidUsage: there is no such device, or this user may not open it.
- * dfcclOutOfMemory: also if too little memory may be locked. */
+/* Opens each device that has an active port. dfcclInvalidUsage: there is no such device, or this
+ * user may not open it. dfcclOutOfMemory: also if the limit of locked memory is too low. */
 dfcclResult_t df_verbs_open(df_verbs **verbs);
 void df_verbs_close(df_verbs *verbs);
-/* In a forked child. */
+/* Called in a forked child. */
 void df_verbs_close_in_child(const df_verbs *verbs);
 
-/* Readable when df_verbs_look has news, if it looked after the news before. */
+/* A descriptor that is readable when df_verbs_look has something to report, if df_verbs_look was
+ * called after earlier events. */
 int df_verbs_fd(const df_verbs *verbs);
-/* Takes completions, and asks devices to tell of the next. */
+/* Handles completions, and requests an event for the next one. */
 void df_verbs_look(df_verbs *verbs);
-/* Takes completions without a system call. Returns 1 when a stream became ready. */
+/* Handles completions without a system call. Returns 1 when a stream became ready. */
 int df_verbs_poll(df_verbs *verbs);
 
-/* At the device that has the address; at the first if none has. mine: for the other end. Takes
- * nothing, and brings nothing, until the far end has joined too. */
+/* Makes a stream at the device that has the address, or at the first device if none has. mine: the
+ * description for the other end. The stream carries nothing until the remote end has joined too. */
 dfcclResult_t df_verbs_stream_make(df_verbs *verbs, const df_address *here,
                                    df_verbs_stream **stream, df_verbs_end *mine);
-/* The other end may send from now on. silence_ms: how long it may be silent; 0: some seconds.
- * dfcclRemoteError: the end makes no sense. */
+/* Connects to the other end, which may send from now on. silence_ms: permitted silence of the other
+ * end; 0: 10 s. dfcclRemoteError: the description is malformed. */
 dfcclResult_t df_verbs_stream_join(df_verbs_stream *stream, const df_verbs_end *theirs,
                                    uint32_t silence_ms);
 void df_verbs_stream_end(df_verbs_stream *stream);
 
 df_net_backend_stream *df_verbs_stream_of(df_verbs_stream *stream);
 df_verbs_meeting *df_verbs_stream_meeting(df_verbs_stream *stream);
-/* The connection beside it has ended: what has come can still be read. */
+/* The TCP connection of this stream has ended: bytes that have arrived can still be read. */
 void df_verbs_stream_hang_up(df_verbs_stream *stream, const char *reason);
-/* The other end's device does not have all that was written. */
+/* Returns 1 if the device of the other end has not received everything that was written. */
 int df_verbs_stream_has_unsent(df_verbs_stream *stream);
-/* For sentences; this end first. */
+/* Writes both ends for sentences, this end first. */
 void df_verbs_stream_describe(const df_verbs_stream *stream, char text[DF_NET_BACKEND_ENDS_BYTES]);
 
 #endif

@@ -1,5 +1,6 @@
-/* Verbs as a fabric. The ends tell each other over the line where their queue pairs are, and then
- * that the queue pair takes what is sent: earlier packets would be lost, and sent again late. */
+/* Verbs as a network backend. Over the TCP stream the ends exchange the descriptions of their queue
+ * pairs, and then confirm that the queue pair accepts packets: earlier packets would be lost and
+ * sent again late. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,39 +47,39 @@ static void net_backend_close_in_child(df_net_backend *base) {
   df_verbs_close_in_child(verbs_of(base));
 }
 
-static dfcclResult_t net_backend_begin(df_net_backend *base, const df_net_backend_channel *line,
+static dfcclResult_t net_backend_begin(df_net_backend *base, const df_net_backend_channel *channel,
                                        df_net_backend_stream **out) {
   df_verbs_stream *stream;
   df_verbs_end mine;
-  dfcclResult_t result = df_verbs_stream_make(verbs_of(base), &line->here, &stream, &mine);
+  dfcclResult_t result = df_verbs_stream_make(verbs_of(base), &channel->here, &stream, &mine);
   if (result != dfcclSuccess) return result;
   df_verbs_meeting *meeting = df_verbs_stream_meeting(stream);
-  meeting->line = line->stream;
-  meeting->silence_ms = line->silence_ms;
+  meeting->channel = channel->stream;
+  meeting->silence_ms = channel->silence_ms;
   meeting->out = (df_verbs_telling){.magic = MEETING_MAGIC, .end = mine};
   *out = df_verbs_stream_of(stream);
   return dfcclSuccess;
 }
 
-/* Returns 1 when all of what is told has gone, -1 when the line has ended. */
+/* Returns 1 when the whole message has been sent, -1 when the TCP stream has ended. */
 static int tell(df_verbs_meeting *meeting) {
-  while (meeting->told < sizeof meeting->out) {
-    const df_stream_part part = {(const uint8_t *)&meeting->out + meeting->told,
-                                 sizeof meeting->out - meeting->told};
-    const int64_t taken = meeting->line->write(meeting->line, &part, 1);
+  while (meeting->sent < sizeof meeting->out) {
+    const df_stream_part part = {(const uint8_t *)&meeting->out + meeting->sent,
+                                 sizeof meeting->out - meeting->sent};
+    const int64_t taken = meeting->channel->write(meeting->channel, &part, 1);
     if (taken <= 0) return taken < 0 ? -1 : 0;
-    meeting->told += (uint32_t)taken;
+    meeting->sent += (uint32_t)taken;
   }
   return 1;
 }
 
 static int listen_to(df_verbs_meeting *meeting) {
-  while (meeting->heard < sizeof meeting->in) {
-    const df_stream_room room = {(uint8_t *)&meeting->in + meeting->heard,
-                                 sizeof meeting->in - meeting->heard};
-    const int64_t came = meeting->line->read(meeting->line, &room, 1);
+  while (meeting->received < sizeof meeting->in) {
+    const df_stream_room room = {(uint8_t *)&meeting->in + meeting->received,
+                                 sizeof meeting->in - meeting->received};
+    const int64_t came = meeting->channel->read(meeting->channel, &room, 1);
     if (came <= 0) return came < 0 ? -1 : 0;
-    meeting->heard += (uint32_t)came;
+    meeting->received += (uint32_t)came;
   }
   return 1;
 }
@@ -95,7 +96,7 @@ static df_connect_state join(df_verbs_stream *stream, df_verbs_meeting *meeting)
     return refuse(stream, df_last_sentence());
   meeting->has_joined = 1;
   meeting->out = (df_verbs_telling){.magic = READY_MAGIC};
-  meeting->told = meeting->heard = 0;
+  meeting->sent = meeting->received = 0;
   return DF_CONNECT_PENDING;
 }
 
@@ -105,7 +106,7 @@ static df_connect_state net_backend_connect(df_net_backend_stream *base) {
   for (;;) {
     const int told = tell(meeting);
     const int heard = told < 0 ? -1 : listen_to(meeting);
-    if (heard < 0) return refuse(stream, meeting->line->reason(meeting->line));
+    if (heard < 0) return refuse(stream, meeting->channel->reason(meeting->channel));
     if (told == 0 || heard == 0) return DF_CONNECT_PENDING;
     if (meeting->has_joined)
       return meeting->in.magic == READY_MAGIC
@@ -116,15 +117,15 @@ static df_connect_state net_backend_connect(df_net_backend_stream *base) {
   }
 }
 
-/* Nothing more is told over it. */
+/* The other end sends nothing more over the TCP stream, so only its end can be read. */
 static void net_backend_hear(df_net_backend_stream *base) {
-  df_stream *line = df_verbs_stream_meeting(stream_of(base))->line;
+  df_stream *channel = df_verbs_stream_meeting(stream_of(base))->channel;
   uint8_t bytes[64];
   const df_stream_room room = {bytes, sizeof bytes};
   int64_t came;
-  do came = line->read(line, &room, 1);
+  do came = channel->read(channel, &room, 1);
   while (came > 0);
-  if (came == DF_STREAM_ENDED) df_verbs_stream_hang_up(stream_of(base), line->reason(line));
+  if (came == DF_STREAM_ENDED) df_verbs_stream_hang_up(stream_of(base), channel->reason(channel));
 }
 
 static void net_backend_end(df_net_backend_stream *base) { df_verbs_stream_end(stream_of(base)); }

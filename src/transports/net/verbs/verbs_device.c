@@ -1,4 +1,4 @@
-/* Devices of verbs: which there are, where they can be reached, and what they have completed. */
+/* Devices of verbs: their list, their addresses, and their completions. */
 #include "transports/net/verbs/verbs_device.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 enum {
   COMPLETIONS_AT_ONCE = 16,
-  GIDS_MOST = 256, /* of a device that are looked at */
+  GIDS_MOST = 256, /* GIDs of a device that are examined */
   TRIAL_BYTES = 1 << 20,
   PAGE = 4096
 };
@@ -37,7 +37,7 @@ static df_verbs_stream *stream_of(const df_verbs *verbs, uint64_t work) {
   return stream && df_verbs_stream_serial(stream) == serial ? stream : NULL;
 }
 
-/* Work of streams that have ended may still complete. */
+/* Completions of streams that have ended may still arrive. */
 static int poll_queue(const df_verbs *verbs, df_verbs_queue *queue) {
   struct ibv_wc completions[COMPLETIONS_AT_ONCE];
   int n = ibv_poll_cq(queue->cq, COMPLETIONS_AT_ONCE, completions);
@@ -57,8 +57,8 @@ static void fail_streams(const df_verbs_device *device, uint32_t number, const c
   }
 }
 
-/* A port that goes down may come back in time; else retries end. */
-static void take_device_news(df_verbs_device *device) {
+/* A port that goes down may come back in time; otherwise the retries end. */
+static void handle_device_events(df_verbs_device *device) {
   struct ibv_async_event event;
   while (ibv_get_async_event(device->context, &event) == 0) {
     const enum ibv_event_type type = event.event_type;
@@ -91,10 +91,11 @@ static void take_events(df_verbs_device *device) {
   }
 }
 
-/* What completes between the last poll and the request is taken by the poll that follows. */
+/* Completions between the last poll and the request for an event are found by the poll that
+ * follows. */
 void df_verbs_look(df_verbs *verbs) {
   for (df_verbs_device *device = verbs->devices; device; device = device->next) {
-    take_device_news(device);
+    handle_device_events(device);
     take_events(device);
     for (df_verbs_queue *queue = device->queues; queue; queue = queue->next)
       if (!queue->is_armed && ibv_req_notify_cq(queue->cq, 0) == 0) queue->is_armed = 1;
@@ -138,7 +139,7 @@ static int add_port(df_verbs *verbs, const df_verbs_port *port) {
   return 1;
 }
 
-/* InfiniBand's first GID; over Ethernet those of RoCE v2, which routers know. */
+/* Uses the first GID of InfiniBand, and over Ethernet the GIDs of RoCE v2, which is routable. */
 static dfcclResult_t find_ports(df_verbs_device *device) {
   struct ibv_gid_entry gids[GIDS_MOST];
   const ssize_t n = ibv_query_gid_table(device->context, gids, GIDS_MOST, 0);
@@ -162,7 +163,8 @@ static dfcclResult_t find_ports(df_verbs_device *device) {
   return dfcclSuccess;
 }
 
-/* Better now, with a sentence, than at the first connection. */
+/* Tries to register memory when opening: the failure is then reported with a sentence, and not at
+ * the first connection. */
 static dfcclResult_t try_memory(const df_verbs_device *device) {
   void *memory = aligned_alloc(PAGE, TRIAL_BYTES);
   if (memory == NULL) return df_fail(dfcclOutOfMemory, "no memory for the ring of a connection");
@@ -194,7 +196,7 @@ static void close_device(df_verbs_device *device) {
   free(device);
 }
 
-/* A device without an address is closed again. */
+/* Closes a device without an address again. */
 static dfcclResult_t open_device(df_verbs *verbs, struct ibv_device *which, int *error) {
   struct ibv_context *context = ibv_open_device(which);
   *error = context ? 0 : errno;
@@ -282,7 +284,7 @@ void df_verbs_close(df_verbs *verbs) {
   free(verbs);
 }
 
-/* Its copies would keep the parent's queue pairs alive. */
+/* Copies of the descriptors would keep the queue pairs of the parent alive. */
 void df_verbs_close_in_child(const df_verbs *verbs) {
   for (const df_verbs_device *device = verbs->devices; device; device = device->next) {
     close(device->channel->fd);

@@ -1,4 +1,4 @@
-/* Devices as verbs_device.c and verbs_stream.c know them. */
+/* Devices, as verbs_device.c and verbs_stream.c share them. */
 #ifndef DF_TRANSPORTS_NET_VERBS_VERBS_DEVICE_H
 #define DF_TRANSPORTS_NET_VERBS_VERBS_DEVICE_H
 
@@ -7,9 +7,9 @@
 #include "transports/net/verbs/verbs.h"
 
 enum {
-  DF_VERBS_STREAMS = 4096, /* numbers of streams; a power of two */
-  DF_VERBS_SHARE = 32,     /* streams of a completion queue */
-  DF_VERBS_RECEIVES = 64,  /* of a queue pair */
+  DF_VERBS_STREAMS = 4096, /* number of streams; a power of two */
+  DF_VERBS_SHARE = 32,     /* streams that share a completion queue */
+  DF_VERBS_RECEIVES = 64,  /* receives of a queue pair */
   DF_VERBS_SENDS = 96
 };
 
@@ -27,10 +27,10 @@ typedef struct df_verbs_device {
   struct ibv_pd *pd;
   struct ibv_comp_channel *channel;
   df_verbs_queue *queues;
-  int is_gone; /* as the device has said */
+  int is_gone; /* the device has reported that it was removed */
 } df_verbs_device;
 
-/* An address that a device has at a port. */
+/* An address of a device at a port. */
 typedef struct df_verbs_port {
   df_verbs_device *device;
   union ibv_gid gid;
@@ -44,21 +44,23 @@ struct df_verbs {
   uint32_t n_ports, ports_capacity;
   int epoll_fd;
   uint32_t serial;
-  df_verbs_stream *streams[DF_VERBS_STREAMS]; /* by the low bits of their serial numbers */
+  df_verbs_stream *streams[DF_VERBS_STREAMS]; /* index: low bits of the serial number */
 };
 
-/* A queue with room for one more stream. NULL, and errno: there is none. */
+/* Returns a queue that has room for one more stream; NULL, with errno, if there is none. */
 df_verbs_queue *df_verbs_queue_take(df_verbs_device *device);
-/* A failure of the device named, with the limit of locked memory if that may be the cause. */
+/* Records a failure of the named device, with the limit of locked memory if that may be the
+ * cause. */
 dfcclResult_t df_verbs_failure(const df_verbs_device *device, const char *what, int error);
 
-/* What has completed. A number names work: kind, stream, count (verbs_stream.c). */
+/* Handles a completion. The work number contains the kind, the stream and a count
+ * (verbs_stream.c). */
 void df_verbs_stream_complete(df_verbs_stream *stream, const struct ibv_wc *completion);
 uint32_t df_verbs_stream_serial(const df_verbs_stream *stream);
 const df_verbs_device *df_verbs_stream_device(const df_verbs_stream *stream);
-/* Nothing more comes or goes. */
+/* Ends the stream: nothing more is sent or received. */
 void df_verbs_stream_fail(df_verbs_stream *stream, const char *reason);
-/* As ibverbs numbers queue pairs. */
+/* Returns the number of the queue pair in ibverbs. */
 uint32_t df_verbs_stream_number(const df_verbs_stream *stream);
 
 static inline uint64_t df_verbs_work(uint32_t serial, uint32_t count, int is_send) {

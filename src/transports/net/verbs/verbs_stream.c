@@ -1,4 +1,4 @@
-/* One reliable connection: two rings of cells, and credit for them in immediate data. */
+/* One reliable connection: two rings of cells, and credit for cells in immediate data. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
@@ -12,17 +12,17 @@
 
 enum {
   CELL = 128,
-  CELLS = 2048, /* of a ring: 256 KB */
+  CELLS = 2048, /* cells of a ring: 256 KB */
   RING_BYTES = CELL * CELLS,
-  WRITE_MOST = 32 << 10, /* one write: the next is copied while the device sends it */
+  WRITE_MOST = 32 << 10, /* bytes of one write: the next one is copied while the device sends it */
   SIGNAL_EVERY = 16,
   INLINE_MOST = 128,
-  /* Writes with bytes whose credit has not come. The rest of the receives is for writes of credit
-   * alone: each gives back a quarter of the cells or writes, so at most 8 are on their way. A rank
-   * that leaves asks with one more. */
+  /* Writes with data whose credit has not arrived. The other receives are for writes that carry
+   * credit alone: each returns a quarter of the cells or writes, so at most 8 are in flight. A rank
+   * that leaves sends one more. */
   WRITES_MOST = DF_VERBS_RECEIVES - 16,
-  LENGTH_BITS = 18, /* of immediate data; the rest are cells of credit */
-  RETRIES = 6,      /* soft-RoCE takes 7 for: for ever */
+  LENGTH_BITS = 18, /* bits of the length in immediate data; the others contain cells of credit */
+  RETRIES = 6,      /* soft-RoCE treats 7 as infinite */
   SILENCE_MS = 10000,
   HOPS = 64
 };
@@ -31,34 +31,34 @@ DF_STATIC_ASSERT(CELLS < 1 << (32 - LENGTH_BITS) && WRITE_MOST < 1 << LENGTH_BIT
 
 typedef struct writes {
   uint32_t first, n;
-  uint32_t of[WRITES_MOST]; /* bytes of writes, the oldest first */
+  uint32_t of[WRITES_MOST]; /* lengths of writes, the oldest first */
 } writes;
 
 struct df_verbs_stream {
-  df_net_backend_stream base; /* the first: verbs_backend.c knows it by that */
+  df_net_backend_stream base; /* must be the first member: verbs_backend.c casts it */
   df_verbs_meeting meeting;
   df_verbs_device *device;
   df_verbs_port port;
   df_verbs_queue *queue;
   struct ibv_qp *qp;
   struct ibv_mr *ring_region, *copy_region;
-  uint8_t *ring; /* [RING_BYTES] the far device writes it */
-  uint8_t *copy; /* [RING_BYTES] of the far ring */
+  uint8_t *ring; /* [RING_BYTES] written by the remote device */
+  uint8_t *copy; /* [RING_BYTES] copy of the remote ring */
   uint32_t serial, sequence;
   uint32_t inline_most;
   int has_joined, has_failed, hangs_up;
 
-  df_verbs_end far;
+  df_verbs_end remote;
   uint32_t head; /* cell of the next write */
   uint32_t free_cells;
   writes out;                          /* writes without credit */
-  uint32_t posted, signalled, arrived; /* sends, modulo 2^31: the latest signalled, completed */
+  uint32_t posted, signalled, arrived; /* sends modulo 2^31: posted, latest signalled, completed */
 
-  writes in;         /* writes not read to the end */
-  uint32_t tail;     /* cell of the first of them */
-  uint32_t read;     /* bytes of it */
-  uint32_t in_cells; /* of all of them */
-  uint32_t owed;     /* cells that were read, and not told */
+  writes in;         /* writes that were not read completely */
+  uint32_t tail;     /* first cell of the oldest of them */
+  uint32_t read;     /* bytes that were read of it */
+  uint32_t in_cells; /* cells of all of them */
+  uint32_t owed;     /* cells that were read, and whose credit was not sent */
   uint32_t owed_writes;
   char why[DF_VERBS_REASON_BYTES];
 };
@@ -87,18 +87,18 @@ df_verbs_meeting *df_verbs_stream_meeting(df_verbs_stream *stream) { return &str
 void df_verbs_stream_describe(const df_verbs_stream *stream, char text[DF_NET_BACKEND_ENDS_BYTES]) {
   char here[INET6_ADDRSTRLEN] = "", there[INET6_ADDRSTRLEN] = "";
   inet_ntop(AF_INET6, stream->port.gid.raw, here, sizeof here);
-  inet_ntop(AF_INET6, stream->far.gid, there, sizeof there);
+  inet_ntop(AF_INET6, stream->remote.gid, there, sizeof there);
   snprintf(text, DF_NET_BACKEND_ENDS_BYTES, "%s port %d, %s to %s",
            ibv_get_device_name(stream->device->context->device), stream->port.number, here, there);
 }
 
-/* The first reason is the cause; then all work comes back as flushed. */
+/* Keeps the first reason: after it, all work returns as flushed. */
 void df_verbs_stream_fail(df_verbs_stream *stream, const char *reason) {
   if (stream->has_failed) return;
   stream->has_failed = stream->base.is_ready = 1;
   snprintf(stream->why, sizeof stream->why, "device %s port %d, queue pair %u to %u: %s",
            ibv_get_device_name(stream->device->context->device), stream->port.number,
-           stream->qp->qp_num, stream->far.number, reason);
+           stream->qp->qp_num, stream->remote.number, reason);
 }
 
 void df_verbs_stream_hang_up(df_verbs_stream *stream, const char *reason) {
@@ -120,7 +120,8 @@ static int has_room_for_send(const df_verbs_stream *stream) {
   return ((stream->posted - stream->arrived) & 0x7fffffff) < DF_VERBS_SENDS;
 }
 
-/* All credit that is owed goes along. bytes 0: credit alone. Returns 0 if the stream has failed. */
+/* Posts a write that carries all credit that is owed. bytes 0: credit alone. Returns 0 if the
+ * stream has failed. */
 static int post_write(df_verbs_stream *stream, uint32_t cell, uint32_t bytes, int is_signalled) {
   const uint64_t at = (uint64_t)cell * CELL;
   struct ibv_sge piece = {
@@ -133,7 +134,7 @@ static int post_write(df_verbs_stream *stream, uint32_t cell, uint32_t bytes, in
               .num_sge = bytes ? 1 : 0,
               .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
               .imm_data = htobe32(stream->owed << LENGTH_BITS | bytes),
-              .wr.rdma = {.remote_addr = stream->far.ring + at, .rkey = stream->far.key}};
+              .wr.rdma = {.remote_addr = stream->remote.ring + at, .rkey = stream->remote.key}};
   if (is_signalled) work.send_flags |= IBV_SEND_SIGNALED;
   if (bytes && bytes <= stream->inline_most) work.send_flags |= IBV_SEND_INLINE;
   const int error = ibv_post_send(stream->qp, &work, &bad);
@@ -156,8 +157,8 @@ static void take_back(df_verbs_stream *stream, uint32_t cells) {
   if (cells) df_verbs_stream_fail(stream, "it gave credit for what was not sent");
 }
 
-/* Cells lie in a row until the ring's end: the writer begins anew at a cell 0 that it has credit
- * for. */
+/* Cells of a write are contiguous up to the end of the ring: the writer continues at cell 0 when it
+ * has credit for it. */
 static void take_write(df_verbs_stream *stream, uint32_t immediate) {
   const uint32_t bytes = immediate & ((1u << LENGTH_BITS) - 1);
   take_back(stream, immediate >> LENGTH_BITS);
@@ -236,7 +237,7 @@ static int64_t verbs_write(df_stream *base, const df_stream_part *parts, uint32_
   return taken;
 }
 
-/* Up to `most` bytes of the first write. */
+/* Reads up to `most` bytes of the first write. */
 static uint32_t take(df_verbs_stream *stream, uint8_t *there, size_t most) {
   const uint32_t bytes = row_front(&stream->in);
   const uint32_t now = (uint32_t)DF_MIN((size_t)(bytes - stream->read), most);
@@ -266,14 +267,14 @@ static int64_t verbs_read(df_stream *base, const df_stream_room *rooms, uint32_t
     post_write(stream, 0, 0, 0);
   if (!stream->has_failed && !stream->hangs_up) return came;
   if (came == 0) return DF_STREAM_ENDED;
-  stream->base.is_ready = 1; /* the end is still to be read */
+  stream->base.is_ready = 1; /* the end has still to be read */
   return came;
 }
 
 int df_verbs_stream_has_unsent(df_verbs_stream *stream) {
   if (stream->has_failed || stream->hangs_up || stream->posted == stream->arrived) return 0;
   if (stream->signalled != stream->posted && has_room_for_send(stream))
-    post_write(stream, 0, 0, 1); /* its completion stands for those before it */
+    post_write(stream, 0, 0, 1); /* its completion implies those before it */
   return 1;
 }
 
@@ -284,7 +285,7 @@ static const df_verbs_port *choose_port(const df_verbs *verbs, const df_address 
   memcpy(here->family == 4 ? gid + 12 : gid, here->bytes, here->family == 4 ? 4 : sizeof gid);
   for (uint32_t i = 0; i < verbs->n_ports; i++)
     if (memcmp(verbs->ports[i].gid.raw, gid, sizeof gid) == 0) return &verbs->ports[i];
-  for (uint32_t i = 0; i < verbs->n_ports; i++) /* a link-local one may lead nowhere */
+  for (uint32_t i = 0; i < verbs->n_ports; i++) /* a link-local address may lead nowhere */
     if (verbs->ports[i].gid.raw[0] != 0xfe || verbs->ports[i].lid) return &verbs->ports[i];
   return &verbs->ports[0];
 }
@@ -309,7 +310,7 @@ static struct ibv_qp *make_pair(df_verbs_stream *stream, uint32_t inline_most) {
   return ibv_create_qp(stream->device->pd, &attributes);
 }
 
-/* Receives are there before the other end may send. */
+/* Posts receives before the other end may send. */
 static int begin(df_verbs_stream *stream) {
   struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_INIT,
                                    .port_num = stream->port.number,
@@ -380,7 +381,8 @@ dfcclResult_t df_verbs_stream_make(df_verbs *verbs, const df_address *here, df_v
   return dfcclSuccess;
 }
 
-/* A try takes 4.096 us times 2 to the power of the answer. All tries fit into the silence. */
+/* Returns the exponent of the time-out of a try, which is 4.096 us times 2^exponent. All tries fit
+ * into the silence. */
 static uint8_t try_exponent(uint32_t silence_ms) {
   const uint64_t ns = (uint64_t)(silence_ms ? silence_ms : SILENCE_MS) * 1000000 / (RETRIES + 1);
   uint8_t exponent = 1;
@@ -389,19 +391,20 @@ static uint8_t try_exponent(uint32_t silence_ms) {
 }
 
 static int receive_from(df_verbs_stream *stream) {
-  const df_verbs_end *far = &stream->far;
-  struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_RTR,
-                                   .path_mtu = DF_MIN(far->mtu, stream->port.mtu),
-                                   .dest_qp_num = far->number,
-                                   .rq_psn = far->sequence,
-                                   .max_dest_rd_atomic = 1,
-                                   .min_rnr_timer = 12,
-                                   .ah_attr = {.dlid = far->lid, .port_num = stream->port.number}};
+  const df_verbs_end *remote = &stream->remote;
+  struct ibv_qp_attr attributes = {
+      .qp_state = IBV_QPS_RTR,
+      .path_mtu = DF_MIN(remote->mtu, stream->port.mtu),
+      .dest_qp_num = remote->number,
+      .rq_psn = remote->sequence,
+      .max_dest_rd_atomic = 1,
+      .min_rnr_timer = 12,
+      .ah_attr = {.dlid = remote->lid, .port_num = stream->port.number}};
   if (stream->port.link_layer == IBV_LINK_LAYER_ETHERNET) {
     attributes.ah_attr.is_global = 1;
     attributes.ah_attr.grh.sgid_index = stream->port.gid_index;
     attributes.ah_attr.grh.hop_limit = HOPS;
-    memcpy(attributes.ah_attr.grh.dgid.raw, far->gid, sizeof far->gid);
+    memcpy(attributes.ah_attr.grh.dgid.raw, remote->gid, sizeof remote->gid);
   }
   return ibv_modify_qp(stream->qp, &attributes,
                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
@@ -426,12 +429,13 @@ dfcclResult_t df_verbs_stream_join(df_verbs_stream *stream, const df_verbs_end *
   if (stream->has_joined || theirs->ring_bytes != RING_BYTES ||
       theirs->receives != DF_VERBS_RECEIVES || theirs->mtu < IBV_MTU_256 ||
       theirs->mtu > IBV_MTU_4096 || theirs->number > 0xffffff || theirs->sequence > 0xffffff)
-    return df_fail(dfcclRemoteError, "the other end's queue pair makes no sense");
+    return df_fail(dfcclRemoteError,
+                   "the other end sent a malformed description of its queue pair");
   if (theirs->link_layer != stream->port.link_layer)
     return df_fail(dfcclRemoteError,
                    "device %s port %d and the other end's are not of one kind (InfiniBand, RoCE)",
                    ibv_get_device_name(device->context->device), stream->port.number);
-  stream->far = *theirs;
+  stream->remote = *theirs;
   int error = receive_from(stream);
   if (error == 0) error = send_to(stream, silence_ms);
   if (error) return df_verbs_failure(device, "joining queue pairs", error);
@@ -440,7 +444,7 @@ dfcclResult_t df_verbs_stream_join(df_verbs_stream *stream, const df_verbs_end *
   return dfcclSuccess;
 }
 
-/* The queue pair goes first: then nobody writes the rings. */
+/* Destroys the queue pair first, so that no device writes to the rings. */
 void df_verbs_stream_end(df_verbs_stream *stream) {
   df_verbs *verbs = stream->device->verbs;
   if (stream->qp) ibv_destroy_qp(stream->qp);
