@@ -1,8 +1,9 @@
 /*
- * Promises of src/plans, proven symbolically (plans/check/check.h) for every operation, algorithm, group
+ * Promises of src/plans, proven symbolically (plans/check/check.h) for every operation, algorithm,
+ * group
  * of up to 16 ranks and some up to 64, root, in place or not, whatever messages lend their buffers,
  * with links of two slots, over several loops whose last may lack any number of pieces. In varying
- * runs no rank ends before it has heard of all others, even if only one piece is there. Out of memory
+ * runs no rank ends before it depends on all others, even if only one piece exists. Out of memory
  * is a result, whichever allocation fails: it frees what it has, and calls no plan wrong. Mistakes:
  * test_plan_mistakes.c.
  */
@@ -183,7 +184,7 @@ DF_TEST(plan_check, varying_runs_of_some_operations_need_an_agreement, 60) {
       int fine = is_proven(&g, &o, sentence);
       CHECK(fine == !df_operation_needs_agreement((df_operation)operation), "%s by %s: %s",
             df_operation_name((df_operation)operation), df_algorithm_name(algorithm), sentence);
-      CHECK(fine || strstr(sentence, "heard of rank") != NULL, "%s", sentence);
+      CHECK(fine || strstr(sentence, "received a message of rank") != NULL, "%s", sentence);
       drop_group(&g);
     }
 }
