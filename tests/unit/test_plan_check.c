@@ -1,11 +1,10 @@
 /*
  * Promises of src/plans, proven symbolically (plans/check/check.h) for every operation, algorithm,
- * group
- * of up to 16 ranks and some up to 64, root, in place or not, whatever messages lend their buffers,
- * with links of two slots, over several loops whose last may lack any number of pieces. In varying
- * runs no rank ends before it depends on all others, even if only one piece exists. Out of memory
- * is a result, whichever allocation fails: it frees what it has, and calls no plan wrong. Mistakes:
- * test_plan_mistakes.c.
+ * group of up to 16 ranks and some up to 64, and root, in place or not, whichever messages lend their
+ * buffers. Links have two slots, and there are several loops, whose last may lack any number of
+ * pieces. In varying runs no rank ends before it depends on all others, even if only one piece exists.
+ * Lack of memory is a result, whichever allocation fails: the checker frees its memory, and reports no
+ * plan as wrong. Planted mistakes are in test_plan_mistakes.c.
  */
 #include "group_plans.h"
 
