@@ -1,6 +1,6 @@
 /*
- * Promises of src/plans/cache.c: collectives whose plans are the same share one, whatever
- * differs in the key makes another, and a plan goes when its last collective has gone.
+ * Promises of src/plans/cache.c: collectives with equal plans share one plan. Any difference in the
+ * key makes another plan. A plan is freed with the last collective that uses it.
  */
 #include <stdlib.h>
 

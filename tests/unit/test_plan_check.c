@@ -1,10 +1,10 @@
 /*
  * Promises of src/plans, proven symbolically (plans/check/check.h) for every operation, algorithm,
- * group of up to 16 ranks and some up to 64, and root, in place or not, whichever messages lend their
- * buffers. Links have two slots, and there are several loops, whose last may lack any number of
- * pieces. In varying runs no rank ends before it depends on all others, even if only one piece exists.
- * Lack of memory is a result, whichever allocation fails: the checker frees its memory, and reports no
- * plan as wrong. Planted mistakes are in test_plan_mistakes.c.
+ * group of up to 16 ranks and some up to 64, and root, in place or not, whichever messages lend
+ * their buffers. Links have two slots, and there are several loops, whose last may lack any number
+ * of pieces. In varying runs no rank ends before it depends on all others, even if only one piece
+ * exists. Lack of memory is a result, whichever allocation fails: the checker frees its memory, and
+ * reports no plan as wrong. Planted mistakes are in test_plan_mistakes.c.
  */
 #include "group_plans.h"
 
@@ -88,7 +88,8 @@ DF_TEST(plan_check, larger_groups, 300) {
     }
 }
 
-/* A letter for each member: its host, and below it what part of the host it is in. */
+/* One character for each member: it names the member's host, and in the rows below the part of the
+ * host. */
 typedef struct placing {
   const char *levels[3]; /* outermost first; NULL: no more */
 } placing;

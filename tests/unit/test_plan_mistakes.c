@@ -1,6 +1,6 @@
 /*
- * Promise of plans/check/check.h: it finds mistakes that are planted in each way that a plan can be wrong,
- * and its sentence says which.
+ * Promise of plans/check/check.h: the checker finds mistakes that are planted in each way in which
+ * a plan can be wrong, and its sentence describes the mistake.
  */
 #include <string.h>
 
