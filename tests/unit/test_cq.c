@@ -82,7 +82,8 @@ DF_TEST(cq, a_hint_is_never_no_to_who_has_pushed, 30) {
     }
 }
 
-/* The data that is not looked at may be wrong. The head counts only when it was last seen a lap ago. */
+/* Words that the kept end replaces may be wrong: they are not read. The head is read only when its
+ * copy is a lap old. */
 DF_TEST(cq, a_kept_end_is_not_read, 30) {
   for (int variant = 0; variant < 2; variant++) {
     queue q;

@@ -40,7 +40,7 @@ static void count_twice(group_plans *g) { /* sends on what it got, instead of it
   again.source = DF_BUFFER_OUTPUT;
   again.flags &= (uint8_t)~DF_PRIM_RECV;
   again.source_piece = p->source_piece;
-  again.flags |= DF_PRIM_SOURCE_FIRST; /* of no meaning without a message */
+  again.flags |= DF_PRIM_SOURCE_FIRST; /* meaningless without a message */
   g->plans[1]->primitives[p - g->plans[1]->primitives + 1] = again;
 }
 static void combine_with_a_piece_beyond(group_plans *g) {
