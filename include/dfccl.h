@@ -1,23 +1,24 @@
 /*
  * DFCCL: collective communication that cannot deadlock.
  *
- * Register a collective once, run it any number of times, in any order on any rank; each run ends
- * in exactly one callback. This is the only public header. It is C11 and C++ clean.
+ * The application registers a collective once and runs it any number of times. Ranks may start
+ * their collectives in any order, each in its own. Each accepted run ends in exactly one
+ * completion. This is the only public header; it is valid C11 and C++.
  *
- * Common to every function below, unless its comment says otherwise:
- *   - It may be called from any thread. Calls on one context may overlap, dfcclDestroy excepted: no
+ * These rules hold for every function below, unless its comment says otherwise:
+ *   - Any thread may call it. Calls on one context may overlap. The exception is dfcclDestroy: no
  *     other call may be in progress on a context that is being destroyed, and none may follow.
- *   - It returns dfcclSuccess or one of the listed codes, never prints (DFCCL_DEBUG asks for that),
- *     never ends the process. After a failure dfcclGetLastError tells in one sentence what was
- *     wrong, with the values.
- *   - A NULL or destroyed-looking context gives dfcclInvalidArgument.
- *   - After a peer died, a run timed out or dfcclAbort was called, the context is broken, and later
- *     calls return that failure's code: dfcclRegister*, dfcclRun*, dfcclDeviceSynchronize and
- *     dfcclMemAlloc at once; dfcclTest, which sets *done all the same; dfcclWait and dfcclWaitAll
- *     when the runs that they wait for have ended, unless one of these has a failing status to
- *     return. dfcclWaitRun returns its run's status. All other functions do what they do. Only
- *     dfcclDestroy mends it.
- *   - What a callback may call is said at dfcclCallback_t.
+ *   - It returns dfcclSuccess or one of the listed codes. It never prints unless DFCCL_DEBUG is
+ *     set, and it never ends the process. After a failure dfcclGetLastError returns one sentence
+ *     about the failure, with the values.
+ *   - A context that is NULL or recognisably destroyed gives dfcclInvalidArgument.
+ *   - A context is broken after a peer died, a run timed out or dfcclAbort was called. Later calls
+ *     return the code of that failure: dfcclRegister*, dfcclRun*, dfcclDeviceSynchronize and
+ *     dfcclMemAlloc return it at once; dfcclTest returns it and still sets *done; dfcclWait and
+ *     dfcclWaitAll return it when the runs that they wait for have ended, unless one of these runs
+ *     has a failing status, which they return instead. dfcclWaitRun returns the status of its run.
+ *     All other functions work as usual. A broken context cannot be repaired, only destroyed.
+ *   - The comment of dfcclCallback_t lists the functions that a callback may call.
  */
 #ifndef DFCCL_H
 #define DFCCL_H
@@ -40,24 +41,25 @@
 extern "C" {
 #endif
 
-/* Result codes. 0 to 7 carry NCCL's numbers and meanings. */
+/* Result codes. Codes 0 to 7 have NCCL's numbers and meanings. */
 typedef enum {
   dfcclSuccess = 0,
   dfcclUnhandledCudaError = 1, /* a CUDA call failed */
   dfcclSystemError = 2,        /* a system call failed */
   dfcclInternalError = 3,      /* a defect of this library */
-  dfcclInvalidArgument = 4,    /* an argument's value makes no sense */
-  dfcclInvalidUsage = 5,       /* the arguments are fine, the moment is not */
-  dfcclRemoteError = 6,        /* a peer died, left or gave up, or its connection was lost */
-  dfcclInProgress = 7,         /* not complete yet */
-  dfcclTimeout = 8,            /* not complete within the configured time */
+  dfcclInvalidArgument = 4,    /* an argument has an invalid value */
+  dfcclInvalidUsage = 5,       /* the arguments are valid, but the call is not allowed in this state
+                                  */
+  dfcclRemoteError = 6,        /* a peer died, left or aborted, or its connection was lost */
+  dfcclInProgress = 7,         /* the run has not completed yet */
+  dfcclTimeout = 8,            /* the run did not complete within the configured time */
   dfcclMismatch = 9,           /* ranks registered or ran a collective differently, or their
                                   settings differ */
   dfcclAborted = 10,           /* dfcclAbort or dfcclAbortCollectives was called */
   dfcclOutOfMemory = 11        /* memory, or another resource of the system, is exhausted */
 } dfcclResult_t;
 
-/* Data types. 0 to 11 have NCCL's values. */
+/* Data types. Values 0 to 11 are NCCL's. */
 typedef enum {
   dfcclInt8 = 0,
   dfcclUint8 = 1,
@@ -71,15 +73,17 @@ typedef enum {
   dfcclBfloat16 = 9,
   dfcclFloat8e4m3 = 10, /* OCP E4M3: no infinities; results beyond 448 saturate */
   dfcclFloat8e5m2 = 11, /* OCP E5M2; results beyond 57344 saturate */
-  dfcclInt16 = 12,      /* NCCL has no 16-bit integers: these values are this library's */
+  dfcclInt16 = 12,      /* NCCL has no 16-bit integers, so values 12 and 13 are this library's own
+                           */
   dfcclUint16 = 13
 } dfcclDataType_t;
 
-/* Reduction operators; 0 to 4 have NCCL's values. Integers wrap. dfcclAvg is the sum divided once, at the
- * end, by the number of ranks (integers: truncated toward zero). 16- and 8-bit floats are reduced
- * in float32 and rounded (to nearest, ties to even) once per reduction step. Max and Min of a NaN
- * and a number give the number. dfcclBand, dfcclBor and dfcclBxor combine the bits of integers;
- * floats have none of these three. On elements that are 0 or 1 they are the logical operators. */
+/* Reduction operators. Values 0 to 4 are NCCL's. Integers wrap around on overflow. dfcclAvg is the
+ * sum, divided once at the end by the number of ranks (integers: truncated toward zero). 16-bit and
+ * 8-bit floats are reduced in float32 and rounded (to nearest, ties to even) once per reduction
+ * step. The maximum or minimum of a NaN and a number is the number. dfcclBand, dfcclBor and
+ * dfcclBxor combine the bits of integers and are not defined for floats. On integers that are 0 or
+ * 1 they are the logical operators. */
 typedef enum {
   dfcclSum = 0,
   dfcclProd = 1,
@@ -89,16 +93,17 @@ typedef enum {
   dfcclBand = 5,
   dfcclBor = 6,
   dfcclBxor = 7,
-  dfcclRedOpLast = 0x7fffffff /* none: room for operators that dfcclRedOpCreate* makes */
+  dfcclRedOpLast = 0x7fffffff /* not an operator: makes room for the operators of dfcclRedOpCreate*
+                                 */
 } dfcclRedOp_t;
 
 /* ---- Lifecycle */
 
-/* One rank: one device (GPU, or CPU device) of one process. */
+/* A context is one rank: one device (a GPU, or the CPU device) of one process. */
 typedef struct dfcclContext *dfcclContext_t;
 
-/* Rendezvous addresses and a random 128-bit secret: plain bytes, to be sent to the others. Who has
- * them can join. */
+/* The identity of a job: rendezvous addresses and a random 128-bit secret, as plain bytes that the
+ * application sends to all ranks. Any process that has these bytes can join the job. */
 typedef struct {
   char internal[128];
 } dfcclUniqueId;
@@ -106,10 +111,11 @@ typedef struct {
 typedef enum { dfcclBackendAuto = 0, dfcclBackendCpu = 1, dfcclBackendCuda = 2 } dfcclBackend_t;
 
 /*
- * Structs that begin with size, magic and version are filled by their ..._INITIALIZER and may grow.
- * One of an older header, shorter, has the defaults for what it lacks; one of a newer header,
- * longer, is refused with dfcclInvalidArgument unless what this library does not know is zero. So
- * is one whose size, magic or version no library has.
+ * Structs that begin with size, magic and version are initialised by their ..._INITIALIZER macro
+ * and may grow in later versions. For a struct of an older header, which is shorter, the library
+ * uses the defaults of the missing members. It refuses a struct of a newer header, which is longer,
+ * with dfcclInvalidArgument unless all bytes that it does not know are zero. It also refuses a
+ * struct with a size, a magic or a version that no library has.
  */
 typedef struct {
   size_t size;
@@ -118,10 +124,11 @@ typedef struct {
   dfcclBackend_t backend; /* Auto: CUDA where the library was built with it and a usable device
                              exists, else CPU */
   int device; /* CUDA ordinal; -1: the calling thread's current device; ignored by the CPU device */
-  int maxBlocks;  /* most blocks the daemon may use; 0: library's choice */
-  int queueDepth; /* submission queue slots; 0: library's choice; rounded up to a power of two */
-  int timeoutMs;  /* a run not complete this long after its submission completes with dfcclTimeout;
-                     0: never */
+  int maxBlocks;  /* largest number of blocks of the daemon; 0: the library's choice */
+  int queueDepth; /* slots of the submission queue, rounded up to a power of two; 0: the library's
+                     choice */
+  int timeoutMs;  /* milliseconds after which a submitted run that is not complete ends with
+                     dfcclTimeout; 0: no limit */
 } dfcclConfig_t;
 
 #define DFCCL_CONFIG_MAGIC 0xdfcc1c0fu
@@ -129,103 +136,117 @@ typedef struct {
   { sizeof(dfcclConfig_t), DFCCL_CONFIG_MAGIC, DFCCL_VERSION_CODE, dfcclBackendAuto, -1, 0, 0, 0 }
 
 /*
- * The library's version as major*10000 + minor*100 + patch. Does not block.
+ * Sets *version to the library's version: major*10000 + minor*100 + patch. Does not block.
  *
  * Errors: dfcclInvalidArgument (version is NULL).
  */
 DFCCL_API dfcclResult_t dfcclGetVersion(int *version);
 
 /*
- * Makes the identity of a new job. One process calls it and sends the 128 bytes to every rank by
- * any means; that process must live until every rank has returned from dfcclInit. It listens until
- * then, but no longer than ten minutes without a rank, at up to three addresses of this host
- * (DFCCL_NET_INTERFACES, DFCCL_NET_PORTS; with DFCCL_NET=none only at the loopback address). Does
- * not block. Any one id serves one set of dfcclInit calls.
+ * Makes the identity of a new job and stores it in *id, which belongs to the caller. One process
+ * calls it and sends the 128 bytes to every rank by any means. That process must live until every
+ * rank has returned from dfcclInit, because it listens for the ranks until then. It stops listening
+ * after ten minutes without a rank. It listens at up to three addresses of this host
+ * (DFCCL_NET_INTERFACES, DFCCL_NET_PORTS); with DFCCL_NET=none it listens only at the loopback
+ * address. An id serves one set of dfcclInit calls. Does not block.
  *
- * Errors: dfcclInvalidArgument (id is NULL), dfcclInvalidUsage (environment variable),
- * dfcclSystemError, dfcclOutOfMemory.
+ * Errors: dfcclInvalidArgument (id is NULL), dfcclInvalidUsage (an environment variable is
+ * invalid), dfcclSystemError, dfcclOutOfMemory.
  */
 DFCCL_API dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id);
 
 /*
- * Joins a job and makes this rank's context. Blocks until all ranks have called it, at most
- * DFCCL_INIT_TIMEOUT_MS (default 60,000 ms) and then up to 2 s to hear who is missing. Several
- * ranks may live in one process, each calling from a thread of its own; ranks may be on several
- * hosts (CPU device). After 5 s, who waits says so at DFCCL_DEBUG=warn: which ranks are missing, and which addresses do not answer.
+ * Joins a job and makes this rank's context. Blocks until all ranks have called it, for at most
+ * DFCCL_INIT_TIMEOUT_MS (default 60,000 ms); after that it takes up to 2 s more to find out which
+ * ranks are missing. A rank that has waited for 5 s logs a warning (DFCCL_DEBUG=warn) that names
+ * the missing ranks and the addresses that do not answer. Several ranks may be in one process, if
+ * each calls dfcclInit from its own thread. On the CPU device ranks may be on several hosts.
  *
  *   ctx      set only on success; the context belongs to the caller until dfcclDestroy
- *   nRanks   1 to 4096
- *   rank     0 to nRanks-1
- *   config   may be NULL: every default
+ *   nRanks   number of ranks of the job, 1 to 4096
+ *   id       from dfcclGetUniqueId, the same on all ranks
+ *   rank     number of this rank, 0 to nRanks-1
+ *   config   NULL: every default; else copied during the call
  *
- * Errors: dfcclInvalidArgument, dfcclInvalidUsage (environment variable, backend not built, ranks
- * with different backends), dfcclSystemError, dfcclRemoteError (a rank failed or disagrees),
- * dfcclTimeout (names ranks that did not come), dfcclMismatch (DFCCL_NET_SECURITY differs),
- * dfcclOutOfMemory, dfcclUnhandledCudaError.
+ * Errors: dfcclInvalidArgument, dfcclInvalidUsage (an environment variable is invalid, the backend
+ * is not built, or ranks have different backends), dfcclSystemError, dfcclRemoteError (a rank
+ * failed or disagrees), dfcclTimeout (the sentence names the missing ranks), dfcclMismatch
+ * (DFCCL_NET_SECURITY differs), dfcclOutOfMemory, dfcclUnhandledCudaError.
  */
 DFCCL_API dfcclResult_t dfcclInit(dfcclContext_t *ctx, int nRanks, dfcclUniqueId id, int rank,
                                   const dfcclConfig_t *config);
 
 /*
- * Makes all nRanks contexts of a job in this process: ctxs[r] becomes rank r. All or none are made.
- * Does not wait for anybody.
+ * Makes all nRanks contexts of a job in this process: ctxs[r], of an array of nRanks entries,
+ * becomes rank r. Either all contexts are made or none. Each belongs to the caller until its
+ * dfcclDestroy. The call needs no other process or thread and does not wait for one. config is as
+ * in dfcclInit.
  *
- * Errors: as dfcclInit's, without dfcclRemoteError and dfcclTimeout.
+ * Errors: those of dfcclInit without dfcclRemoteError and dfcclTimeout.
  */
 DFCCL_API dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfcclConfig_t *config);
 
 /*
- * dfcclInit with rank, number of ranks and rendezvous read from the launcher's environment:
- * torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), else Open MPI's, MPICH's and Slurm's
- * variables; DFCCL_ROOT, HOST:PORT of rank 0, comes before their address. On several hosts all
- * ranks need one secret, in DFCCL_SECRET or in a file that DFCCL_SECRET_FILE names. The i-th call
- * in each process makes the i-th job. Blocks as dfcclInit.
+ * Does what dfcclInit does, with the rank, the number of ranks and the rendezvous address read from
+ * the environment of the launcher: torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), else the
+ * variables of Open MPI, MPICH or Slurm. DFCCL_ROOT, the HOST:PORT of rank 0, takes precedence over
+ * the launcher's address. In a multi-node job all ranks need the same secret, in DFCCL_SECRET or in
+ * the file that DFCCL_SECRET_FILE names. The i-th call in each process makes the i-th job. ctx and
+ * config are as in dfcclInit. Blocks as dfcclInit does.
  *
- * Errors: as dfcclInit's; dfcclInvalidUsage also if no launcher's variables are set, or one makes
- * no sense, or the job has several hosts and no secret; dfcclRemoteError also if secrets differ.
+ * Errors: those of dfcclInit; dfcclInvalidUsage also if no launcher's variables are set, if one of
+ * them has an invalid value, or if a multi-node job has no secret; dfcclRemoteError also if secrets
+ * differ.
  */
 DFCCL_API dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config);
 
 /*
  * Waits for this rank's outstanding runs and their callbacks, then for the daemon's final exit, and
- * frees the context with every resource. Blocks as long as those runs take (bounded by timeoutMs,
- * or dfcclAbort before), and up to 20 s more while a peer that lives does not read what it is told
- * (1 s if this context has failed).
- * No other call on ctx may overlap with this one, nor begin later: that a run is complete does not
- * tell that all threads have returned from their dfcclRun* and dfcclWait*. Only a thread that runs
- * a callback or sleeps inside a dfcclWait*, dfcclDeviceSynchronize or dfcclAbort, and has what it
- * waited for, may still be on its way out of it. Not from a callback (dfcclInvalidUsage). Runs that
- * peers submit later to collectives shared with this rank end there with dfcclRemoteError. In a job
- * of several hosts with DFCCL_NET_RELAYS ranks or more, the first rank of each host waits until all
- * have called dfcclDestroy, at most 10 s.
+ * frees the context with every resource.
+ *
+ * Blocks until these runs have ended (config.timeoutMs limits the time, and an earlier dfcclAbort
+ * ends them), and for up to 20 s more while a live peer does not read the control messages sent to
+ * it (1 s if this context has failed). In a multi-node job of at least DFCCL_NET_RELAYS ranks, the
+ * first rank of each host also waits until all ranks have called dfcclDestroy, for at most 10 s.
+ *
+ * No other call on ctx may overlap with this one or begin after it. A completed run does not show
+ * that all threads have returned from their dfcclRun* and dfcclWait* calls, so the application must
+ * make sure of that. There is one exception: a thread that runs a callback, or that sleeps inside
+ * dfcclWait*, dfcclDeviceSynchronize or dfcclAbort, may still be returning from the call when its
+ * condition is already met.
+ *
+ * A callback must not call it (dfcclInvalidUsage). Runs that peers submit later to collectives
+ * shared with this rank end on the peers with dfcclRemoteError.
  *
  * Errors: dfcclInvalidArgument, dfcclInvalidUsage.
  */
 DFCCL_API dfcclResult_t dfcclDestroy(dfcclContext_t ctx);
 
 /*
- * Gives up: every outstanding run of this rank completes with dfcclAborted, its callback included;
- * on peers, runs that need this rank end with dfcclRemoteError. Never waits for a peer or for user
- * code. The context stays allocated: dfcclDestroy must still be called. May be called from a
- * callback.
+ * Aborts the context: every outstanding run of this rank completes with dfcclAborted, its callback
+ * included. On peers, runs that need this rank end with dfcclRemoteError. The call never waits for
+ * a peer or for user code. The context stays allocated, so dfcclDestroy must still be called. A
+ * callback may call it.
  *
  * Errors: dfcclInvalidArgument.
  */
 DFCCL_API dfcclResult_t dfcclAbort(dfcclContext_t ctx);
 
-/* A constant sentence for a result code; never NULL. */
+/* Returns a constant sentence for a result code; never NULL. The text belongs to the library. Does
+ * not block, and callbacks may call it. */
 DFCCL_API const char *dfcclGetErrorString(dfcclResult_t result);
 
 /*
- * One sentence about the latest failure, with the values that were wrong. With a context: the
- * latest failure of that context, failures of runs included; with NULL: of the calling thread's
- * latest failing call. "no error" when there was none. The text belongs to the library and stays
- * until the calling thread calls it again.
+ * Returns one sentence about the latest failure, with the values that were wrong: with a context,
+ * its latest failure, failures of runs included; with NULL, that of the calling thread's latest
+ * failing call; "no error" if there was none. The text belongs to the library and is valid until
+ * the calling thread calls this function again. Does not block.
  */
 DFCCL_API const char *dfcclGetLastError(dfcclContext_t ctx);
 
 /*
- * This context's rank and the job's number of ranks. Either pointer may be NULL. Does not block.
+ * Stores this context's rank and the number of ranks of the job. Either pointer may be NULL. Does
+ * not block.
  *
  * Errors: dfcclInvalidArgument.
  */
@@ -233,29 +254,31 @@ DFCCL_API dfcclResult_t dfcclGetRank(dfcclContext_t ctx, int *rank, int *nRanks)
 
 /* ---- Register */
 
-/* Chosen by the application; the same on every member of the group. */
+/* The application chooses the id of a collective, the same on every member of the group. */
 typedef uint64_t dfcclCollId_t;
 
 typedef struct {
   size_t size;
   unsigned magic;
   unsigned version;
-  const int *ranks; /* the group, in group order (root and block order follow it); NULL with 0: all
-                       ranks */
-  int nRanks;       /* entries in ranks */
-  int priority;     /* larger first; 0 for all: FIFO ordering */
-  const char *name; /* for traces and diagnostics; copied, control characters as escapes; NULL:
-                       the id */
-  const char *algorithm; /* NULL or "auto": library's choice; or, where it has the operation,
-                            "ring", "allpairs", "pairwise", "doubling", "rabenseifner", "halving",
-                            "binomial", "doubletree", "scatter-allgather", "bruck", "direct",
-                            "flat", "twolevel", "dissemination", "ordered", "pat"; or "file:NAME", an
-                            algorithm of the directory DFCCL_ALGORITHMS (docs/TUNING.md) */
-  int varying;  /* 1: each dfcclRun may have fewer elements than registered (dfcclRun_t.count); the
-                  same on every member. 0: all runs have the registered count */
-  int reserved; /* 0 */
-  int tune;     /* of the group's first member: 1: other algorithms and slots are tried while runs
-                   go on, and the fastest stays; -1: not; 0: as DFCCL_TUNE says */
+  const int *ranks; /* members of the group, in the order that defines their positions (root and
+                       block order follow it); NULL, with nRanks 0: all ranks */
+  int nRanks;       /* number of entries of ranks */
+  int priority;     /* collectives of a larger priority are executed first; 0 for all: FIFO order */
+  const char *name; /* name in traces and diagnostics; copied, with control characters as escapes;
+                       NULL: the id */
+  const char *algorithm; /* NULL or "auto": the library's choice; or one of these names, if the
+                            algorithm has the operation: "ring", "allpairs", "pairwise", "doubling",
+                            "rabenseifner", "halving", "binomial", "doubletree",
+                            "scatter-allgather", "bruck", "direct", "flat", "twolevel",
+                            "dissemination", "ordered", "pat"; or "file:NAME", an algorithm of the
+                            directory DFCCL_ALGORITHMS (docs/TUNING.md) */
+  int varying;  /* 1: each run may have fewer elements than registered (dfcclRun_t.count); the same
+                   on every member. 0: all runs have the registered count */
+  int reserved; /* must be 0 */
+  int tune;     /* only the value of the group's first member counts. 1: the library tries other
+                   algorithms and slot counts while runs go on, and keeps the fastest; -1: it does
+                   not; 0: DFCCL_TUNE decides */
 } dfcclCollOptions_t;
 
 #define DFCCL_COLL_OPTIONS_MAGIC 0xdfcc10b7u
@@ -266,43 +289,44 @@ typedef struct {
   }
 
 /*
- * dfcclRegister*: announce a collective. Local: never waits for a peer; in any order on any rank,
- * at any time, from a callback too. Links are made in the background; runs submitted before they
- * stand wait their turn. Members' registrations are compared; a difference ends the runs with
- * dfcclMismatch on every member.
+ * The functions dfcclRegister* announce a collective. Registration is local: it never waits for a
+ * peer, and each rank may register at any time and in any order, from a callback too. Links are
+ * made in the background; a run that is submitted before its links are connected waits its turn.
+ * Members' registrations are compared. A difference ends the runs with dfcclMismatch on every
+ * member.
  *
- *   id        not registered at the moment on this context (dfcclInvalidUsage); the i-th
- *             registration of an id meets the i-th registration of it on each other member
- *   count     elements, not bytes; 0 is legal (such a run completes without a message).
- *             AllReduce, Reduce, Broadcast: of the whole buffer.
- *             AllGather: each rank sends sendCount and receives nRanks*sendCount.
- *             ReduceScatter: each rank sends nRanks*recvCount and receives recvCount.
- *             AllToAll: each rank sends and receives countPerPeer for each member.
- *             Gather: each rank sends countPerRank; the root receives nRanks*countPerRank.
- *             Scatter: the root sends nRanks*countPerRank; each rank receives countPerRank.
- *             SendRecv, Scan: of the whole buffer.
- *             (nRanks: members of the group)
+ *   id        must not be registered on this context at the moment (dfcclInvalidUsage). The i-th
+ *             registration of an id belongs to the i-th registration of it on each other member
+ *   count     number of elements, not bytes. 0 is legal: such a run completes without a message.
+ *             (nRanks below is the number of members of the group.) AllReduce, Reduce, Broadcast,
+ *             SendRecv, Scan: elements of the whole buffer. AllGather: each rank sends sendCount
+ *             and receives nRanks*sendCount. ReduceScatter: each rank sends nRanks*recvCount and
+ *             receives recvCount. AllToAll: each rank sends countPerPeer to each member and
+ *             receives as many from each. Gather: each rank sends countPerRank; the root receives
+ *             nRanks*countPerRank. Scatter: the root sends nRanks*countPerRank; each rank receives
+ *             countPerRank
  *   root      position in the group, 0 to group size - 1
- *   from, to  positions in the group: a SendRecv is a channel for messages in one direction. Only
- *             these two ranks register it. If they are one, its runs copy. The i-th run of the
- *             sender meets the i-th of the receiver; whoever comes first does not wait for the
- *             other. Two registrations make both directions
- *   exclusive 0: the Scan's result on position p is that of positions 0 to p; 1: of 0 to p - 1, and
- *             position 0 has none: its recvBuf stays as it is. Operands are combined in the order
- *             of the group. There is no dfcclAvg
- *   options   may be NULL: all ranks, priority 0, no name, the library's choice of algorithm, runs
- *             of the registered count. ranks and name are copied.
+ *   from, to  positions in the group. A SendRecv is a channel for messages in one direction, and
+ *             only these two ranks register it. Two registrations make both directions. If from and
+ *             to are equal, its runs copy. The i-th run of the sender belongs to the i-th run of
+ *             the receiver; the rank that submits first does not block
+ *   exclusive 0: the Scan's result on position p combines the operands of positions 0 to p. 1: it
+ *             combines those of 0 to p - 1, and position 0 has no result: its recvBuf stays
+ *             unchanged. Operands are combined in the order of the group. dfcclAvg is not allowed
+ *   options   may be NULL: all ranks, priority 0, no name, the library's choice of algorithm, all
+ *             runs of the registered count. ranks and name are copied
  *
- * options.varying: each run has the elements that dfcclRun_t.count says, at most `count`; buffers
- * are as if the collective were registered with so many. Members' counts of one run are compared.
- * If they differ, that run and all later ones end with dfcclMismatch on every member, and the
- * sentence names counts and ranks; earlier runs complete. So no member ends a run before all have
- * submitted it, which a Broadcast or Reduce without varying may do. A run of no elements cannot be
- * asked for (0 stands for the registered count). Only on the CPU device (CUDA: dfcclInvalidUsage).
- * A Barrier has no elements, so it does not vary.
+ * With options.varying each run has dfcclRun_t.count elements, at most `count`, and its buffers are
+ * laid out as if the collective were registered with that count. Members' counts of one run are
+ * compared. If they differ, that run and all later ones end with dfcclMismatch on every member, and
+ * the sentence names counts and ranks; earlier runs complete. For this comparison no member ends a
+ * run before all members have submitted it. (Without varying, a member of a Broadcast or Reduce may
+ * end a run earlier.) A run of no elements is impossible, because 0 stands for the registered
+ * count. Varying collectives exist only on the CPU device (CUDA: dfcclInvalidUsage). A Barrier has
+ * no elements, so it cannot vary.
  *
- * Errors: dfcclInvalidArgument, dfcclInvalidUsage (id in use, more than 65,536 collectives),
- * dfcclOutOfMemory, and the failure of a broken context.
+ * Errors: dfcclInvalidArgument, dfcclInvalidUsage (the id is in use, or more than 65,536
+ * collectives), dfcclOutOfMemory, and the failure of a broken context.
  */
 DFCCL_API dfcclResult_t dfcclRegisterAllReduce(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
                                                dfcclDataType_t type, dfcclRedOp_t op,
@@ -332,7 +356,7 @@ DFCCL_API dfcclResult_t dfcclRegisterScatter(dfcclContext_t ctx, dfcclCollId_t i
 DFCCL_API dfcclResult_t dfcclRegisterSendRecv(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
                                               dfcclDataType_t type, int from, int to,
                                               const dfcclCollOptions_t *options);
-/* A run of a barrier completes after all members have submitted theirs. */
+/* A run of a barrier completes on a member after all members have submitted that run. */
 DFCCL_API dfcclResult_t dfcclRegisterBarrier(dfcclContext_t ctx, dfcclCollId_t id,
                                              const dfcclCollOptions_t *options);
 DFCCL_API dfcclResult_t dfcclRegisterScan(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
@@ -340,75 +364,89 @@ DFCCL_API dfcclResult_t dfcclRegisterScan(dfcclContext_t ctx, dfcclCollId_t id, 
                                           const dfcclCollOptions_t *options);
 
 /*
- * An operator of one's own: sets inout[i] to inout[i] (op) in[i] for count elements of the type.
- * Associative. Called by any thread inside the library, also by several at a time, with elements of
- * any part of a buffer; must not block, nor call the library. Both pointers are aligned to the
- * element, and do not overlap.
+ * The function of a user-defined operator. It sets inout[i] to inout[i] (op) in[i] for count
+ * elements of the type, and the operator must be associative. Any thread inside the library may
+ * call it, several threads at the same time too, with elements of any part of a buffer. It must not
+ * block and must not call the library. Both pointers are aligned to the element, and the arrays do
+ * not overlap. arg is the pointer given to dfcclRedOpCreate.
  */
 typedef void (*dfcclRedOpFunction_t)(void *inout, const void *in, size_t count,
                                      dfcclDataType_t type, void *arg);
 
 /*
- * Makes an operator for dfcclRegister* of this process. Local: each member makes its own, and the
- * members' functions must be the same. Only the kind is compared: own or not, commutative or not.
+ * Makes a user-defined operator for dfcclRegister* in this process and stores it in *op. The call
+ * is local and does not block. Each member makes one, and the functions of all members
+ * must be equivalent. The library compares only two facts: whether an operator is user-defined, and
+ * whether it is commutative.
  *
- *   fn, arg       fn is called with arg until the last collective that uses *op is deregistered
+ *   fn, arg       the library calls fn with arg until the last collective that uses *op has been
+ *                 deregistered
  *   commutative   0: operands are combined in the order of the group, inout before in. Such an
- *                 operator has AllReduce ("doubling"), Reduce and ReduceScatter ("ordered") and
- *                 Scan; a ReduceScatterV of it is refused
+ *                 operator is available for AllReduce ("doubling"), Reduce and ReduceScatter
+ *                 ("ordered") and Scan; a ReduceScatterV with it is refused. Other values: the
+ *                 library may change the order
  *
- * Only on the CPU device. Errors: dfcclInvalidArgument (op or fn is NULL), dfcclInvalidUsage (CUDA;
- * 1,024 operators of this process are in use), dfcclOutOfMemory.
+ * User-defined operators exist only on the CPU device. Errors: dfcclInvalidArgument (op or fn is
+ * NULL), dfcclInvalidUsage (CUDA; or 1,024 operators of this process are in use), dfcclOutOfMemory.
  */
 DFCCL_API dfcclResult_t dfcclRedOpCreate(dfcclContext_t ctx, dfcclRedOp_t *op,
                                          dfcclRedOpFunction_t fn, void *arg, int commutative);
 /*
- * The sum of what each member brings, each times this member's scalar: multiplied once, rounded to
- * the type, then added. Members may have different scalars.
+ * Makes an operator that multiplies each member's input by that member's scalar and adds the
+ * products, and stores it in *op. The product is rounded to the type before it is added. Members
+ * may have different scalars. Does not block.
  *
- *   scalar           one element of the type; copied. Collectives must have this type
- *   scalarOnDevice   0: scalar is in host memory. 1 is refused: the CPU device has no other
+ *   scalar           one element of the type; copied. Collectives that use the operator must have
+ *                    this type
+ *   scalarOnDevice   0: scalar is in host memory. 1 is refused, because the CPU device has no other
+ *                    memory
  *
- * Only on the CPU device. Errors: as dfcclRedOpCreate's, and dfcclInvalidArgument (type,
- * scalarOnDevice).
+ * Such operators exist only on the CPU device. Errors: those of dfcclRedOpCreate, and
+ * dfcclInvalidArgument also for type and scalarOnDevice.
  */
 DFCCL_API dfcclResult_t dfcclRedOpCreatePreMulSum(dfcclContext_t ctx, dfcclRedOp_t *op,
                                                   const void *scalar, dfcclDataType_t type,
                                                   int scalarOnDevice);
 /*
- * The operator can no longer be registered with. Collectives that have it go on.
+ * Destroys a user-defined operator: it can no longer be used in a registration. Collectives that
+ * were registered with it continue to work. Does not block.
  *
- * Errors: dfcclInvalidArgument (not made by dfcclRedOpCreate*, or destroyed).
+ * Errors: dfcclInvalidArgument (op was not made by dfcclRedOpCreate*, or has been destroyed).
  */
 DFCCL_API dfcclResult_t dfcclRedOpDestroy(dfcclContext_t ctx, dfcclRedOp_t op);
 
 /*
- * Collectives whose pieces have lengths of their own. Counts and displacements are in elements, one
- * for each position of the group, and are copied. A displacement says where a piece begins in its
- * buffer; displs NULL: the pieces are packed, one behind the other. What lies between pieces is
- * neither read nor written. Any count may be 0, also all of them. A member needs to know its own
- * counts only: of each pair of members the counts between them are compared, and a difference ends
- * the runs with dfcclMismatch, whose sentence names both ranks and both counts.
+ * The vector collectives (V): their pieces have unequal lengths. Counts and displacements are in
+ * elements, one for each position of the group (Neighbours: one for each piece), and the arrays are
+ * copied. A displacement is the element of the buffer at which a piece begins; if displs is NULL,
+ * the pieces are packed, one behind the other. Elements between pieces are neither read nor
+ * written. Any count may be 0, also all of them. A member needs only its own counts. The library
+ * compares the counts of each pair of members; a difference ends the runs with dfcclMismatch, and
+ * the sentence names both ranks and both counts.
  *
- *   AllGatherV      counts[i]: what position i sends, at displs[i] of recvBuf on this rank
- *   ReduceScatterV  counts[i]: what position i receives; sendBuf has the pieces packed
- *   GatherV         count: what this rank sends. counts and displs matter on the root only: what it
- *                   receives, and where
- *   ScatterV        count: what this rank receives. counts and displs matter on the root only
- *   AllToAllV       sendCounts[i] elements at sendDispls[i] of sendBuf go to position i, and
- *                   recvCounts[i] come from it to recvDispls[i] of recvBuf
- *   Neighbours      sendBuf has nSends packed pieces: sendCounts[k] elements for position
- *                   sendTo[k]; recvBuf gets nRecvs of them: recvCounts[k] from position
- *                   recvFrom[k]. Each position at most once in each list. All members of the group
- *                   register it, also those with two empty lists
+ *   AllGatherV      position i sends counts[i] elements, which this rank stores at displs[i] of
+ *                   recvBuf
+ *   ReduceScatterV  position i receives counts[i] elements; sendBuf contains the pieces packed
+ *   GatherV         this rank sends count elements. counts and displs are used only on the root:
+ *                   how many elements it receives from each position, and where it stores them
+ *   ScatterV        this rank receives count elements. counts and displs are used only on the root:
+ *                   how many elements it sends to each position, and where they begin
+ *   AllToAllV       sendCounts[i] elements at sendDispls[i] of sendBuf are sent to position i, and
+ *                   recvCounts[i] elements from position i are stored at recvDispls[i] of recvBuf
+ *   Neighbours      sendBuf contains nSends packed pieces: sendCounts[k] elements for position
+ *                   sendTo[k]. recvBuf receives nRecvs packed pieces: recvCounts[k] elements from
+ *                   position recvFrom[k]. Each position occurs at most once in each list. All
+ *                   members of the group register the collective, also those with two empty lists
  *
- * In place: AllGatherV, and GatherV on the root: sendBuf == recvBuf + where the own piece is;
- * ReduceScatterV, and ScatterV on the root: the other way round. AllToAllV and Neighbours have no
- * runs in place. options.algorithm may be "direct", which all of them use; options.varying is 0.
+ * In place, sendBuf equals the address of this rank's own piece in recvBuf (AllGatherV, and GatherV
+ * on the root), or recvBuf equals the address of its own piece in sendBuf (ReduceScatterV, and
+ * ScatterV on the root). AllToAllV and Neighbours cannot run in place. options.algorithm may be
+ * "direct", which all of these collectives use; options.varying must be 0.
  *
- * Errors: as above; dfcclInvalidArgument also if a needed array is NULL, a member does not send
- * itself what it receives from itself, or a run needs more than 65,535 messages (of 32 KB, or more
- * between hosts, or less where DFCCL_TUNING sets smaller slots) on this rank.
+ * Errors: those of dfcclRegister*; dfcclInvalidArgument also if a needed array is NULL, if a member
+ * sends itself another number of elements than it receives from itself, or if a run needs more than
+ * 65,535 messages on this rank (a message has up to 32 KB, more between hosts, or less where
+ * DFCCL_TUNING sets smaller slots).
  */
 DFCCL_API dfcclResult_t dfcclRegisterAllGatherV(dfcclContext_t ctx, dfcclCollId_t id,
                                                 const size_t *counts, const size_t *displs,
@@ -432,10 +470,11 @@ DFCCL_API dfcclResult_t dfcclRegisterAllToAllV(dfcclContext_t ctx, dfcclCollId_t
                                                dfcclDataType_t type,
                                                const dfcclCollOptions_t *options);
 /*
- * AllToAll whose counts are known only when it is run: each message carries its length, and
- * receivers learn the counts from the messages. No exchange of counts is needed beforehand.
- * maxCountPerPeer: most elements between two members in any run; equal on all. options.varying is 0.
- * The CPU device has it (CUDA: dfcclInvalidUsage).
+ * Registers an AllToAll whose counts are known only when it is run. Each message contains its
+ * length, and the receivers read the counts from the messages, so the application need not exchange
+ * counts beforehand. maxCountPerPeer is the largest number of elements between two members in any
+ * run, equal on all members. options.varying must be 0. Only the CPU device has this collective
+ * (CUDA: dfcclInvalidUsage). Threads, blocking and errors are those of dfcclRegister*.
  */
 DFCCL_API dfcclResult_t dfcclRegisterAllToAllDynamic(dfcclContext_t ctx, dfcclCollId_t id,
                                                      size_t maxCountPerPeer, dfcclDataType_t type,
@@ -447,54 +486,60 @@ DFCCL_API dfcclResult_t dfcclRegisterNeighbours(dfcclContext_t ctx, dfcclCollId_
                                                 const dfcclCollOptions_t *options);
 
 /*
- * Forgets a collective and returns its memory. Every run of it must have completed, and its
- * callback returned, as dfcclTest tells. In the callback of the last run that run counts as
- * complete. Does not block.
- * Runs that peers have submitted beyond this rank's runs end there with dfcclRemoteError.
+ * Deregisters a collective and frees its memory. Every run of it must have completed, and its
+ * callback must have returned, as dfcclTest reports. In the callback of the last run, that run
+ * counts as complete. Does not block. Runs that peers have submitted beyond this rank's runs end on
+ * the peers with dfcclRemoteError.
  *
- * Errors: dfcclInvalidArgument (id not registered), dfcclInvalidUsage (runs are not complete).
+ * Errors: dfcclInvalidArgument (id is not registered), dfcclInvalidUsage (runs are not complete).
  */
 DFCCL_API dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id);
 
 /* ---- Run */
 
 /*
- * Called exactly once for each accepted run, on a library thread, or inside a dfcclWait* that waits
- * for it, with no lock held. The library's thread has a stack of 1 MiB: larger arrays belong on the
- * heap. Callbacks of one collective come one at a time, in the order of its runs; those of
- * different collectives may overlap. A callback may call dfcclRun*, dfcclRegister*,
- * dfcclDeregister, dfcclTest, dfcclAbort, dfcclAbortCollectives and dfcclGet*; not dfcclWait*,
- * dfcclDeviceSynchronize or dfcclDestroy (dfcclInvalidUsage). A callback that blocks delays
- * callbacks only: those of its own collective, and others until somebody waits for them. It never
- * delays the daemon, a peer, or who waits for another collective.
+ * The completion callback of a run. The library calls it exactly once for each accepted run, on a
+ * library thread or inside a dfcclWait* that waits for the run, with no lock held. coll is the id
+ * of the collective, status the result of the run, arg the pointer given with the run.
+ *
+ * The library's thread has a stack of 1 MiB, so larger arrays belong on the heap. Callbacks of one
+ * collective are called one at a time, in the order of its runs; callbacks of different collectives
+ * may overlap.
+ *
+ * A callback may call dfcclRun*, dfcclRegister*, dfcclDeregister, dfcclTest, dfcclAbort,
+ * dfcclAbortCollectives and dfcclGet*. It must not call dfcclWait*, dfcclDeviceSynchronize or
+ * dfcclDestroy (dfcclInvalidUsage). A callback that blocks delays callbacks of its own collective,
+ * and callbacks of other collectives until a thread waits for them. It never delays the daemon, a
+ * peer, or a thread that waits for another collective.
  */
 typedef void (*dfcclCallback_t)(dfcclCollId_t coll, dfcclResult_t status, void *arg);
 
 /*
- * dfcclRun*: submit one run of a registered collective of that kind. Never blocks; from any thread
- * and from a callback. The i-th run of a collective on one rank meets its i-th run on each other
- * member; it may be run again before earlier runs complete. Error sentences and dumps number the
- * runs of a collective on a rank from 0.
+ * The functions dfcclRun* submit one run of a registered collective of that kind. They never block;
+ * any thread may call them, also from a callback. The i-th run of a collective on one rank belongs
+ * to its i-th run on each other member. A collective may be run again before earlier runs have
+ * completed. Error sentences and dumps number the runs of a collective on a rank from 0.
  *
- *   sendBuf, recvBuf   aligned to the element; they belong to the library until the run's callback
- *                      is called, or dfcclWait returns. Reduce, Gather: recvBuf only matters on
- *                      the root; Broadcast, Scatter: sendBuf only on the root; SendRecv: sendBuf
- *                      only on the sender, recvBuf only on the receiver; exclusive Scan: recvBuf
- *                      not on position 0. The unused one may be NULL. A Barrier has no buffers.
- *                      In place: sendBuf == recvBuf (AllGather, and Gather on the root: sendBuf ==
- *                      recvBuf + rank*count; ReduceScatter, and Scatter on the root: recvBuf ==
- *                      sendBuf + rank*count; rank: the position in the group). Any other overlap
- *                      is undefined.
- *   callback           may be NULL; called once with arg. A run that is refused has none.
+ *   sendBuf, recvBuf   aligned to the element. They belong to the library until the run's callback
+ *                      is called or dfcclWait returns. Unused buffers may be NULL: recvBuf of
+ *                      Reduce and Gather except on the root, sendBuf of Broadcast and Scatter
+ *                      except on the root, sendBuf of SendRecv except on the sender, recvBuf of
+ *                      SendRecv except on the receiver, recvBuf of an exclusive Scan on position 0.
+ *                      A Barrier has no buffers. In place: sendBuf == recvBuf; AllGather, and
+ *                      Gather on the root: sendBuf == recvBuf + rank*count; ReduceScatter, and
+ *                      Scatter on the root: recvBuf == sendBuf + rank*count (rank: the position in
+ *                      the group). Any other overlap is undefined
+ *   callback           may be NULL; called once with arg. A run that is refused has no callback
  *
- * Errors: dfcclInvalidArgument (id not registered, or of another kind; NULL or misaligned buffer),
- * dfcclInvalidUsage (DFCCL_BACKLOG requests wait on the host, some of this collective among them),
- * dfcclOutOfMemory, the failure of a broken context or collective (dfcclMismatch, dfcclRemoteError,
- * dfcclTimeout, dfcclAborted).
+ * Errors: dfcclInvalidArgument (id is not registered, or is a collective of another kind; a buffer
+ * is NULL or misaligned), dfcclInvalidUsage (DFCCL_BACKLOG requests wait on the host, some of this
+ * collective among them), dfcclOutOfMemory, and the failure of a broken context or collective
+ * (dfcclMismatch, dfcclRemoteError, dfcclTimeout, dfcclAborted).
  *
- * While the submission queue is full, requests wait on the host in order. Of a collective with no
- * request in that list one is always accepted. So after dfcclInvalidUsage a program goes on with
- * its other collectives: peers may need those before the refused one can proceed.
+ * While the submission queue is full, requests wait on the host in order. The library always
+ * accepts one request of a collective that has none in that list. So a program that gets
+ * dfcclInvalidUsage can continue with its other collectives; peers may need those before the
+ * refused run can proceed.
  */
 DFCCL_API dfcclResult_t dfcclRunAllReduce(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
                                           void *recvBuf, dfcclCallback_t callback, void *arg);
@@ -536,13 +581,15 @@ DFCCL_API dfcclResult_t dfcclRunNeighbours(dfcclContext_t ctx, dfcclCollId_t id,
                                            dfcclCallback_t callback, void *arg);
 
 /*
- * Sends sendCounts[i] elements at sendDispls[i] of sendBuf to position i (NULL: the pieces are
- * packed). What comes from position i is at element i * maxCountPerPeer of recvBuf, and
- * recvCounts[i] elements of it. No run is in place; sendBuf may be NULL if nothing is sent.
- * sendCounts and sendDispls are read before the call returns. recvCounts, which may be NULL, belongs
- * to the library as long as recvBuf does; after a failed run it has any values.
+ * Submits one run of an AllToAllDynamic. It sends sendCounts[i] elements at sendDispls[i] of
+ * sendBuf to position i (sendDispls NULL: the pieces are packed). The elements from position i
+ * begin at element i * maxCountPerPeer of recvBuf, and their number is stored in recvCounts[i]. A
+ * run cannot be in place. sendBuf may be NULL if all counts are 0. sendCounts and sendDispls, one
+ * entry for each position, are read before the call returns. recvCounts may be NULL; it belongs to
+ * the library as long as recvBuf does, and its contents are undefined after a failed run. Does not
+ * block.
  *
- * Errors: those of dfcclRun*; dfcclInvalidArgument also if sendCounts is NULL, or a count exceeds
+ * Errors: those of dfcclRun*; dfcclInvalidArgument also if sendCounts is NULL or a count exceeds
  * maxCountPerPeer.
  */
 DFCCL_API dfcclResult_t dfcclRunAllToAllDynamic(dfcclContext_t ctx, dfcclCollId_t id,
@@ -551,26 +598,27 @@ DFCCL_API dfcclResult_t dfcclRunAllToAllDynamic(dfcclContext_t ctx, dfcclCollId_
                                                 size_t *recvCounts, dfcclCallback_t callback,
                                                 void *arg);
 
-/* One run, for dfcclRun. */
+/* The description of one run, for dfcclRun. */
 typedef struct {
   size_t size;
   unsigned magic;
   unsigned version;
   const void *sendBuf;
   void *recvBuf;
-  size_t count; /* elements; 0: as registered. Another one only with options.varying: at most
-                   the registered one */
-  const size_t *sendCounts, *sendDispls; /* AllToAllDynamic: as dfcclRunAllToAllDynamic's; else */
-  size_t *recvCounts;                    /* all four are NULL. recvDispls[i]: where in recvBuf */
-  const size_t *recvDispls;              /* comes from position i; NULL: at i * maxCountPerPeer */
-  void *stream;   /* a cudaStream_t; only with DFCCL_RUN_ON_STREAM. NULL: the default stream */
-  unsigned flags; /* 0, or DFCCL_RUN_ON_STREAM */
+  size_t count; /* number of elements; 0: the registered count. Other values need options.varying
+                   and are at most the registered count */
+  const size_t *sendCounts, *sendDispls; /* AllToAllDynamic: as in dfcclRunAllToAllDynamic; */
+  size_t *recvCounts;                    /* other kinds: all four are NULL */
+  const size_t *recvDispls;              /* element of recvBuf for position i; NULL: i *
+                                            maxCountPerPeer */
+  void *stream;   /* a cudaStream_t, only with DFCCL_RUN_ON_STREAM; NULL: the default stream */
+  unsigned flags; /* 0 or DFCCL_RUN_ON_STREAM */
   dfcclCallback_t callback; /* may be NULL */
   void *arg;
-  uint64_t run; /* out: the number of this run of this collective on this rank, from 0 */
+  uint64_t run; /* output: the number of this run of this collective on this rank, from 0 */
 } dfcclRun_t;
 
-#define DFCCL_RUN_ON_STREAM 1u /* the run has its place in a stream, as with dfcclRun*OnStream */
+#define DFCCL_RUN_ON_STREAM 1u /* the run is ordered in a CUDA stream, as with dfcclRun*OnStream */
 #define DFCCL_RUN_MAGIC 0xdfcc4089u
 #define DFCCL_RUN_INITIALIZER                                                                      \
   {                                                                                                \
@@ -579,35 +627,37 @@ typedef struct {
   }
 
 /*
- * Submits one run of a registered collective of any kind. The functions named after a kind are
- * shorthands of it. Does not block, except with DFCCL_RUN_ON_STREAM (as dfcclRun*OnStream); from
- * any thread and from a callback. *run belongs to the caller, and is not looked at after the call.
- * Sets run->run if the run is accepted, before or after its callback is called.
+ * Submits one run of a registered collective of any kind. The functions that are named after a kind
+ * are shorthands for it. Any thread may call it, also from a callback. It does not block, except
+ * with DFCCL_RUN_ON_STREAM, where it may wait as dfcclRun*OnStream does. *run belongs to the
+ * caller, and the library does not use it after the call. If the run is accepted, run->run is set,
+ * before or after the callback is called.
  *
  * Errors: those of dfcclRun* and, with DFCCL_RUN_ON_STREAM, of dfcclRun*OnStream;
- * dfcclInvalidArgument (run is NULL or was not initialised; a count that is not the registered one,
- * or, with options.varying, is more; counts of single peers of a collective that has none; unknown
- * flags; a stream without the flag).
+ * dfcclInvalidArgument (run is NULL or was not initialised; count differs from the registered one
+ * or, with options.varying, exceeds it; counts of single peers for a collective without such
+ * counts; unknown flags; a stream without the flag).
  */
 DFCCL_API dfcclResult_t dfcclRun(dfcclContext_t ctx, dfcclCollId_t id, dfcclRun_t *run);
 
 /*
- * dfcclRun*OnStream: the same, in the order of a CUDA stream (`stream` is a cudaStream_t; NULL: the
- * default stream). The run begins when the stream has come to this call, so that what is enqueued
- * before it may produce the input; what is enqueued behind it waits until the run is through, with
- * whatever status, so that it may use the output. The call itself enqueues three memory operations
- * (or kernels of one thread, where the device has no such operations) and never waits for a run. The
- * callback, which may be NULL, is called as for dfcclRun*.
+ * The functions dfcclRun*OnStream submit a run in the order of a CUDA stream (`stream` is a
+ * cudaStream_t; NULL: the default stream). The run begins when the stream has reached this call, so
+ * work that is enqueued before it may produce the input. Work that is enqueued after it waits until
+ * the run has ended, with any status, and may use the output. The call enqueues three memory
+ * operations (or kernels of one thread, where the device has no such operations) and never waits
+ * for a run. The calling thread's current device must be the stream's. The callback may be NULL and
+ * is called as for dfcclRun*. The call may wait where enqueueing waits, and for the launch of the
+ * daemon that must precede the stream's wait, at most cuda_patience_ms (100) of the tuning table.
  *
- * What this order cannot cure: two collectives on one stream, in opposite orders on two ranks, wait
- * for each other's input, and so do collectives on streams that share a hardware queue
- * (CUDA_DEVICE_MAX_CONNECTIONS): docs/CUDA.md.
+ * Stream order can itself cause a deadlock that this library cannot prevent. Two collectives on one
+ * stream, in opposite orders on two ranks, wait for each other's input. The same holds for
+ * collectives on streams that share a hardware queue (CUDA_DEVICE_MAX_CONNECTIONS); see
+ * docs/CUDA.md.
  *
- * Errors: those of dfcclRun*; dfcclInvalidUsage (a context on the CPU device; a stream that is
- * being captured; 4,095 runs on streams are not complete; CUDA_DEVICE_MAX_CONNECTIONS is 1, and a
- * run of another rank of this process is on a stream), dfcclUnhandledCudaError. Any thread
- * whose current device is the stream's. May wait where enqueueing waits, and for the launch of the
- * daemon that the stream is to find there, cuda_patience_ms (100) of the tuning table at most.
+ * Errors: those of dfcclRun*; dfcclInvalidUsage (the context is on the CPU device; the stream is
+ * being captured; 4,095 runs on streams are not complete; or CUDA_DEVICE_MAX_CONNECTIONS is 1 and a
+ * run of another rank of this process is on a stream), dfcclUnhandledCudaError.
  */
 DFCCL_API dfcclResult_t dfcclRunAllReduceOnStream(dfcclContext_t ctx, dfcclCollId_t id,
                                                   const void *sendBuf, void *recvBuf, void *stream,
@@ -630,21 +680,22 @@ DFCCL_API dfcclResult_t dfcclRunAllToAllOnStream(dfcclContext_t ctx, dfcclCollId
                                                  dfcclCallback_t callback, void *arg);
 
 /*
- * *done = 1 if every run of the collective submitted before has completed and its callback has
- * returned, else 0. The callback that the calling thread is inside counts as returned. Does not
- * block and does not drive progress: it runs no callback, so a run whose callback is behind one
- * that blocks is done when somebody waits for it, or when that one returns.
+ * Sets *done to 1 if every run of the collective that was submitted before has completed and its
+ * callback has returned, else to 0. The callback that the calling thread is executing counts as
+ * returned. The call does not block, makes no progress for the device and runs no callback. So a
+ * run whose callback is queued behind a callback that blocks is reported done only after another
+ * thread has waited for it, or after the blocking callback has returned.
  *
  * Errors: dfcclInvalidArgument, and the failure of a broken context.
  */
 DFCCL_API dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *done);
 
 /*
- * Blocks until every run of the collective submitted before the call has completed and its callback
- * has returned; the calling thread drives the device meanwhile, and runs callbacks of this
- * collective, no others. Returns the first failing status among the runs completed since the last
- * dfcclWait on the collective; without one, the failure of a broken context. Not from a callback
- * (dfcclInvalidUsage).
+ * Blocks until every run of the collective that was submitted before the call has completed and its
+ * callback has returned. Meanwhile the calling thread makes progress for the device and runs
+ * callbacks of this collective, but of no other. Returns the first failing status among the runs
+ * that completed since the last dfcclWait on the collective; if there is none, the failure of a
+ * broken context. A callback must not call it (dfcclInvalidUsage).
  *
  * Errors: dfcclInvalidArgument, dfcclInvalidUsage, any status of a run, and the failure of a broken
  * context.
@@ -652,65 +703,69 @@ DFCCL_API dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *don
 DFCCL_API dfcclResult_t dfcclWait(dfcclContext_t ctx, dfcclCollId_t id);
 
 /*
- * Waits until one run of the collective has completed and its callback has returned; returns that
- * run's status. The calling thread drives the device meanwhile. The run's status stays known until
- * the collective is deregistered, on a broken context too, and dfcclWait still tells of it. Not
- * from a callback (dfcclInvalidUsage).
+ * Waits until one run of the collective has completed and its callback has returned, and returns
+ * that run's status. Meanwhile the calling thread makes progress for the device. The status of a
+ * run stays available until the collective is deregistered, on a broken context too, and a later
+ * dfcclWait still reports it. A callback must not call it (dfcclInvalidUsage).
  *
- *   run         as dfcclRun counts: the first run that was accepted since the registration is 0
- *   timeoutMs   after so long: dfcclInProgress, and the run goes on. 0: looks once, and drives
- *               nothing; negative: no limit
+ *   run         number of the run, as dfcclRun counts: the first run that was accepted since the
+ *               registration is 0
+ *   timeoutMs   milliseconds after which the call returns dfcclInProgress, while the run continues.
+ *               0: the call checks once and makes no progress; negative: no limit
  *
  * A callback that the calling thread itself runs may take longer than timeoutMs.
  *
- * Errors: dfcclInvalidArgument (id not registered, or deregistered meanwhile; no such run),
+ * Errors: dfcclInvalidArgument (id is not registered, or was deregistered meanwhile; no such run),
  * dfcclInvalidUsage, dfcclInProgress, and any status of a run.
  */
 DFCCL_API dfcclResult_t dfcclWaitRun(dfcclContext_t ctx, dfcclCollId_t id, uint64_t run,
                                      int timeoutMs);
 
 /*
- * dfcclWait for every collective of the context: for the runs submitted before the call. Returns
- * the first failing status since the last dfcclWaitAll.
+ * Does what dfcclWait does for every collective of the context: it waits for all runs submitted
+ * before the call. Returns the first failing status since the last dfcclWaitAll.
  *
- * Errors: as dfcclWait's, and dfcclOutOfMemory: nothing was waited for.
+ * Errors: those of dfcclWait, and dfcclOutOfMemory (the call has not waited).
  */
 DFCCL_API dfcclResult_t dfcclWaitAll(dfcclContext_t ctx);
 
 /*
- * Gives up single collectives: their outstanding runs end with dfcclAborted here and with
+ * Aborts single collectives. Their outstanding runs end with dfcclAborted on this rank and with
  * dfcclRemoteError on the other members, callbacks included. Later runs of them are refused with
- * the same codes, until each member has deregistered and registered them anew. A run that is
- * through here may fail on a member that still needs this rank for it. All other collectives go on,
- * and the context lives. Does not block or wait for user code; from any thread and from a callback.
+ * the same codes until each member has deregistered and registered them again. A run that has
+ * completed on this rank may fail on a member that still needs this rank for it. All other
+ * collectives continue, and the context stays usable. The call does not wait for a peer or for user
+ * code. Any thread may call it, also from a callback.
  *
- *   ids   n collectives, all registered on this context: otherwise none is given up. n may be 0
+ *   ids   n collectives, all registered on this context; if one is not, none is aborted. n may be 0
  *
  * Errors: dfcclInvalidArgument.
  */
 DFCCL_API dfcclResult_t dfcclAbortCollectives(dfcclContext_t ctx, const dfcclCollId_t *ids, int n);
 
 /*
- * Blocks until the device is idle. On the CPU device nothing submitted after it starts on this
- * context's device until the daemon has left it. Runs are not waited for: a daemon that cannot
- * progress leaves by itself, and is started again afterwards. On CUDA it is cudaDeviceSynchronize,
- * which waits for runs on this process's streams, and for no others: the daemon is called back from
- * time to time and goes on in another launch. Not from a callback (dfcclInvalidUsage).
+ * Blocks until the device is idle. On the CPU device, no run that is submitted after the call
+ * starts on this context's device until the daemon has left it. The call does not wait for runs: a
+ * daemon that cannot progress leaves by itself and is started again afterwards. On CUDA the call is
+ * cudaDeviceSynchronize, which waits for runs on this process's streams and for no other runs: the
+ * daemon is interrupted from time to time and continues in another launch. A callback must not call
+ * it (dfcclInvalidUsage).
  *
  * Errors: dfcclInvalidArgument, dfcclInvalidUsage, dfcclUnhandledCudaError, and the failure of a
- * broken context, which waits for nothing.
+ * broken context, which is returned without waiting.
  */
 DFCCL_API dfcclResult_t dfcclDeviceSynchronize(dfcclContext_t ctx);
 
 /*
- * Memory that peers can reach: collectives on buffers inside it move with zero copies. *ptr is
- * zeroed, aligned to a page, and belongs to the caller until dfcclMemFree; no run that uses it may
- * be outstanding then. bytes >= 1. dfcclDestroy frees what was not freed. dfcclMemFree of NULL does
- * nothing, and a broken context still frees.
+ * Allocates and frees memory that peers can map: collectives on buffers inside it use zero copy.
+ * dfcclMemAlloc stores the address in *ptr. The memory is zeroed, aligned to a page, and at least
+ * `bytes` bytes long (bytes >= 1). It belongs to the caller until dfcclMemFree, when no run that
+ * uses it may be outstanding. dfcclDestroy frees all memory that has not been freed. dfcclMemFree
+ * does nothing for NULL, and works on a broken context too.
  *
  * Errors of dfcclMemAlloc: dfcclInvalidArgument, dfcclOutOfMemory, dfcclSystemError,
- * dfcclUnhandledCudaError, and the failure of a broken context. Of dfcclMemFree:
- * dfcclInvalidArgument (not from dfcclMemAlloc on this context, or freed already).
+ * dfcclUnhandledCudaError, and the failure of a broken context. Errors of dfcclMemFree:
+ * dfcclInvalidArgument (ptr was not allocated by dfcclMemAlloc on this context, or has been freed).
  */
 DFCCL_API dfcclResult_t dfcclMemAlloc(dfcclContext_t ctx, void **ptr, size_t bytes);
 DFCCL_API dfcclResult_t dfcclMemFree(dfcclContext_t ctx, void *ptr);
@@ -722,7 +777,8 @@ typedef struct {
   unsigned magic;
   unsigned version;
   uint64_t sqesSubmitted, sqesFetched, cqesWritten, callbacksRun;
-  uint64_t preemptions; /* a collective set aside because a primitive's spin threshold ran out */
+  uint64_t preemptions; /* times that a collective was set aside because a primitive's spin
+                           threshold ran out */
   uint64_t contextSaves, contextLoads;
   uint64_t daemonStarts, voluntaryQuits;
   uint64_t primitivesExecuted, bytesSent;
@@ -738,88 +794,94 @@ typedef struct {
 
 /*
  * Fills *stats, whose first three members the caller has set by DFCCL_STATS_INITIALIZER. Counters
- * start at dfcclInit and are sums over blocks; sqesFetched counts an entry once for each block that
- * took it. While runs are outstanding each counter is exact for some recent moment of its own. Does
- * not block.
+ * start at dfcclInit and are sums over the blocks; sqesFetched counts an entry once for each block
+ * that fetched it. While runs are outstanding, each counter is exact for a recent moment, but these
+ * moments may differ between counters. Does not block.
  *
  * Errors: dfcclInvalidArgument.
  */
 DFCCL_API dfcclResult_t dfcclGetStats(dfcclContext_t ctx, dfcclStats_t *stats);
 
-/* What a daemon on a GPU times, where DFCCL_CUDA_TIMERS is 1. */
+/* The kinds of durations that a daemon on a GPU measures if DFCCL_CUDA_TIMERS is 1. */
 typedef enum {
-  dfcclTimePass = 0,        /* cuda_relay: one SQE read across the bus and passed on */
-  dfcclTimeFetch = 1,       /* one SQE taken by a block */
-  dfcclTimeContextLoad = 2, /* one dynamic context brought into shared memory */
-  dfcclTimeContextSave = 3, /* one written back */
-  dfcclTimeCqeWrite = 4,    /* one CQE written to host memory */
-  dfcclTimePrepare = 5,     /* from a run's fetch by a block to its first step there; of runs that
-                               found no earlier run of the collective in the block */
-  dfcclTimeExecute = 6      /* from there to the end of its last step, set aside or not */
+  dfcclTimePass = 0,        /* with cuda_relay: read one SQE across the bus and pass it on */
+  dfcclTimeFetch = 1,       /* fetch of one SQE by a block */
+  dfcclTimeContextLoad = 2, /* load of one dynamic context into shared memory */
+  dfcclTimeContextSave = 3, /* write-back of one dynamic context */
+  dfcclTimeCqeWrite = 4,    /* write of one CQE to host memory */
+  dfcclTimePrepare = 5,     /* from a block's fetch of a run to the run's first step there; only for
+                               runs that found no earlier run of the collective in the block */
+  dfcclTimeExecute = 6      /* from the run's first step to the end of its last, including times
+                               when it is set aside */
 } dfcclTime_t;
 
 /*
- * The latest durations of one kind that this context's daemon has noted, in nanoseconds, block
- * after block, each block's oldest first, and the moments at which each was over, in nanoseconds of
- * CLOCK_MONOTONIC (as exact as the two clocks could be compared: a crossing of the bus or two).
- * durations and moments are arrays of *count entries, or NULL. Sets *count to the entries there
- * are, at most 8,192 a block: more than before if the arrays were too short. A block shows what it
- * has noted when it runs out of work or leaves the device. Compares the clocks by a small kernel,
- * for which it waits; not while a stream is captured in global mode.
+ * Returns the latest durations of one kind that this context's daemon has recorded, in nanoseconds,
+ * and the moments at which they ended, in nanoseconds of CLOCK_MONOTONIC. The entries are in the
+ * order of the blocks, and those of a block are in the order of time. The moments are as exact as
+ * the two clocks can be compared, which takes one or two crossings of the bus.
  *
- * Errors: dfcclInvalidArgument (count is NULL; no such kind), dfcclInvalidUsage (no timers:
- * DFCCL_CUDA_TIMERS is not 1, or the device is no GPU), dfcclUnhandledCudaError, dfcclTimeout (the
- * GPU does not answer).
+ * durations and moments are arrays of *count entries, or NULL. The call sets *count to the number
+ * of entries that exist, at most 8,192 per block; this is more than before if the arrays were too
+ * short. A block publishes its records when it runs out of work or leaves the device. The call
+ * waits for a small kernel that compares the clocks; it must not be called while a stream is
+ * captured in global mode.
+ *
+ * Errors: dfcclInvalidArgument (count is NULL, or kind is unknown), dfcclInvalidUsage (there are no
+ * timers: DFCCL_CUDA_TIMERS is not 1, or the device is not a GPU), dfcclUnhandledCudaError,
+ * dfcclTimeout (the GPU does not answer).
  */
 DFCCL_API dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint64_t *durations,
                                       uint64_t *moments, size_t *count);
 
 typedef enum {
-  dfcclEventLaunched = 0, /* the block entered a launch; collective means nothing */
-  dfcclEventFetched = 1,  /* it took a run */
-  dfcclEventBegun = 2,    /* a run has its input, and its first step is tried */
-  dfcclEventSetAside = 3, /* preempted: the spin threshold ran out */
-  dfcclEventDone = 4      /* the block is through with a run, or was told to give it up */
+  dfcclEventLaunched = 0, /* the block entered a launch; `collective` is meaningless */
+  dfcclEventFetched = 1,  /* the block fetched a run */
+  dfcclEventBegun = 2,    /* a run has its input, and its first step is attempted */
+  dfcclEventSetAside = 3, /* the collective was preempted: the spin threshold ran out */
+  dfcclEventDone = 4      /* the block has finished a run, or was ordered to abandon it */
 } dfcclEventKind_t;
 
 typedef struct {
-  uint64_t moment;          /* ns of CLOCK_MONOTONIC */
-  dfcclCollId_t collective; /* UINT64_MAX: deregistered since */
+  uint64_t moment;          /* time of the event, in nanoseconds of CLOCK_MONOTONIC */
+  dfcclCollId_t collective; /* id; UINT64_MAX: the collective has been deregistered since */
   dfcclEventKind_t kind;
   uint32_t block;
-  uint32_t queueLength; /* of the block's task queue, just then */
-  uint32_t pendingRuns; /* of the collective, in the block */
+  uint32_t queueLength; /* collectives in the block's task queue at this moment */
+  uint32_t pendingRuns; /* runs of the collective that are pending in the block */
 } dfcclEvent_t;
 
 /*
- * The latest events that this context's daemon has noted, block after block, each block's oldest
- * first: at most 8,192 a block. events is an array of *count entries, or NULL. All else is as with
- * dfcclGetTimes.
+ * Returns the latest events that this context's daemon has recorded, in the order of the blocks
+ * and, within a block, of time: at most 8,192 per block. events is an array of *count entries, or
+ * NULL. The rules for *count, blocking and errors are those of dfcclGetTimes.
  */
 DFCCL_API dfcclResult_t dfcclGetEvents(dfcclContext_t ctx, dfcclEvent_t *events, size_t *count);
 
-/* How one registered collective travels, and why. Texts are cut to fit and end with 0. */
+/* The configuration of one registered collective, with the reasons. Texts are truncated to fit and
+ * end with 0. */
 typedef struct {
   size_t size;
   unsigned magic;
   unsigned version;
-  char algorithm[24];    /* "ring", ... */
-  char form[16];         /* of messages: "flagged", "staged" or "words"; "none" without messages */
-  uint32_t blocks;       /* that execute it */
-  uint32_t loops;        /* of the plan, in one run */
-  uint32_t primitives;   /* of this rank, in one loop */
-  uint32_t subgroup;     /* neighbours in a subgroup, of "twolevel"; else 0 */
-  uint64_t chunkBytes;   /* longest message */
-  uint64_t slotBytes;    /* from slot to slot of a link */
-  uint32_t slots;        /* of each link on which this rank receives */
+  char algorithm[24];    /* name of the algorithm: "ring", ... */
+  char form[16];         /* format of messages: "flagged", "staged" or "words"; "none" without
+                            messages */
+  uint32_t blocks;       /* number of blocks that execute it */
+  uint32_t loops;        /* loops of the plan in one run */
+  uint32_t primitives;   /* primitives of this rank in one loop */
+  uint32_t subgroup;     /* "twolevel": neighbours in a subgroup; else 0 */
+  uint64_t chunkBytes;   /* bytes of the longest message */
+  uint64_t slotBytes;    /* bytes from one slot of a link to the next */
+  uint32_t slots;        /* slots of each link on which this rank receives */
   uint32_t lendsBuffers; /* 1: messages may be lent instead of copied */
   uint32_t pastCaches;   /* 1: results are stored past the caches, at least out of place */
-  uint32_t borrowedTurn; /* 1: the thread that submits a run begins it */
+  uint32_t borrowedTurn; /* 1: the thread that submits a run executes its first turn */
   double predictedUs;    /* 0: this version predicts no times */
-  double measuredUs;     /* of a run, as the tuner measured it last; 0: it has not */
-  double boundUs;        /* 0: this version knows no lower bound */
-  char why[1536];        /* each decision and its reason, a line each */
-  uint64_t switches;     /* times that this rank has gone over to another algorithm */
+  double measuredUs;     /* duration of a run, as the tuner measured it last; 0: not measured */
+  double boundUs;        /* 0: this version computes no lower bound */
+  char why[1536];        /* each decision and its reason, one line each */
+  uint64_t switches;     /* plan switches that this rank has completed */
 } dfcclConfiguration_t;
 
 #define DFCCL_CONFIGURATION_MAGIC 0x64666367u
@@ -830,39 +892,43 @@ typedef struct {
   }
 
 /*
- * Fills *configuration, which the caller has set to DFCCL_CONFIGURATION_INITIALIZER. Any thread, at
- * any time after the registration; does not block. The number of slots is final when a first run
- * has been submitted: before, it is what an empty context would take.
+ * Fills *configuration, which the caller has set to DFCCL_CONFIGURATION_INITIALIZER. Any thread may
+ * call it at any time after the registration; it does not block. The number of slots is final after
+ * the first run has been submitted; before, it is the number that the collective would get on an
+ * otherwise empty context.
  *
- * Errors: dfcclInvalidArgument (configuration is NULL or no such struct; no collective of this id).
+ * Errors: dfcclInvalidArgument (configuration is NULL or not initialised; no collective has this
+ * id).
  */
 DFCCL_API dfcclResult_t dfcclGetConfiguration(dfcclContext_t ctx, dfcclCollId_t coll,
                                               dfcclConfiguration_t *configuration);
 
 /*
- * Asks all members to execute further runs of the collective by another algorithm; NULL: by the one
- * that it was registered with. Runs go on meanwhile: every member goes over at the same run, which
- * the members agree on, and results are what they were. The call returns when it has asked. A
- * member that cannot take part (no memory) calls the change off for all: dfcclGetConfiguration tells
- * what is in force on this rank. The other algorithm takes memory for links of its own, as a
- * registration does. Source: AutoCCL (NSDI 2025), section 5.
+ * Requests that all members execute further runs of the collective with another algorithm; NULL
+ * requests the algorithm of the registration. Runs continue meanwhile. All members switch at the
+ * same run, which they agree on, and the results stay correct. The call returns after it has sent
+ * the request. A member that cannot take part (no memory) cancels the switch for all;
+ * dfcclGetConfiguration shows the algorithm in use on this rank. The new algorithm needs memory for
+ * its own links, as a registration does. Source: AutoCCL (NSDI 2025), section 5.
  *
- * Only the first member of the group may ask, when each member has run the collective, and not
- * before every member has gone over as asked last; a member goes over when it submits a run. Any
- * thread; does not block.
+ * Only the first member of the group may request a switch, after each member has run the collective
+ * and after every member has completed the previous switch. A member switches when it submits a
+ * run. Any thread may call it; it does not block. `algorithm` is read during the call.
  *
  * Errors: dfcclInvalidArgument (no such collective; the operation has no algorithm of this name),
- * dfcclInvalidUsage (another member; not now, or never: the sentence says why), dfcclOutOfMemory.
+ * dfcclInvalidUsage (this rank is not the first member; a switch is not possible yet, or never: the
+ * sentence gives the reason), dfcclOutOfMemory.
  */
 DFCCL_API dfcclResult_t dfcclSetAlgorithm(dfcclContext_t ctx, dfcclCollId_t coll,
                                           const char *algorithm);
 
 /*
- * Writes to file descriptor fd, as text, one paragraph for each collective of this rank that is not
- * complete: its state, the cursor of each block (run, loop, primitive), and for which rank it
- * waits; then queues and links. Does not wait for the daemon.
+ * Writes a text to file descriptor fd, which stays open and belongs to the caller. The text has one
+ * paragraph for each collective of this rank that is not complete: its state, the cursor of each
+ * block (run, loop, primitive), and the rank for which it waits. Queues and links follow. The call
+ * does not wait for the daemon; it may block in write().
  *
- * Errors: dfcclInvalidArgument, dfcclSystemError (fd cannot be written; a pipe that nobody reads
+ * Errors: dfcclInvalidArgument, dfcclSystemError (fd cannot be written; a pipe without a reader
  * raises no signal), dfcclOutOfMemory.
  */
 DFCCL_API dfcclResult_t dfcclDump(dfcclContext_t ctx, int fd);

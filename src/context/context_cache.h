@@ -1,5 +1,5 @@
-/* Context cache of one block: direct-mapped slots near the executor. An evicted context is saved
- * only if it has progressed. */
+/* Context cache of one block: direct-mapped slots near the executor. An evicted context is written
+ * back only if it has progressed. */
 #ifndef DF_CONTEXT_CONTEXT_CACHE_H
 #define DF_CONTEXT_CONTEXT_CACHE_H
 
@@ -19,11 +19,11 @@ typedef struct df_context_slot {
 typedef struct df_context_cache {
   df_context_slot *slots;
   uint32_t mask;
-  df_cursor *memory; /* [DF_MAX_COLLECTIVES] */
+  df_cursor *memory; /* [DF_MAX_COLLECTIVES] the contexts when they are not in a slot */
   uint64_t saves, loads;
 } df_context_cache;
 
-/* n_slots is a power of two. */
+/* n_slots must be a power of two. */
 DF_CORE void df_context_cache_attach(df_context_cache *cache, df_context_slot *slots,
                                      uint32_t n_slots) {
   cache->slots = slots;
@@ -60,7 +60,7 @@ DF_CORE void df_context_fill(df_context_cache *cache, df_context_slot *slot, uin
   df_count(&cache->loads, 1);
 }
 
-/* Valid until another collective is loaded. */
+/* The result is valid until another collective is loaded. */
 DF_CORE df_context_slot *df_context_load(df_context_cache *cache, uint32_t collective) {
   df_context_slot *slot = df_context_slot_of(cache, collective);
   if (slot->collective == collective) return slot;

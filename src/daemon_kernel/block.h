@@ -1,6 +1,6 @@
 /*
- * What one device's daemon works on. The host lays everything out; after the first start a block's
- * state is its executor's.
+ * The state of one device's daemon. The host initialises all of it. After the first start only a
+ * block's executor changes the block's state.
  */
 #ifndef DF_DAEMON_KERNEL_BLOCK_H
 #define DF_DAEMON_KERNEL_BLOCK_H
@@ -13,19 +13,22 @@
 #include "queues/sq.h"
 #include "queues/task_queue.h"
 
-/* CPU: in polls of a blocked primitive; an empty look for work is one poll. CUDA: in ns. */
+/* Thresholds of the daemon. On the CPU the unit is a poll of a blocked primitive, and a look for
+ * work that finds none counts as one poll. On CUDA the unit is a nanosecond. */
 typedef struct df_tunables {
-  uint32_t spin_front;    /* At the front of the task queue; half as much at each later place. */
-  uint32_t spin_min;      /* Least at any place. */
-  uint32_t spin_boost;    /* Factor of the threshold after a success, until set aside. */
-  uint32_t fetch_polls;   /* FIFO: fruitless polls before the next fetch. */
-  uint32_t quit_polls;    /* Fruitless polls before the daemon leaves. */
-  uint32_t preempt_every; /* test mode: set aside after every step */
-  uint32_t life;          /* CUDA: of a launch; 0: no end */
+  uint32_t spin_front;    /* threshold at the front of the task queue; half as much at each later
+                             place */
+  uint32_t spin_min;      /* least threshold at any place */
+  uint32_t spin_boost;    /* factor of the threshold after a success, until the collective is set
+                             aside */
+  uint32_t fetch_polls;   /* FIFO: polls without success before the next fetch */
+  uint32_t quit_polls;    /* polls without success before the daemon leaves */
+  uint32_t preempt_every; /* test mode: a collective is set aside after every step */
+  uint32_t life;          /* CUDA: duration of a launch; 0: unlimited */
   uint32_t doze;          /* CUDA: longest pause of a block that can only wait for input */
 } df_tunables;
 
-/* Its executor writes, anybody reads. */
+/* The block's executor writes the counters, and any thread may read them. */
 typedef struct df_block_stats {
   uint64_t sqes_fetched, cqes_written, preemptions, starts, quits, primitives, bytes_sent;
 } df_block_stats;
@@ -36,50 +39,55 @@ typedef struct df_device {
   df_descriptor **descriptors; /* [DF_MAX_COLLECTIVES] */
   df_tunables tunables;
   uint32_t n_blocks;
-  /* The host writes these while blocks run. The first four are one look of 16 bytes on CUDA. */
-  DF_ALIGNED(16) uint32_t by_priority; /* A collective has a priority that is not 0. */
-  uint32_t exit;                       /* Blocks leave for good. */
-  uint32_t failures;                   /* not 0: cancel words matter */
-  uint32_t recalled;                   /* CUDA: the launch that must end */
-  DF_ALIGNED(8) uint32_t stay;         /* CUDA: odd: blocks stay though there is nothing to do */
-  uint32_t errands;                    /* CUDA: df_cuda_errand, the latest */
+  /* The host writes the following words while blocks run. On CUDA one access of 16 bytes reads the
+   * first four. */
+  DF_ALIGNED(16) uint32_t by_priority; /* 1: a collective has a priority other than 0 */
+  uint32_t exit;                       /* 1: blocks leave and are not started again */
+  uint32_t failures;                   /* not 0: a collective has been given up, so cancel words
+                                          must be read */
+  uint32_t recalled;                   /* CUDA: number of the launch that must end */
+  DF_ALIGNED(8) uint32_t stay;         /* CUDA: odd: blocks stay even if there is nothing to do */
+  uint32_t errands;                    /* CUDA: number of the latest df_cuda_errand */
 } df_device;
 
 typedef struct df_block {
   df_device *device;
   uint32_t index;
-  uint32_t running; /* The daemon was started and has not left. */
+  uint32_t running; /* 1: the daemon was started and has not left */
   uint64_t read_index;
   df_task_queue tasks;
   df_context_cache cache;
 
-  uint32_t place;         /* Where the next pick begins in the task queue. */
-  uint32_t quiet_polls;   /* Polls since progress or an SQE. */
-  uint32_t blocked_polls; /* Polls since progress or a fetch. */
-  /* Places tried since progress. From the queue's length on, each entry was tried. */
+  uint32_t place;         /* place in the task queue at which the next pick begins */
+  uint32_t quiet_polls;   /* polls since the last progress or SQE */
+  uint32_t blocked_polls; /* polls since the last progress or fetch */
+  /* Number of places that were tried since the last progress. From the queue's length on, each
+   * entry has been tried. */
   uint32_t swept;
   df_context_slot *picked;
   uint32_t spin_limit;
-  uint32_t picks;     /* Picks since the last one out of turn. */
-  uint32_t fair_next; /* The next pick out of turn is this collective, or the next larger number. */
-  uint32_t leaves;    /* One lane decides this; the others read it. */
+  uint32_t picks;     /* picks since the last one out of turn */
+  uint32_t fair_next; /* collective that the next pick out of turn takes, or the next
+                         larger number */
+  uint32_t leaves;    /* one lane decides this, and the others read it */
 
   df_block_stats stats;
 
-  /* CUDA */
-  df_cq_end cq_end; /* of a launch */
-  /* For the host, which tells ranks whose daemons may have left (df_told_encode). */
+  /* CUDA only: */
+  df_cq_end cq_end; /* this block's end of the CQ during a launch */
+  /* Ranks that the host must wake, since their daemons may have left (df_told_encode). */
   uint64_t told[DF_TOLD_WORDS];
   uint64_t tellings;
 } df_block;
 
-/* Layout of a word: number of the telling, modulo 2^16 | ranks, modulo DF_TOLD_RANKS. So the words
- * need no order. */
+/* Layout of a word: number of the entry, modulo 2^16 | bits of ranks, modulo DF_TOLD_RANKS. Each
+ * word has its number, so the words need no order. */
 DF_CORE uint64_t df_told_encode(uint64_t telling, uint64_t ranks) {
   return telling << DF_TOLD_RANKS | ranks;
 }
 
-/* Ranks of all tellings after *seen; all ranks if some are lost. */
+/* Returns the ranks of all entries after number *seen; if some entries have been overwritten, all
+ * ranks. */
 static inline uint64_t df_told_since(const df_block *image, uint16_t *seen) {
   uint16_t most = 0, found = 0;
   uint64_t ranks = 0;

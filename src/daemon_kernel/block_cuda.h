@@ -1,6 +1,6 @@
 /*
- * One CUDA block from launch to end. Also compiled for the host, where a test executes lanes as
- * threads.
+ * The execution of one CUDA block from launch to end. It is also compiled for the host, where a
+ * test executes lanes as threads.
  */
 #ifndef DF_DAEMON_KERNEL_BLOCK_CUDA_H
 #define DF_DAEMON_KERNEL_BLOCK_CUDA_H
@@ -12,20 +12,21 @@ static_assert(offsetof(df_block, read_index) % sizeof(uint64_t) == 0 &&
                   sizeof(df_block) % sizeof(uint64_t) == 0,
               "a block's image is written by words");
 
-/* ---- Leader only */
+/* ---- Called by the leader only */
 
-/* Posted writes: nothing waits for them. The words before read_index belong to the host,
- * df_cuda_enter and df_cuda_park. */
+/* The writes are posted, and nothing waits for them. The words before read_index are not written:
+ * they belong to the host, df_cuda_enter and df_cuda_park. */
 DF_CORE void df_cuda_save_block(df_block *image, df_block *block) {
   enum { FIRST = offsetof(df_block, read_index) / sizeof(uint64_t) };
-  block->picked = NULL; /* a slot's address means nothing outside */
+  block->picked = NULL; /* the address of a slot is invalid outside of this block */
   uint64_t *to = (uint64_t *)image;
   const uint64_t *from = (const uint64_t *)block;
   for (uint32_t i = FIRST; i < sizeof *block / sizeof *from; i++)
     df_store_relaxed_u64(&to[i], from[i]);
 }
 
-/* Of what was sent since the last time. Before the image is saved. */
+/* Records the ranks to which something was sent since the last call. Called before the image is
+ * saved. */
 DF_CORE void df_cuda_tell(df_cuda_shared *shared) {
   df_block *block = &shared->block;
   if (shared->move.told == 0) return;
@@ -34,7 +35,8 @@ DF_CORE void df_cuda_tell(df_cuda_shared *shared) {
   shared->move.told = 0;
 }
 
-/* All but the words of the SQ's producer and the CQ's consumer, who may be at work. */
+/* Copies the device's words, except those of the SQ's producer and the CQ's consumer, which may be
+ * in use. */
 DF_CORE void df_cuda_copy_device(df_cuda_shared *shared) {
   df_device *copy = &shared->device;
   const df_cuda_daemon *daemon = &shared->daemon;
@@ -73,7 +75,7 @@ DF_CORE void df_cuda_copy_device(df_cuda_shared *shared) {
   df_cuda_take_host_words(shared, &seen, 1);
 }
 
-/* After df_cuda_load_block. */
+/* Called after df_cuda_load_block. */
 DF_CORE void df_cuda_enter(const df_cuda_daemon *argument, uint32_t index, df_cuda_shared *shared,
                            const df_lanes *lanes) {
   shared->daemon = *argument;
@@ -107,7 +109,7 @@ DF_CORE void df_cuda_enter(const df_cuda_daemon *argument, uint32_t index, df_cu
   shared->saved = 0;
 }
 
-/* 0: the block has left. */
+/* Returns 0 if the block has left. */
 DF_CORE uint32_t df_cuda_between_turns(df_cuda_shared *shared, df_turn turn,
                                        const df_lanes *lanes) {
   df_block *block = &shared->block;
@@ -132,7 +134,7 @@ DF_CORE uint32_t df_cuda_between_turns(df_cuda_shared *shared, df_turn turn,
   return 1;
 }
 
-/* 0: the launch is over for this block. */
+/* Returns 0 if the launch has ended for this block. */
 DF_CORE uint32_t df_cuda_park(df_cuda_shared *shared, const df_lanes *lanes) {
   const df_cuda_daemon *daemon = &shared->daemon;
   df_block *block = &shared->block, *image = &daemon->blocks[block->index];
@@ -141,7 +143,8 @@ DF_CORE uint32_t df_cuda_park(df_cuda_shared *shared, const df_lanes *lanes) {
   df_cuda_save_block(image, block);
   uint32_t active = df_device_add_u32(&gate->active, UINT32_MAX) - 1;
   while (active != 0 && !shared->watch.ending) {
-    /* The claim fails if another block parked or came back. This block may now be the last. */
+    /* The claim fails if another block has parked or returned. Then this block may be the last one.
+     * */
     if (!df_lifecycle_has_reason(block) && !df_cuda_stays(shared)) {
       df_cuda_look(shared, lanes);
       df_pause();
@@ -155,14 +158,14 @@ DF_CORE uint32_t df_cuda_park(df_cuda_shared *shared, const df_lanes *lanes) {
   if (df_cuda_relays(shared)) df_cuda_free_entries(shared);
   df_lanes_publish_times(lanes);
   df_store_relaxed_u32(&gate->left, daemon->launch);
-  /* All work of this block, and its image, precede "it has left". */
+  /* All work of this block, and its image, precede the store that shows that it has left. */
   df_publish_u32(&image->running, 0);
   return 0;
 }
 
-/* ---- All lanes. *shared need not be initialised. */
+/* ---- Called by all lanes. *shared need not be initialised. */
 
-/* One crossing of the bus. */
+/* All lanes load at the same time, in one crossing of the bus. */
 DF_CORE void df_cuda_load_block(const df_cuda_daemon *daemon, uint32_t index,
                                 df_cuda_shared *shared, const df_lanes *lanes) {
   const uint64_t *from = (const uint64_t *)&daemon->blocks[index];
@@ -184,7 +187,7 @@ DF_CORE void df_cuda_execute_block(const df_cuda_daemon *daemon, uint32_t index,
       df_turn turn = df_daemon_turn(&shared->block, lanes);
       if (df_lanes_leads(lanes))
         shared->works = turn != DF_TURN_LEFT && df_cuda_between_turns(shared, turn, lanes);
-      df_lanes_sync(lanes); /* the next turn's barriers come before the next decision */
+      df_lanes_sync(lanes); /* the next turn's barriers precede the next decision */
     } while (shared->works);
     if (df_lanes_leads(lanes)) shared->stays = df_cuda_park(shared, lanes);
     df_lanes_sync(lanes);

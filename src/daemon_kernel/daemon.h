@@ -13,12 +13,12 @@
 
 typedef enum {
   DF_TURN_WORKED,
-  DF_TURN_COMPLETED, /* there may be a CQE */
+  DF_TURN_COMPLETED, /* there may be a new CQE */
   DF_TURN_WAITED,
-  DF_TURN_LEFT /* to be started again */
+  DF_TURN_LEFT /* the block has left and has to be started again */
 } df_turn;
 
-/* Leader: the step has executed a primitive. */
+/* Called by the leader after a step that has executed a primitive. */
 DF_CORE void df_daemon_note_step(df_block *block, df_context_slot *slot, const df_descriptor *desc,
                                  const df_lanes *lanes) {
   slot->dirty = 1;
@@ -29,15 +29,16 @@ DF_CORE void df_daemon_note_step(df_block *block, df_context_slot *slot, const d
     df_count(&block->stats.bytes_sent, lanes->move->count * desc->element_bytes);
 }
 
-/* DF_STEP_BLOCKED: set it aside. DF_STEP_PROGRESSED: another thread wants to drive. */
+/* Returns DF_STEP_BLOCKED if the collective must be set aside, and DF_STEP_PROGRESSED if another
+ * thread wants to become the driver. */
 DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *desc,
                                          df_lanes *lanes, int *progressed) {
   const df_tunables *tunables = &block->device->tunables;
   df_context_slot *slot = block->picked;
   uint32_t polls = 0, limit = block->spin_limit;
   df_watch_begin_turn(block, lanes);
-  /* Taking up a run is progress, even if its first primitive is stuck. Else the saved context
-   * looks untried, and nobody could sleep. */
+  /* The start of a run is progress, even if its first primitive is blocked. Otherwise the saved
+   * context would look untried, and the daemon could never sleep. */
   if (df_lanes_leads(lanes) && slot->cursor.phase == DF_PHASE_BEGIN) {
     slot->dirty = 1;
     if (df_lanes_are_timed(lanes) && df_step_may_begin(desc, &slot->cursor))
@@ -68,12 +69,12 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
   }
 }
 
-/* Leader: for dumps. */
+/* Called by the leader. Dumps read the stored value. */
 DF_CORE void df_daemon_show_progress(const df_block *block, df_descriptor *desc) {
   df_store_relaxed_u64(&desc->progress[block->index], df_cursor_progress(&block->picked->cursor));
 }
 
-/* Leader: goes on to the collective's next run. */
+/* Called by the leader. Continues with the collective's next run. */
 DF_CORE void df_daemon_end_run(df_block *block, df_descriptor *desc) {
   df_cursor *cursor = &block->picked->cursor;
   cursor->run++;
@@ -82,7 +83,7 @@ DF_CORE void df_daemon_end_run(df_block *block, df_descriptor *desc) {
   df_daemon_show_progress(block, desc);
 }
 
-/* Leader. The last block to be through writes the CQE. */
+/* Called by the leader. The last block that finishes the run writes the CQE. */
 DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descriptor *desc,
                                 uint32_t status, const df_lanes *lanes) {
   uint32_t slot = (uint32_t)(block->picked->cursor.run % DF_RUNS_AHEAD);
@@ -91,18 +92,20 @@ DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descrip
   df_scheduler_retire(block);
   uint32_t n_blocks = desc->n_blocks;
   if (n_blocks > 1) {
-    /* Each block releases its results to the last block, which releases all to the host. Only
-     * the last block may touch the descriptor now: after the CQE the application may deregister. */
+    /* Each block releases its results to the last block, which releases all results to the host.
+     * Only the last block may access the descriptor from here on, because the application may
+     * deregister the collective after the CQE. */
     uint32_t before = df_device_add_u32(&desc->counters->blocks_done[slot], 1);
     DF_ASSERT(before < n_blocks);
     if (before + 1 < n_blocks) return;
     df_store_relaxed_u32(&desc->counters->blocks_done[slot],
-                         0); /* before the CQE: the host may then reuse the slot */
+                         0); /* before the CQE, because the host may then reuse the slot */
     status = df_load_relaxed_u32(&desc->counters->blocks_gave_up[slot]);
   }
   df_store_relaxed_u32(&desc->counters->blocks_gave_up[slot], 0);
   df_cqe cqe = {collective, status, slot};
-  df_count(&block->stats.cqes_written, 1); /* before the CQE: who sees it finds it counted */
+  df_count(&block->stats.cqes_written, 1); /* before the CQE, so that a thread that sees the CQE
+                                              finds it counted */
   df_lanes_start_timer(lanes);
 #if defined(__CUDACC__)
   df_cq_push_kept(&block->device->cq, block->index, &block->cq_end, cqe);
@@ -112,13 +115,13 @@ DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descrip
   df_lanes_note_time(lanes, DF_TIMED_CQE, 1);
 }
 
-/* Leader, after df_daemon_execute. */
+/* Called by the leader after df_daemon_execute. */
 DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descriptor *desc,
                                 df_step_result result, const df_lanes *lanes) {
   if (result == DF_STEP_PROGRESSED) {
     df_daemon_show_progress(block, desc);
   } else if (result == DF_STEP_BLOCKED && df_lanes_miss_input(lanes)) {
-    df_scheduler_set_aside(block); /* again and again: it has not begun */
+    df_scheduler_set_aside(block); /* not counted as a preemption, since the run has not begun */
   } else if (result == DF_STEP_BLOCKED) {
     df_count(&block->stats.preemptions, 1);
     df_daemon_show_progress(block, desc);
@@ -135,12 +138,13 @@ DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descrip
 
 #if !defined(__CUDACC__)
 /*
- * A borrowed turn: a thread that does not drive executes one turn of a collective with one block.
- * Returns 1 when the run is done: this answer is the CQE, of a success. The caller rings the bells.
+ * A borrowed turn: a thread that is not the driver executes one turn of a collective, which has one
+ * block. Returns 1 if the run has completed successfully; this result replaces the CQE. The caller
+ * rings the bells.
  *
- * is_new: the run's SQE was not pushed, and the task queue does not have the collective. A run that
- * cannot go on joins the queue, whose own turn stays. Nothing is polled. 0: the collective is
- * df_scheduler_next's.
+ * is_new 1: the run's SQE has not been pushed, and the task queue does not contain the collective.
+ * A run that cannot proceed is put into the queue, which keeps its own turn. Nothing is polled.
+ * is_new 0: the collective is that of df_scheduler_next.
  */
 static inline int df_daemon_borrowed_turn(df_block *block, uint32_t collective, int is_new,
                                           df_lanes *lanes) {
@@ -174,8 +178,8 @@ static inline int df_daemon_borrowed_turn(df_block *block, uint32_t collective, 
 }
 #endif
 
-/* All lanes. The leader decides between a pair's two barriers, and changes the decision's words
- * only after all lanes have met again. */
+/* Called by all lanes. The leader decides between the two barriers of a pair. It changes the words
+ * of the decision only after all lanes have met again. */
 DF_CORE df_turn df_daemon_turn(df_block *block, df_lanes *lanes) {
   if (df_lanes_leads(lanes)) df_scheduler_pick(block, lanes);
   df_lanes_sync(lanes);
@@ -195,7 +199,7 @@ DF_CORE df_turn df_daemon_turn(df_block *block, df_lanes *lanes) {
     block->quiet_polls += df_watch_idle(block);
   }
   if (df_lanes_leads(lanes)) {
-    /* once: another lane might see otherwise */
+    /* decided once, because another lane might see another value */
     block->leaves = df_lifecycle_should_leave(block) && !df_watch_stays(block);
     if (block->leaves) df_lifecycle_leave(block);
   }

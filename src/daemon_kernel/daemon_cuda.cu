@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(DF_CUDA_MAX_LANES, 1)
 }
 
 extern "C" __global__ void df_write_cuda(uint64_t *word, uint64_t value) {
-  df_publish_u64(word, value); /* what the stream did before precedes it */
+  df_publish_u64(word, value); /* the stream's earlier work precedes the store */
 }
 
 extern "C" __global__ void df_wait_cuda(const uint64_t *word, uint64_t value) {

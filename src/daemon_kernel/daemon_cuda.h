@@ -1,12 +1,13 @@
 /*
- * The CUDA device: df_daemon_turn as a resident kernel, a CUDA block for each df_block, a thread
- * for each lane. What lies where:
+ * The CUDA device: df_daemon_turn as a resident kernel, with a CUDA block for each df_block and a
+ * thread for each lane. The memory of each part:
  *
- *   mapped host memory   SQ, CQ, df_device, images of blocks, run words, tickets, progress: host
- *                        and kernel write concurrently, with plain stores
+ *   mapped host memory   SQ, CQ, df_device, images of blocks, run words, input words of stream
+ *                        events, progress: the host and the kernel write concurrently, with plain
+ *                        stores
  *   device memory        descriptors, counters, task queues, contexts, plans, links, rings, gate
- *   shared memory        copies of df_device and df_block, context slots: all that a step needs to
- *                        decide
+ *   shared memory        copies of df_device and df_block, context slots: all data that a step
+ *                        needs to decide
  */
 #ifndef DF_DAEMON_KERNEL_DAEMON_CUDA_H
 #define DF_DAEMON_KERNEL_DAEMON_CUDA_H
@@ -17,16 +18,18 @@
 extern "C" {
 #endif
 
-/* Argument: a df_cuda_daemon. The grid may have fewer blocks than the device. */
+/* Its argument is a df_cuda_daemon. The grid may have fewer blocks than the device. */
 const void *df_cuda_daemon_kernel(void);
-/* With timers (primitives/timers.h). */
+/* The same with timers (primitives/timers.h). */
 const void *df_cuda_timed_kernel(void);
 
-/* For streams without memory operations. One thread. Arguments: the word's address, the value.
- * wait: until the word is not less, modulo 2^64. */
+/* Kernels for streams without memory operations. They have one thread. Arguments: the word's
+ * address, and the value. df_cuda_wait waits until the word is not less than the value, modulo
+ * 2^64. */
 const void *df_cuda_write_kernel(void);
 const void *df_cuda_wait_kernel(void);
-/* One thread. Arguments: a df_cuda_clock, the first and the last question's number. */
+/* A kernel of one thread. Arguments: a df_cuda_clock, and the numbers of the first and the last
+ * question. */
 const void *df_cuda_clock_kernel(void);
 
 #ifdef __cplusplus

@@ -1,71 +1,74 @@
-/* What a launch of the CUDA daemon is given, and what its blocks share. */
+/* The arguments of a launch of the CUDA daemon, and the memory that its blocks share. */
 #ifndef DF_DAEMON_KERNEL_LAUNCH_CUDA_H
 #define DF_DAEMON_KERNEL_LAUNCH_CUDA_H
 
 #include "daemon_kernel/block.h"
 #include "primitives/timers.h"
 
-/* At launch any multiple of 32. */
+/* The number of lanes at launch is any multiple of 32. */
 enum { DF_CUDA_MAX_LANES = 512 };
 
-/* df_device's words that the host writes while blocks run. */
+/* The words of df_device that the host writes while blocks run. */
 typedef struct DF_ALIGNED(16) df_host_words {
-  uint64_t priority_and_exit, failures_and_recalled; /* the former's words below */
+  /* The first of the two names is the lower half. */
+  uint64_t priority_and_exit, failures_and_recalled;
 } df_host_words;
 
 /*
- * Blocks leave together: if one left alone, its collectives would wait for the busy blocks. A block
- * that has left its turns parks, and goes back if it has a reason, until no block is active.
+ * Blocks leave together. If one left alone, its collectives would wait for the busy blocks. A block
+ * that has ended its turns parks. It returns to work if it has a reason, until no block is active.
  *
- * Nothing waits for a block that has not started: other kernels may be in its place. In device
- * memory, zeroed before the first launch.
+ * No block waits for a block that has not started, because other kernels may occupy its place. The
+ * gate is in device memory, zeroed before the first launch.
  */
 typedef struct df_cuda_gate {
-  uint32_t active; /* started, and neither parked nor gone */
-  uint32_t left;   /* latest launch that a block has left */
-  uint32_t shown;  /* latest launch of block 0, which shows the host's words to the others: */
+  uint32_t active; /* number of blocks that have started and are neither parked nor gone */
+  uint32_t left;   /* number of the latest launch that a block has left */
+  uint32_t shown;  /* number of the latest launch in which block 0 has copied the host's words here
+                      for the other blocks: */
   uint32_t reserved;
   df_host_words words;
 } df_cuda_gate;
 
-/* One block polls the SQ across the bus for all. */
+/* With a relay, one block polls the SQ across the bus for all blocks. */
 typedef struct df_cuda_relay {
-  df_sq queue; /* in device memory, zeroed; as long as the SQ */
+  df_sq queue; /* in device memory, zeroed, with as many slots as the SQ */
 } df_cuda_relay;
 
-/* Mapped. The host asks for the k-th time, and sees the k-th answer. */
+/* In mapped memory. The host asks for the k-th time, and reads the k-th answer. */
 typedef struct df_cuda_clock {
   uint64_t asked, answered, ns;
 } df_cuda_clock;
 
-/* Mapped. Block 0's signs of life. */
+/* In mapped memory. Shows that block 0 is alive. */
 typedef struct df_cuda_pulse {
-  uint64_t seen; /* launch << 32 | the df_device.stay that the launch obeys */
-  uint64_t beat; /* changes every few ms */
+  uint64_t seen; /* launch << 32 | the value of df_device.stay that the launch obeys */
+  uint64_t beat; /* a time that changes every few milliseconds */
 } df_cuda_pulse;
 
-/* Mapped. What block 0 copies for the host, who has no stream to itself: `words` words of 8 bytes.
- * One at a time: the host writes df_device.errands last, block 0 `done`. */
+/* In mapped memory. A copy that block 0 executes for the host, which has no stream of its own:
+ * `words` words of 8 bytes. There is one copy at a time. The host writes df_device.errands last,
+ * and block 0 writes `done` last. */
 typedef struct df_cuda_errand {
   uint64_t *to;
-  const uint64_t *from; /* mapped; NULL: zeros */
+  const uint64_t *from; /* mapped memory; NULL: the destination is zeroed */
   uint64_t words;
-  uint32_t done; /* the latest */
+  uint32_t done; /* number of the latest completed copy */
 } df_cuda_errand;
 
 typedef struct df_cuda_daemon {
-  /* Copied at the start. */
+  /* Copied at the start of the launch. */
   const df_device *device;
-  /* Images: read at the start; written when a block begins to wait (without running), and at the
-   * end (running last). The host sets running before the launch. cache.mask + 1 is a power of
-   * two, at most DF_MAX_CONTEXT_SLOTS. */
+  /* Images of blocks. A block reads its image at the start, and writes it when it begins to wait
+   * (without running) and at the end (running last). The host sets running before the launch.
+   * cache.mask + 1 is a power of two, at most DF_MAX_CONTEXT_SLOTS. */
   df_block *blocks;
   df_cuda_gate *gate;
-  df_cuda_relay *relay;   /* NULL: all poll the SQ */
-  uint32_t launch;        /* from 1 */
-  df_time_log *times;     /* [n_blocks] mapped */
-  df_cuda_pulse *pulse;   /* NULL: nobody looks */
-  df_cuda_errand *errand; /* NULL: there are none */
+  df_cuda_relay *relay;   /* NULL: all blocks poll the SQ */
+  uint32_t launch;        /* number of the launch, from 1 */
+  df_time_log *times;     /* [n_blocks] in mapped memory */
+  df_cuda_pulse *pulse;   /* NULL: not read by the host */
+  df_cuda_errand *errand; /* NULL: no copies for the host */
 } df_cuda_daemon;
 
 #endif

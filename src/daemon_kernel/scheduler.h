@@ -1,6 +1,6 @@
 /*
- * Each device decides alone. All follow one rule, and so drift to the same collective (Pan et al.,
- * EuroSys 2025, section 4.3).
+ * The scheduler. Each device decides alone. All devices follow the same rule and therefore converge
+ * on the same collective (Pan et al., EuroSys 2025, section 4.3).
  */
 #ifndef DF_DAEMON_KERNEL_SCHEDULER_H
 #define DF_DAEMON_KERNEL_SCHEDULER_H
@@ -8,10 +8,11 @@
 #include "daemon_kernel/block.h"
 #include "primitives/lanes.h"
 
-/* FIFO appends. By priority: larger first, among equals the newer first. */
+/* In FIFO order a collective is appended. By priority, a larger priority comes first, and among
+ * equals the newer collective. */
 DF_CORE uint32_t df_scheduler_place_of(const df_block *block, uint32_t collective) {
   int32_t priority = block->device->descriptors[collective]->priority;
-  /* by_priority may be a copy that comes a turn late. */
+  /* by_priority may be a copy that is updated a turn late. */
   if (priority == 0 && !df_load_relaxed_u32(&block->device->by_priority))
     return block->tasks.length;
   uint32_t place = 0;
@@ -28,20 +29,20 @@ DF_CORE void df_scheduler_note_new(df_block *block) {
 }
 
 DF_CORE void df_scheduler_enqueue(df_block *block, uint32_t collective) {
-  if (block->tasks.pending[collective]++ > 0) return; /* for an earlier run */
+  if (block->tasks.pending[collective]++ > 0) return; /* an earlier run has already an entry */
   uint32_t place = df_scheduler_place_of(block, collective);
   df_task_queue_insert(&block->tasks, place, collective);
   if (place < block->place) block->place = place;
 }
 
-/* Of the timers; the kind's collective may have left the queue. */
+/* Records an event for the timers. The collective may have left the queue. */
 DF_CORE void df_scheduler_note_event(const df_block *block, df_event_kind kind, uint32_t collective,
                                      const df_lanes *lanes) {
   df_lanes_note_event(lanes, kind, collective, block->tasks.pending[collective],
                       block->tasks.length);
 }
 
-/* Returns 0 when the SQ is empty. */
+/* Returns 0 if the SQ is empty. */
 DF_CORE int df_scheduler_fetch(df_block *block, const df_lanes *lanes) {
   df_sqe sqe;
   if (!df_sq_fetch_spmc(&block->device->sq, &block->read_index, &sqe)) return 0;
@@ -53,8 +54,8 @@ DF_CORE int df_scheduler_fetch(df_block *block, const df_lanes *lanes) {
   return 1;
 }
 
-/* FIFO fetches when idle, when blocked for a while, and before leaving. By priority it fetches
- * always. */
+/* In FIFO order the block fetches when it is idle, when it has been blocked for some time, and
+ * before it leaves. By priority it always fetches. */
 DF_CORE void df_scheduler_fetch_if_due(df_block *block, const df_lanes *lanes) {
   const df_tunables *tunables = &block->device->tunables;
   if (df_load_relaxed_u32(&block->device->by_priority))
@@ -65,24 +66,24 @@ DF_CORE void df_scheduler_fetch_if_due(df_block *block, const df_lanes *lanes) {
   while (block->tasks.length == 0 && df_scheduler_fetch(block, lanes)) continue;
 }
 
-/* Stickiness: the front spins longest. */
+/* Stickiness: the first collective of the queue spins longest. */
 DF_CORE uint32_t df_scheduler_spin_limit(const df_tunables *tunables, uint32_t place) {
   uint32_t limit = place < 32 ? tunables->spin_front >> place : 0;
   return DF_MAX(limit, tunables->spin_min);
 }
 
-/* limit: the place's own. So a later place stays below an earlier one, however often it
- * succeeds. */
+/* limit: the threshold of the place. A later place thus stays below an earlier one, however often
+ * it succeeds. */
 DF_CORE uint32_t df_scheduler_boosted(const df_tunables *tunables, uint32_t limit) {
   return (uint32_t)DF_MIN((uint64_t)limit * tunables->spin_boost, (uint64_t)UINT32_MAX);
 }
 
-/* By priority, one of so many picks is out of turn: collectives that always come again would
- * starve others. */
+/* By priority, one of DF_FAIR_PICKS picks is out of turn. Otherwise collectives that are always
+ * submitted anew would starve others. */
 enum { DF_FAIR_PICKS = 64 };
 
-/* In the order of the collectives' numbers: each entry is picked once in DF_FAIR_PICKS * entries
- * picks, whatever comes and goes. */
+/* The picks out of turn follow the order of the collectives' numbers. Each entry is thus picked
+ * once in DF_FAIR_PICKS * entries picks, whichever entries join and leave the queue. */
 DF_CORE uint32_t df_scheduler_fair_place(df_block *block) {
   uint32_t best = 0, least = UINT32_MAX;
   for (uint32_t place = 0; place < block->tasks.length; place++) {
@@ -96,7 +97,7 @@ DF_CORE uint32_t df_scheduler_fair_place(df_block *block) {
   return best;
 }
 
-/* df_context_load with timers. */
+/* As df_context_load, with timers. */
 DF_CORE df_context_slot *df_scheduler_load(df_block *block, uint32_t collective,
                                            const df_lanes *lanes) {
   df_context_cache *cache = &block->cache;
@@ -115,7 +116,7 @@ DF_CORE df_context_slot *df_scheduler_load(df_block *block, uint32_t collective,
 DF_CORE void df_scheduler_choose(df_block *block, uint32_t collective, const df_lanes *lanes) {
   const df_descriptor *desc = block->device->descriptors[collective];
   df_context_slot *slot = df_scheduler_load(block, collective, lanes);
-  if (slot->cursor.generation != desc->generation) { /* the entry was registered anew */
+  if (slot->cursor.generation != desc->generation) { /* the index has been registered again */
     slot->cursor.run = 0;
     slot->cursor.phase = DF_PHASE_BEGIN;
     slot->cursor.generation = desc->generation;
@@ -123,13 +124,13 @@ DF_CORE void df_scheduler_choose(df_block *block, uint32_t collective, const df_
   block->picked = slot;
 }
 
-/* The task queue is not empty. */
+/* The task queue must not be empty. */
 DF_CORE uint32_t df_scheduler_next(df_block *block) {
   if (block->place >= block->tasks.length) block->place = 0;
   return block->tasks.order[block->place];
 }
 
-/* picked NULL: the task queue is empty. */
+/* Sets block->picked. NULL: the task queue is empty. */
 DF_CORE void df_scheduler_pick(df_block *block, const df_lanes *lanes) {
   uint64_t read = block->read_index;
   df_lanes_start_timer(lanes);
@@ -152,7 +153,8 @@ DF_CORE void df_scheduler_set_aside(df_block *block) {
   block->swept++;
 }
 
-/* A pending run queues again, when FIFO behind the others. */
+/* If another run of the collective is pending, the collective stays in the queue, in FIFO order
+ * behind the others. */
 DF_CORE void df_scheduler_retire(df_block *block) {
   uint32_t collective = block->picked->collective;
   DF_ASSERT(block->tasks.order[block->place] == collective);

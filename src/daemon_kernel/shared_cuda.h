@@ -1,6 +1,6 @@
 /*
- * A CUDA block's shared memory, and its leader's watch: the clock, and the words of the host and of
- * the other blocks.
+ * The shared memory of a CUDA block, and its leader's watch over the clock, the host's words and
+ * the other blocks' words.
  */
 #ifndef DF_DAEMON_KERNEL_SHARED_CUDA_H
 #define DF_DAEMON_KERNEL_SHARED_CUDA_H
@@ -8,21 +8,21 @@
 #include "daemon_kernel/launch_cuda.h"
 #include "primitives/lanes.h"
 
-/* Looks at the host's words cross the bus: at least so many turns or steps lie between them, or so
- * many ns of polling. */
+/* A look at the host's words crosses the bus. At least this number of turns or steps, or this
+ * number of nanoseconds of polling, lies between two looks. */
 enum { DF_CUDA_LOOK_TURNS = 16, DF_CUDA_LOOK_STEPS = 64, DF_CUDA_LOOK_NS = 20000 };
 enum { DF_CUDA_BEAT_NS = 5000000 };
 
 typedef struct df_cuda_watch {
-  uint64_t now;     /* the latest reading */
-  uint64_t ends_at; /* the launch's life */
+  uint64_t now;     /* latest reading of the clock */
+  uint64_t ends_at; /* time at which the launch must end */
   uint64_t look_at;
-  uint64_t beat_at, shown; /* of the pulse: the next beat, the latest df_cuda_pulse.seen */
-  uint32_t errands;        /* done */
-  uint32_t steps;          /* since the latest look */
-  uint32_t fresh;          /* time counts from the next reading on */
-  uint32_t vain;           /* turns in a row that found nothing but missing input */
-  uint32_t ending;         /* the launch is over for this block */
+  uint64_t beat_at, shown; /* pulse: time of the next beat, and the latest df_cuda_pulse.seen */
+  uint32_t errands;        /* number of the latest completed df_cuda_errand */
+  uint32_t steps;          /* number of steps since the latest look */
+  uint32_t fresh;          /* 1: the time counts from the next reading on */
+  uint32_t vain;           /* number of turns in a row that found nothing but missing input */
+  uint32_t ending;         /* 1: the launch has ended for this block */
 } df_cuda_watch;
 
 typedef struct df_cuda_shared {
@@ -30,18 +30,18 @@ typedef struct df_cuda_shared {
   df_device device;
   df_block block;
   df_move move;
-  df_sq host_queue; /* with a relay: the host's */
-  df_sq_seen seen;  /* with a relay: of the host's queue, at the latest look */
-  uint64_t freed;   /* with a relay: entries whose slots the host has back */
+  df_sq host_queue; /* with a relay: the host's SQ */
+  df_sq_seen seen;  /* with a relay: the part of the host's SQ that the latest look has read */
+  uint64_t freed;   /* with a relay: number of entries whose slots were returned to the host */
   df_cuda_daemon daemon;
   df_cuda_watch watch;
   uint32_t works;
   uint32_t stays;
-  uint32_t saved; /* the image is up to date */
+  uint32_t saved; /* 1: the image is up to date */
   uint32_t turns_to_look;
 } df_cuda_shared;
 
-/* Whatever the number of collectives. */
+/* The size does not depend on the number of collectives. */
 DF_STATIC_ASSERT(sizeof(df_cuda_shared) <= 13 * 1024, "a block's shared memory");
 
 DF_STATIC_ASSERT(offsetof(df_device, by_priority) % 16 == 0 &&
@@ -54,9 +54,9 @@ DF_CORE df_cuda_shared *df_cuda_shared_of(df_block *block) {
   return (df_cuda_shared *)(void *)((uint8_t *)block - offsetof(df_cuda_shared, block));
 }
 
-/* ---- Leader only */
+/* ---- Called by the leader only */
 
-/* ns since the reading before. */
+/* Returns the nanoseconds since the former reading. */
 DF_CORE uint32_t df_cuda_read_clock(df_cuda_watch *watch) {
   const uint64_t before = watch->now, now = df_device_ns();
   watch->now = now;
@@ -73,7 +73,7 @@ DF_CORE df_host_words df_cuda_load_ll(const void *p) {
   words.failures_and_recalled = pair.second;
   return words;
 }
-#else /* a test's blocks */
+#else /* the blocks of a test */
 DF_CORE df_host_words df_cuda_load_ll(const void *p) {
   const uint64_t *words = p;
   return (df_host_words){df_load_relaxed_u64(&words[0]), df_load_relaxed_u64(&words[1])};
@@ -85,9 +85,9 @@ typedef struct df_cuda_host_seen {
   uint64_t stay_and_errands;
 } df_cuda_host_seen;
 
-/* Only loads, so that more can follow before one has come. Block 0 looks across the bus. The others'
- * looks stay on the GPU, at what it shows them; until block 0 of their launch has begun they look
- * across the bus too, as they do at first. */
+/* The function only loads, so that further loads can start before the first has completed. Block 0
+ * reads across the bus. The other blocks read on the GPU the words that block 0 has copied. They
+ * read across the bus too until block 0 of their launch has begun, and at their first look. */
 DF_CORE df_cuda_host_seen df_cuda_load_host_words(const df_cuda_shared *shared, int is_first) {
   const df_cuda_daemon *daemon = &shared->daemon;
   const df_cuda_gate *gate = daemon->gate;
@@ -96,13 +96,13 @@ DF_CORE df_cuda_host_seen df_cuda_load_host_words(const df_cuda_shared *shared, 
   df_cuda_host_seen seen;
   seen.words =
       df_cuda_load_ll(is_shown ? (const void *)&gate->words : &daemon->device->by_priority);
-  /* Others need not know: block 0, which stays, keeps them. */
+  /* The other blocks do not need these words: block 0 stays and thereby keeps them. */
   seen.stay_and_errands =
       shows ? df_load_relaxed_u64((const uint64_t *)(const void *)&daemon->device->stay) : 0;
   return seen;
 }
 
-/* Block 0 also shows the words to the others. */
+/* Block 0 also copies the words for the other blocks. */
 DF_CORE void df_cuda_take_host_words(df_cuda_shared *shared, const df_cuda_host_seen *seen,
                                      int is_first) {
   df_device *copy = &shared->device;
@@ -127,7 +127,8 @@ DF_CORE uint32_t df_cuda_relays(const df_cuda_shared *shared) {
   return shared->daemon.relay != NULL && shared->block.index == 0;
 }
 
-/* Block 0 with a relay: 1 if what it has seen is an entry, which it has passed on. */
+/* Called by block 0 with a relay. Returns 1 if the latest look has read an entry; the entry has
+ * then been passed on. */
 DF_CORE_LEADER uint32_t df_cuda_pass_entry(df_cuda_shared *shared) {
   df_sqe sqe;
   df_sq_carried carried;
@@ -136,7 +137,7 @@ DF_CORE_LEADER uint32_t df_cuda_pass_entry(df_cuda_shared *shared) {
   const df_descriptor *desc = shared->device.descriptors[sqe.collective];
   desc->near_runs[carried.run] = carried.near ? carried.arguments : desc->words->runs[carried.run];
   df_sq_pass_spsc(&shared->device.sq, shared->seen.words[3]);
-  shared->daemon.relay->queue.sequence = shared->device.sq.sequence; /* for the next launch */
+  shared->daemon.relay->queue.sequence = shared->device.sq.sequence; /* the next launch reads it */
   return 1;
 }
 
@@ -145,8 +146,8 @@ DF_CORE void df_cuda_free_entries(df_cuda_shared *shared) {
   shared->freed = shared->device.sq.sequence;
 }
 
-/* Block 0 with a relay, after a look at the host's queue. The host has its slots back when there is
- * nothing to pass on, or when half of the queue is to be freed. */
+/* Called by block 0 with a relay, after a look at the host's queue. Slots are returned to the host
+ * when there is nothing to pass on, or when more than half of the queue can be freed. */
 DF_CORE void df_cuda_relay_entries(df_cuda_shared *shared, const df_lanes *lanes) {
   uint32_t passed = 0;
   while (df_cuda_pass_entry(shared)) {
@@ -161,7 +162,8 @@ DF_CORE void df_cuda_relay_entries(df_cuda_shared *shared, const df_lanes *lanes
   if (!passed || to_free > shared->host_queue.mask / 2) df_cuda_free_entries(shared);
 }
 
-/* Block 0. Alone it is slow, and busy meanwhile: link set-up has some KB, once. */
+/* Called by block 0. A single lane copies slowly, and does nothing else meanwhile; the set-up of
+ * links needs this for some KB, once. */
 DF_CORE void df_cuda_run_errand(df_cuda_shared *shared) {
   df_cuda_errand *errand = shared->daemon.errand;
   const uint32_t number = df_observe_u32(&shared->daemon.device->errands);
@@ -170,30 +172,31 @@ DF_CORE void df_cuda_run_errand(df_cuda_shared *shared) {
   for (uint64_t i = 0; i < words; i++)
     df_store_relaxed_u64(&to[i], from ? df_load_relaxed_u64(&from[i]) : 0);
   shared->watch.errands = number;
-  df_publish_u32(&errand->done, number); /* who then hears of it from the host finds the words */
+  df_publish_u32(&errand->done, number); /* a rank that the host informs of `done` finds
+                                            the words */
 }
 
 DF_CORE uint32_t df_cuda_stays(const df_cuda_shared *shared) {
   return shared->device.stay & 1 && !shared->device.exit;
 }
 
-/* Between turns. A block that stays and can only wait for input, or for a run, does so in pauses:
- * they grow with the time that has passed in vain, and so add little to it. */
+/* Called between turns. A block that stays and can only wait for input, or for a run, pauses. The
+ * pauses grow with the time that has passed without success, so they add little to it. */
 DF_CORE void df_cuda_doze(df_cuda_shared *shared, int in_vain) {
   enum { DOZES = 64 };
   const df_block *block = &shared->block;
   df_cuda_watch *watch = &shared->watch;
   watch->vain = in_vain ? DF_MIN(watch->vain + 1, block->tasks.length + 1) : 0;
-  if (watch->vain <= block->tasks.length) return; /* an entry is left to try */
+  if (watch->vain <= block->tasks.length) return; /* there is an entry that has not been tried */
   if (df_cuda_stays(shared))
     df_doze(DF_MAX(DF_MIN(block->quiet_polls / DOZES, shared->device.tunables.doze), 20u));
   else
     df_pause();
 }
 
-/* Not while parked, since a block that parks may yet leave. Once `seen` says "it stays", no block
- * leaves before the host's word changes: one active block keeps all, and block 0 judges the life.
- */
+/* Not called while the block is parked, since a parked block may leave. When `seen` has announced
+ * that the block stays, no block leaves before the host's word changes: one active block keeps all
+ * of them, and block 0 decides about the launch's life. */
 DF_CORE void df_cuda_show_pulse(df_cuda_shared *shared, uint64_t now) {
   df_cuda_watch *watch = &shared->watch;
   const df_cuda_daemon *daemon = &shared->daemon;
@@ -207,13 +210,13 @@ DF_CORE void df_cuda_show_pulse(df_cuda_shared *shared, uint64_t now) {
   df_store_relaxed_u64(&daemon->pulse->seen, seen);
 }
 
-/* Looks at everything outside of this block. */
+/* Reads all words outside of this block. */
 DF_CORE void df_cuda_look(df_cuda_shared *shared, const df_lanes *lanes) {
   df_cuda_watch *watch = &shared->watch;
   const df_cuda_daemon *daemon = &shared->daemon;
   const uint32_t relays = df_cuda_relays(shared);
   df_lanes_start_timer(lanes);
-  /* All loads across the bus are on their way together. */
+  /* All loads across the bus are started together. */
   const df_cuda_host_seen seen = df_cuda_load_host_words(shared, 0);
   if (relays) shared->seen = df_sq_look_spsc(&shared->host_queue, shared->device.sq.sequence);
   df_cuda_take_host_words(shared, &seen, 0);

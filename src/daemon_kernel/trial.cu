@@ -1,4 +1,5 @@
-/* Does this toolkit compile what daemon_cuda.cu needs? */
+/* The build compiles this file to test whether the toolkit accepts the features that daemon_cuda.cu
+ * needs. */
 #include <cuda/atomic>
 #include <cuda_fp16.h>
 

@@ -1,14 +1,14 @@
 /*
- * Watch on CUDA: the leader looks at the clock after each poll in vain, and at the host's words now
- * and then, also within a turn. What it finds goes out beside the next decision, so all lanes take
- * it behind the same barrier.
+ * The watch on CUDA. The leader reads the clock after each poll without success, and the host's
+ * words from time to time, also within a turn. It publishes the result with the next decision, so
+ * that all lanes receive it behind the same barrier.
  */
 #ifndef DF_DAEMON_KERNEL_WATCH_CUDA_H
 #define DF_DAEMON_KERNEL_WATCH_CUDA_H
 
 #include "daemon_kernel/shared_cuda.h"
 
-/* ---- As watch.h says; all lanes, but for df_watch_idle */
+/* ---- As in watch.h. All lanes call these functions, except df_watch_idle. */
 
 DF_CORE void df_watch_begin_turn(df_block *block, df_lanes *lanes) {
   if (!df_lanes_leads(lanes)) return;
@@ -16,7 +16,8 @@ DF_CORE void df_watch_begin_turn(df_block *block, df_lanes *lanes) {
   df_lanes_forget_prepared(lanes);
 }
 
-/* *polls is the leader's, in ns. The other lanes hear with the next decision. */
+/* *polls belongs to the leader, in nanoseconds. The other lanes receive the result with the next
+ * decision. */
 DF_CORE int df_watch_ends_turn(df_block *block, df_lanes *lanes, uint32_t *polls, uint32_t limit) {
   if (lanes->stop && !(df_lanes_leads(lanes) && df_lanes_miss_input(lanes))) return 1;
   if (!df_lanes_leads(lanes)) return 0;
@@ -24,7 +25,7 @@ DF_CORE int df_watch_ends_turn(df_block *block, df_lanes *lanes, uint32_t *polls
   df_cuda_watch *watch = &shared->watch;
   const uint32_t elapsed = df_cuda_read_clock(watch);
   *polls += DF_MIN(elapsed, UINT32_MAX - *polls);
-  if (lanes->stop) return 1; /* the time counts, or nothing would ever be fetched */
+  if (lanes->stop) return 1; /* the time must count, or nothing would ever be fetched */
   if (++watch->steps >= DF_CUDA_LOOK_STEPS || watch->now >= watch->look_at)
     df_cuda_look(shared, lanes);
   if (watch->ending)
@@ -51,7 +52,7 @@ DF_CORE int df_watch_interrupts(df_block *block, df_lanes *lanes) {
   return lanes->stop & DF_STOP_LEAVE;
 }
 
-/* Leader. */
+/* Called by the leader. */
 DF_CORE int df_watch_stays(df_block *block) { return df_cuda_stays(df_cuda_shared_of(block)) != 0; }
 
 DF_CORE uint32_t df_watch_idle(df_block *block) {

@@ -1,6 +1,6 @@
 /*
- * A *place* is a piece of a buffer. Each function appends one primitive; `piece` decides its
- * length. `to` DF_NO_PEER: nothing is sent.
+ * Functions for builders of plans. A *place* is a piece of a buffer. Each function appends one
+ * primitive; `piece` determines its length. If `to` is DF_NO_PEER, nothing is sent.
  */
 #ifndef DF_PLANS_BUILD_H
 #define DF_PLANS_BUILD_H
@@ -52,21 +52,21 @@ static inline void df_plan_receive(df_plan *plan, uint32_t piece, uint32_t from,
                                    .destination_piece = into.piece});
 }
 
-/* The message of the latest primitive has so many pieces, side by side. */
+/* Gives the message of the latest primitive this number of pieces, `stride` apart. */
 static inline void df_plan_widen(df_plan *plan, uint32_t pieces, uint32_t stride) {
   if (plan->failed) return;
   plan->primitives[plan->n_primitives - 1].pieces = (uint16_t)pieces;
   plan->primitives[plan->n_primitives - 1].stride = (uint16_t)stride;
 }
 
-/* A message that only tells that it has come. */
+/* A message without data: its arrival is the information. */
 static inline void df_plan_receive_empty(df_plan *plan, uint32_t from) {
   df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_RECV, .recv_from = from});
 }
 
 /*
- * `into` nowhere: does not store. flags: DF_PRIM_SOURCE_FIRST, DF_PRIM_AVERAGE. A message from the
- * output may lend it: nothing may overwrite it before its reader is done.
+ * If `into` is nowhere, the result is not stored. flags: DF_PRIM_SOURCE_FIRST, DF_PRIM_AVERAGE. A
+ * message from the output may lend it, so nothing may overwrite it before its reader has finished.
  */
 static inline void df_plan_reduce(df_plan *plan, uint32_t flags, uint32_t piece, uint32_t from,
                                   uint32_t to, df_place with, df_place into) {
@@ -82,15 +82,15 @@ static inline void df_plan_reduce(df_plan *plan, uint32_t flags, uint32_t piece,
                                    .destination_piece = into.piece});
 }
 
-/* The operands' order: members before `r` come first. */
+/* The order of the operands: those of members before `r` come first. */
 static inline uint32_t df_plan_order(uint32_t r, uint32_t from) {
   return r < from ? DF_PRIM_SOURCE_FIRST : 0;
 }
 
 /*
- * Folding onto a power of two (Rabenseifner, ICCS 2004, section 3). Of the first 2 * extra members
- * each even one, a *guest*, leaves its work to the next, its *host*. The others are numbered in
- * order: each stands for a contiguous range.
+ * Folding onto a power of two (Rabenseifner, ICCS 2004, section 3). The first 2 * extra members
+ * form pairs. Each even one, a *folded* member, leaves its work to the next member, its *host*. The
+ * other members are numbered in order. Each of them represents a contiguous range of members.
  */
 typedef struct df_fold {
   uint32_t size, extra;
@@ -102,7 +102,7 @@ static inline df_fold df_fold_of(uint32_t n) {
   fold.extra = n - fold.size;
   return fold;
 }
-static inline int df_fold_is_guest(df_fold fold, uint32_t member) {
+static inline int df_fold_is_folded(df_fold fold, uint32_t member) {
   return member < 2 * fold.extra && member % 2 == 0;
 }
 static inline int df_fold_is_host(df_fold fold, uint32_t member) {
@@ -114,7 +114,7 @@ static inline uint32_t df_fold_index(df_fold fold, uint32_t member) {
 static inline uint32_t df_fold_member(df_fold fold, uint32_t index) {
   return index < fold.extra ? 2 * index + 1 : index + fold.extra;
 }
-/* Members of `index`: first to first + count - 1. */
+/* The members that `index` represents: first to first + count - 1. */
 static inline uint32_t df_fold_first(df_fold fold, uint32_t index) {
   return index < fold.extra ? 2 * index : index + fold.extra;
 }
@@ -122,7 +122,7 @@ static inline uint32_t df_fold_count(df_fold fold, uint32_t index) {
   return index < fold.extra ? 2 : 1;
 }
 
-/* Members of `index` and the d - 1 indices beside it. */
+/* The members that the aligned block of d indices around `index` represents. */
 typedef struct df_fold_members {
   uint32_t first, n;
 } df_fold_members;
@@ -131,14 +131,14 @@ static inline df_fold_members df_fold_range(df_fold fold, uint32_t index, uint32
   return (df_fold_members){first, df_fold_first(fold, last) + df_fold_count(fold, last) - first};
 }
 
-/* n members; `me` is this rank. Member i is position stride * i, or positions[i]. */
+/* n members, of which `me` is this rank. Member i has position stride * i, or positions[i]. */
 typedef struct df_among {
   uint32_t n, me, stride;
   const uint32_t *positions; /* or NULL */
 } df_among;
 
-/* doubling.c: all-reduce of one piece. This rank brings `start` (input or scratch). Result: output.
- * Needs a scratch piece of the same number. */
+/* doubling.c: all-reduce of one piece. This rank contributes `start` (input or scratch); the result
+ * is in the output. A scratch piece of the same number is needed. */
 void df_plan_doubling_among(df_plan *plan, df_among among, uint32_t piece, df_place start);
 
 /* scan.c */

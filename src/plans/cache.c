@@ -29,7 +29,8 @@ df_plan *df_plan_acquire(df_plan_cache *cache, const df_plan_key *key) {
 }
 
 void df_plan_release(df_plan_cache *cache, df_plan *plan) {
-  if (df_operation_has_piece_table(plan->key.operation)) { /* one collective's own */
+  /* Such a plan belongs to one collective. */
+  if (df_operation_has_piece_table(plan->key.operation)) {
     df_plan_free(plan);
     return;
   }

@@ -1,4 +1,5 @@
-/* Collectives with equal keys share one plan. The cache's owner has the lock. */
+/* The plan cache: collectives with equal keys share one plan. The owner of the cache must hold its
+ * lock during each call. */
 #ifndef DF_PLANS_CACHE_H
 #define DF_PLANS_CACHE_H
 
@@ -14,7 +15,7 @@ typedef struct df_plan_cache {
   df_plan_entry *entries;
 } df_plan_cache;
 
-/* The caller's until df_plan_release. NULL: no memory. */
+/* The plan belongs to the caller until df_plan_release. NULL: out of memory. */
 df_plan *df_plan_acquire(df_plan_cache *cache, const df_plan_key *key);
 void df_plan_release(df_plan_cache *cache, df_plan *plan);
 

@@ -20,7 +20,8 @@ df_levels *df_levels_copy(const df_levels *levels) {
   return copy;
 }
 
-/* A group is the earliest member that is in the same one, of this level and of the level above. */
+/* Numbers the groups of a level. Two members stay in one group only if they are in one group of
+ * this level and of the level above. */
 static void number(df_levels *levels, uint32_t level) {
   const uint32_t n = levels->n;
   uint16_t *group = &levels->group[level * n];
@@ -130,7 +131,8 @@ uint32_t df_host_channel_of(const df_level_view *view, uint32_t member) {
   return view->levels->host_channels - 1;
 }
 
-/* Who stands for a group that the root is not in. It may have fewer members than there are lanes. */
+/* The member through which a group is entered that does not contain the root. The group may have
+ * fewer members than there are host channels. */
 static uint32_t entry_of(const df_level_view *view, uint32_t level, uint32_t group,
                          uint32_t host_channel) {
   const df_members all = members_of(view, level, group);
@@ -139,7 +141,7 @@ static uint32_t entry_of(const df_level_view *view, uint32_t level, uint32_t gro
                                       : DF_DIV_UP(host_channel * all.n, host_channels)];
 }
 
-/* At the innermost level each member is a group. */
+/* At the innermost level each member is its own group. */
 static uint32_t group_at(const df_level_view *view, uint32_t level, uint32_t member) {
   return level < view->levels->depth ? view->levels->group[level * view->levels->n + member]
                                      : member;
@@ -149,7 +151,7 @@ df_family df_family_of(const df_level_view *view, uint32_t host_channel, uint32_
                        uint32_t member) {
   const uint32_t depth = view->levels->depth;
   df_family family = {.parent = UINT32_MAX, .children = {view->children, 0}};
-  uint32_t top = root; /* who stands for the group of the level before */
+  uint32_t top = root; /* the member that represents the group of the level before */
   for (uint32_t level = 1; level <= depth; level++) {
     const uint32_t own = group_at(view, level, member);
     if (top != member && group_at(view, level, top) != own) {

@@ -1,4 +1,5 @@
-/* The operations: who sends and who receives what. A *wide* buffer has a piece for each member. */
+/* The operations: which members send and receive which data. A *wide* buffer has a piece for each
+ * member. */
 #ifndef DF_PLANS_OPERATION_H
 #define DF_PLANS_OPERATION_H
 
@@ -10,10 +11,10 @@ typedef enum {
 #define DF_VECTOR_OPERATION(id, ...) DF_OP_##id,
 #include "plans/operations.def"
   DF_OP_ALL,
-  DF_OP_COUNT = DF_OP_ALL_GATHER_V /* the vector operations begin */
+  DF_OP_COUNT = DF_OP_ALL_GATHER_V /* the first vector operation */
 } df_operation;
 
-/* The words of operations.def. */
+/* The words of operations.def have these values. */
 typedef enum {
   DF_MEMBERS_NONE,
   DF_MEMBERS_ALL,
@@ -33,29 +34,31 @@ enum { DF_ONE_WAY = 1, DF_COPIES = 2 };
 
 const char *df_operation_name(df_operation operation); /* "AllReduce" */
 const char *df_operation_word(df_operation operation); /* "allreduce" */
-/* -1: no such word. Rules of the tuning table know the operations below DF_OP_COUNT. */
+/* -1: unknown word. Rules of the tuning table exist only for the operations below DF_OP_COUNT. */
 int df_operation_by_word(const char *word);
 
 int df_operation_has_piece_table(df_operation operation);
 int df_operation_reduces(df_operation operation);
 int df_operation_is_scan(df_operation operation);
-/* Inputs that a result at `position` of n combines: those of the first so many positions. 1: it is
- * a copy. */
+/* Number of inputs that a result at `position` of n combines: those of the first positions. 1: the
+ * result is a copy. */
 uint32_t df_operation_operands(df_operation operation, uint32_t position, uint32_t n);
-/* All members get the same result of a reduction. */
+/* Returns 1 if all members receive the same result of a reduction. */
 int df_operation_has_one_result(df_operation operation);
-/* Of a vector operation: the one that has the same buffers if all pieces are equal. Else itself. */
+/* For a vector operation, the operation that has the same buffers if all pieces are equal. For
+ * others, the operation itself. */
 df_operation df_operation_even(df_operation operation);
-/* Position `root` is not like the others. */
+/* Returns 1 if the position `root` has a special role. */
 int df_operation_has_root(df_operation operation);
-/* A member's data need not come from all members. */
+/* Returns 1 if a member's data does not depend on all members, so that varying runs need an
+ * agreement. */
 int df_operation_needs_agreement(df_operation operation);
-/* Some members wait for nobody: these may be many runs ahead. */
+/* Returns 1 if some members wait for no other member; these may be many runs ahead. */
 int df_operation_runs_ahead(df_operation operation);
-/* Its results are received, and never combined with what was there. */
+/* Returns 1 if results are only received, and never combined with the former contents. */
 int df_operation_only_overwrites(df_operation operation);
 int df_operation_is_wide(df_operation operation, int output);
-/* Does the buffer of the member at `position` matter? */
+/* Returns 1 if the member at `position` uses its input or output buffer. */
 int df_operation_uses(df_operation operation, int output, uint32_t position, uint32_t root,
                       uint32_t n);
 

@@ -7,7 +7,7 @@
 
 static const struct {
   const char *name;
-  uint32_t operations; /* bits by df_operation */
+  uint32_t operations; /* one bit for each df_operation */
   void (*build)(df_plan *plan);
 } algorithms[DF_ALGORITHMS] = {
     [DF_RING] = {"ring",
@@ -69,7 +69,7 @@ int df_algorithm_keeps_order(int algorithm, df_operation operation) {
   return df_operation_is_scan(operation) || algorithm == DF_ORDERED;
 }
 
-/* Does `next` only send on what `first` has sent? */
+/* Returns 1 if `next` only sends the data again that `first` has sent. */
 static int sends_again(const df_primitive *first, const df_primitive *next) {
   if (next->flags != DF_PRIM_SEND || next->piece != first->piece) return 0;
   if (first->pieces > 1 || next->pieces > 1) return 0;
@@ -80,7 +80,7 @@ static int sends_again(const df_primitive *first, const df_primitive *next) {
          (!computes && next->source == first->source && next->source_piece == first->source_piece);
 }
 
-/* The longest row that sends the same to one peer after the other. */
+/* Marks the longest row of primitives that send the same data to several peers. */
 void df_plan_mark_common(df_plan *plan) {
   uint32_t at = 0, longest = 1;
   for (uint32_t i = 0, n = 1; i < plan->n_primitives; i += n, n = 1) {
@@ -174,7 +174,7 @@ static void *grow(void *array, uint32_t used, uint32_t *capacity, size_t item, d
   return moved;
 }
 
-/* *ordinal is the next message's. */
+/* *ordinal: the number of the link's next message. */
 static uint16_t take_link(df_plan *plan, uint32_t peer, uint32_t channel, uint16_t sends,
                           uint16_t *ordinal) {
   uint16_t *number = &plan->link_of[(sends * plan->channels + channel) * plan->key.n + peer];
@@ -190,7 +190,7 @@ static uint16_t take_link(df_plan *plan, uint32_t peer, uint32_t channel, uint16
 }
 
 void df_plan_add(df_plan *plan, df_step_spec spec) {
-  plan->failed |= plan->n_primitives == UINT16_MAX; /* descriptors have 16 bits for it */
+  plan->failed |= plan->n_primitives == UINT16_MAX; /* descriptors have 16 bits for the number */
   if (plan->failed) return;
   plan->primitives = grow(plan->primitives, plan->n_primitives, &plan->primitive_capacity,
                           sizeof *plan->primitives, plan);
@@ -210,7 +210,7 @@ void df_plan_add(df_plan *plan, df_step_spec spec) {
   if (!plan->failed) plan->primitives[plan->n_primitives++] = prim;
 }
 
-/* Equal in all loops: the last one is not small. */
+/* Chunks are equal in all loops, so that the last loop is not much shorter. */
 static void cut(df_part *part, uint64_t elements, uint32_t pieces, uint64_t chunk_max,
                 uint32_t grain) {
   part->elements = elements;
@@ -223,7 +223,7 @@ static void cut(df_part *part, uint64_t elements, uint32_t pieces, uint64_t chun
   part->loops = (uint32_t)DF_DIV_UP(elements, (uint64_t)part->chunk * pieces);
 }
 
-/* Messages of at most `payload` bytes in so many loops. */
+/* Chooses the format of messages of at most `payload` bytes in this number of loops. */
 static void choose_form(df_shape *shape, uint64_t payload, uint32_t loops,
                         const df_shape_limits *limits) {
   static const uint32_t offsets[] = {[DF_FORM_BY_COUNT] = DF_LINK_STAGED_OFFSET,
@@ -236,8 +236,10 @@ static void choose_form(df_shape *shape, uint64_t payload, uint32_t loops,
                                                                             : DF_FORM_BY_LENGTH;
   shape->payload_offset = offsets[shape->form];
   shape->n_slots = payload <= 4096 ? DF_MAX(limits->slots, 8u) : limits->slots;
-  if (limits->slots == DF_MIN_LINK_SLOTS) shape->n_slots = limits->slots; /* the tightest link */
-  if (limits->lent_bytes && shape->payload_offset != DF_LINK_LL)          /* words lend nothing */
+  /* The least number of slots was requested. */
+  if (limits->slots == DF_MIN_LINK_SLOTS) shape->n_slots = limits->slots;
+  /* The LL protocol cannot lend. */
+  if (limits->lent_bytes && shape->payload_offset != DF_LINK_LL)
     payload = DF_MIN(payload, limits->lent_min);
   payload = DF_MAX(payload, 8u);
   int is_packed = payload <= limits->packed_max && shape->n_slots >= DF_PACKED_SLOTS &&
@@ -246,7 +248,7 @@ static void choose_form(df_shape *shape, uint64_t payload, uint32_t loops,
       is_packed ? df_link_packed_stride(payload) : df_link_stride(payload, shape->payload_offset);
 }
 
-/* `count` is this member's own. Nothing that members compare follows from it. */
+/* `count` belongs to this member only, so no number that members compare may depend on it. */
 static void make_listed(df_shape *shape, const df_plan *plan, uint64_t count,
                         uint32_t element_bytes, const df_shape_limits *limits) {
   const uint64_t payload = (uint64_t)plan->chunk * element_bytes;
@@ -258,7 +260,8 @@ static void make_listed(df_shape *shape, const df_plan *plan, uint64_t count,
   choose_form(shape, payload, 1, &copied);
 }
 
-/* Elements; however the chunk was rounded up. */
+/* The number of elements of the longest message, at most `count` even if the chunk has been rounded
+ * up. */
 static uint64_t longest_message(const df_plan *plan, const df_part *part, uint64_t count) {
   const uint64_t piece = DF_MIN((uint64_t)part->chunk, count);
   const uint64_t elements = piece * plan->longest;
@@ -295,7 +298,7 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
     message = DF_MAX(message, longest_message(plan, part, count) * element_bytes);
     loops = DF_MAX(loops, part->loops);
   }
-  /* Of all blocks: a shorter part may have larger chunks. */
+  /* The maximum over all blocks: a shorter part may have larger chunks. */
   shape->scratch_bytes = DF_ALIGN_UP(plan->scratch_pieces * payload, (uint64_t)DF_CACHE_LINE);
   choose_form(shape, DF_MAX(message, 1u), loops, limits);
   shape->n_slots = DF_MAX(shape->n_slots, plan->least_slots);

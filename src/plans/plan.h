@@ -1,7 +1,7 @@
 /*
- * Plans: what each rank does in one loop of a collective, as data for the step. A plan does not
- * depend on the count: collectives share it. For a new algorithm write a builder (build.h), and
- * name it in plan.c.
+ * Plans: the work of each rank in one loop of a collective, as data for the step function. A plan
+ * does not depend on the count, so collectives can share it. A new algorithm needs a builder
+ * (build.h) and an entry in the table of plan.c.
  */
 #ifndef DF_PLANS_PLAN_H
 #define DF_PLANS_PLAN_H
@@ -34,36 +34,38 @@ typedef enum {
   DF_BCUBE,
   DF_BINARY_BLOCKS,
   DF_ALGORITHMS,
-  DF_FROM_FILE = DF_ALGORITHMS /* the key's file has it (plans/msccl/file.h) */
+  DF_FROM_FILE = DF_ALGORITHMS /* the algorithm is in the key's file (plans/msccl/file.h) */
 } df_algorithm;
 
 const char *df_algorithm_name(int algorithm);
-int df_algorithm_by_name(const char *name); /* -1: there is none */
+int df_algorithm_by_name(const char *name); /* -1: unknown name */
 int df_algorithm_has(int algorithm, df_operation operation);
-/* Operands are combined in the order of the group, for any root (proven: unit/test_plan_check.c). */
+/* Returns 1 if operands are combined in the order of the group, for any root (proven in
+ * unit/test_plan_check.c). */
 int df_algorithm_keeps_order(int algorithm, df_operation operation);
 
 typedef struct df_plan_key {
   df_operation operation;
   int algorithm; /* df_algorithm */
   uint32_t n, position, root;
-  uint32_t split; /* neighbours in a subgroup; 0: one level */
+  uint32_t split; /* number of neighbours in a subgroup; 0: one level */
   int average;
-  int agrees;  /* ends with plans/algorithms/agree.c */
-  int several; /* a message may have several pieces; else it has one */
-  /* DF_HIERARCHICAL. NULL: subgroups of `split` neighbours are hosts. The plan has its own copy. */
+  int agrees;  /* 1: the plan ends with an agreement (plans/algorithms/agree.c) */
+  int several; /* 1: a message may have several pieces; 0: it has one */
+  /* Levels of DF_HIERARCHICAL. NULL: subgroups of `split` neighbours are hosts. The plan has its
+   * own copy. */
   const df_levels *levels;
-  const struct df_plan_file *file; /* of DF_FROM_FILE */
+  const struct df_plan_file *file; /* the file of DF_FROM_FILE */
 } df_plan_key;
 
 typedef struct df_plan_link {
   uint16_t peer;    /* position in the group */
   uint16_t sends;   /* 1: to the peer; 0: from the peer */
-  uint16_t channel; /* of several between two ranks, in one direction */
+  uint16_t channel; /* number among the channels between two ranks in one direction */
   uint32_t messages;
 } df_plan_link;
 
-/* LISTED, for the checker: chunk `chunk` of what goes from one position to another. */
+/* PIECE_TABLE, for the checker: chunk `chunk` of the data from one position to another. */
 typedef struct df_plan_name {
   uint32_t from, to, chunk;
   int output;
@@ -71,26 +73,27 @@ typedef struct df_plan_name {
 
 typedef struct df_plan {
   df_plan_key key;
-  df_levels *own_levels; /* key.levels, or NULL */
+  df_levels *own_levels; /* the memory of key.levels, or NULL */
   df_primitive *primitives;
   df_plan_link *links;
   uint32_t n_primitives, n_links;
-  df_extent *extents;  /* LISTED; else NULL */
+  df_extent *extents;  /* PIECE_TABLE: the pieces; else NULL */
   df_plan_name *names; /* [n_extents] */
   uint32_t n_extents;
-  uint32_t chunk; /* LISTED: most elements of a message, equal at all positions */
-  /* The same at all positions: */
+  uint32_t chunk; /* PIECE_TABLE: largest number of elements of a message, equal at all positions */
+  /* The following members are equal at all positions: */
   df_geometry geometry;
-  uint32_t pieces;         /* PARTITION: chunks of one loop */
-  uint32_t scratch_pieces; /* chunks for each block */
-  uint32_t longest;        /* pieces of a message, at most */
+  uint32_t pieces;         /* PARTITION: number of chunks of one loop */
+  uint32_t scratch_pieces; /* number of chunks of scratch memory for each block */
+  uint32_t longest;        /* largest number of pieces of a message */
   int direct_in_place;     /* 1: an in-place run may lend */
-  int lends_all;           /* 1: all messages can be lent: none comes from scratch memory */
-  int lends_nothing;       /* 1: what is lent might be overwritten */
-  uint32_t least_slots;    /* of a link, or ranks would wait for each other; 0: any number */
-  /* the builder's */
+  int lends_all;           /* 1: all messages can be lent, since none comes from scratch memory */
+  int lends_nothing;       /* 1: nothing may be lent, since it might be overwritten */
+  uint32_t least_slots;    /* least number of slots of a link without which ranks would wait for
+                              each other; 0: any number */
+  /* The following members are used only while the plan is built: */
   uint32_t primitive_capacity, link_capacity;
-  uint16_t *link_of; /* [2][channels][n]: by direction and peer, the link's number + 1 */
+  uint16_t *link_of; /* [2][channels][n] by direction and peer: the link's number + 1 */
   uint32_t channels;
   int failed;
 } df_plan;
@@ -98,23 +101,23 @@ typedef struct df_plan {
 /* The caller frees it. NULL: out of memory. */
 df_plan *df_plan_make(const df_plan_key *key);
 void df_plan_free(df_plan *plan);
-/* For who builds it in another way: nothing yet. */
+/* For builders outside of df_plan_make: a plan without primitives. */
 df_plan *df_plan_begin(const df_plan_key *key);
 void df_plan_empty(df_plan *plan);
-/* Finds messages that may go through common slots: of a finished plan. */
+/* Finds messages that may use common slots. The plan must be finished. */
 void df_plan_mark_common(df_plan *plan);
 
-/* Is the whole collective so short that messages of several pieces save latency, and cost no
- * loops? bytes: of the larger buffer. */
+/* Returns 1 if the whole collective is so short that messages of several pieces save latency and do
+ * not cost additional loops. bytes: of the larger buffer. */
 static inline int df_plan_is_short(uint64_t bytes, uint64_t slot_bytes) {
   return bytes <= slot_bytes;
 }
 
-/* For builders. Peers are positions, or DF_NO_PEER. */
+/* For builders. Peers are positions or DF_NO_PEER. */
 #define DF_NO_PEER UINT32_MAX
 typedef struct df_step_spec {
   uint32_t flags, piece;
-  uint32_t pieces, stride; /* pieces 0: one */
+  uint32_t pieces, stride; /* pieces 0 counts as 1 */
   uint32_t recv_from, send_to, channel;
   df_buffer source;
   uint32_t source_piece;
@@ -142,29 +145,30 @@ void df_plan_hierarchical(df_plan *plan);
 void df_plan_bcube(df_plan *plan);
 void df_plan_binary_blocks(df_plan *plan);
 void df_plan_ordered(df_plan *plan);
-/* Of a file (plans/msccl/file.h), whose proof needs plans. */
+/* Makes a plan from a file (plans/msccl/file.h); the proof of a file needs it too. */
 void df_plan_from_file(df_plan *plan);
 uint32_t df_plan_file_channels(const struct df_plan_file *file);
-/* Appended to one of the above. */
+/* Appends the agreement to one of the plans above. */
 void df_plan_agree(df_plan *plan);
 
-/* All members must agree. */
+/* The limits of a shape, equal on all members. */
 typedef struct df_shape_limits {
-  uint64_t slot_bytes;  /* most payload of a slot */
-  uint64_t lent_bytes;  /* most of a message that is lent for certain; 0: none is */
-  uint64_t lent_min;    /* from so many bytes on; shorter ones need slots */
-  uint32_t slots;       /* for large payloads */
-  uint32_t flagged_max; /* most bytes of a flagged link */
-  uint32_t packed_max;  /* most bytes of slots that share lines */
-  uint32_t words_max;   /* most bytes in words; 0: never */
-  uint64_t block_min;   /* least bytes of a block */
+  uint64_t slot_bytes;  /* largest payload of a slot, in bytes */
+  uint64_t lent_bytes;  /* largest message, in bytes, that is certainly lent; 0: none is */
+  uint64_t lent_min;    /* least number of bytes of a message that is lent; shorter ones
+                           need slots */
+  uint32_t slots;       /* number of slots for large payloads */
+  uint32_t flagged_max; /* largest payload of a flagged link, in bytes */
+  uint32_t packed_max;  /* largest payload of slots that share lines, in bytes */
+  uint32_t words_max;   /* largest payload of the LL protocol, in bytes; 0: never used */
+  uint64_t block_min;   /* least number of bytes of a block */
   uint32_t max_blocks;
   int varying;
 } df_shape_limits;
 
-/* Which of the limits has chosen the payload's place (payload_offset). */
+/* The limit that has determined the place of the payload (payload_offset). */
 typedef enum {
-  DF_FORM_BY_COUNT,   /* varying: a count goes before the payload */
+  DF_FORM_BY_COUNT,   /* varying: a count precedes the payload */
   DF_FORM_BY_WORDS,   /* at most words_max bytes */
   DF_FORM_BY_FLAGGED, /* at most flagged_max bytes */
   DF_FORM_BY_LENGTH   /* longer than both limits */
@@ -172,9 +176,9 @@ typedef enum {
 
 typedef struct df_shape {
   uint32_t n_blocks;
-  uint32_t n_slots, stride, payload_offset; /* of every link */
+  uint32_t n_slots, stride, payload_offset; /* equal for every link */
   df_form_reason form;                      /* not compared between members */
-  uint64_t scratch_bytes;                   /* of each block */
+  uint64_t scratch_bytes;                   /* bytes of scratch memory of each block */
   df_part parts[DF_MAX_BLOCKS];
 } df_shape;
 

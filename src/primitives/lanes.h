@@ -1,5 +1,5 @@
-/* Lanes: the threads that execute one block, one on a CPU, many on CUDA. The leader decides; all
- * move data. */
+/* Lanes: the threads that execute one block, one on a CPU, many on CUDA. The leader lane decides;
+ * all lanes move data. */
 #ifndef DF_PRIMITIVES_LANES_H
 #define DF_PRIMITIVES_LANES_H
 
@@ -11,48 +11,50 @@
 
 typedef struct df_move {
   uint32_t kind;       /* df_move_kind */
-  uint32_t decided[2]; /* df_step_result of alternate steps */
+  uint32_t decided[2]; /* df_step_result; steps use the two words alternately */
   uint32_t committed;  /* df_step_result */
-  void *store;         /* or NULL */
-  void *slot;          /* a link's, or NULL */
-  const void *a;       /* a (op) b, or a alone */
+  void *store;         /* where the result is stored; or NULL */
+  void *slot;          /* where the message is written, in a link's slot; or NULL */
+  const void *a;       /* operands: a (op) b, or only a */
   const void *b;
-  const void *lent; /* the borrowed buffer */
-  uint64_t count;   /* elements */
+  const void *lent; /* the borrowed buffer of the peer */
+  uint64_t count;   /* number of elements */
   uint8_t type, op, stream, element_bytes;
   uint32_t divisor;
-  df_link *recv_link, *send_link; /* NULL: none */
+  df_link *recv_link, *send_link; /* links of this step; NULL: none */
   uint64_t recv_sequence, send_sequence;
   uint32_t lends;
-  uint32_t announces; /* as in df_prepared */
-  uint32_t borrows;   /* what was received is lent */
-  uint32_t attends;   /* across steps: some collective was given up */
-  uint32_t stop;      /* CUDA, across steps: df_stop, goes out beside the next decision */
-  uint64_t told;      /* CUDA, across turns: ranks that were sent or given back something */
-  /* CUDA: the received slot and flag, if in words; the flag to send, or 0. */
+  uint32_t announces; /* bits df_prepared_messages */
+  uint32_t borrows;   /* 1: the received message is a lent buffer */
+  uint32_t attends;   /* across steps: not 0 if a collective has been given up */
+  uint32_t stop;      /* CUDA, across steps: df_stop, published with the next decision */
+  uint64_t told;      /* CUDA, across turns: bits of ranks to which something was sent or
+                         returned */
+  /* CUDA, LL protocol: the received slot and its flag; the flag to send. 0: not LL. */
   const void *recv_flagged;
   uint32_t recv_flag, send_flag;
-  df_prepared worked_out; /* The primitive, if the collective keeps no prepared ones. */
-  uint32_t is_prepared;   /* CUDA: worked_out is of this primitive, and the sequences, too */
+  df_prepared worked_out; /* the primitive, if the collective keeps no prepared ones */
+  uint32_t is_prepared;   /* CUDA: worked_out and the sequence numbers belong to this primitive */
 } df_move;
 
 #if defined(__CUDACC__)
 
-/* Why a turn is to end. In the upper bits of a decision: one barrier tells all lanes of both. */
+/* The reasons to end a turn. They are the upper bits of a decision, so that one barrier passes both
+ * to all lanes. */
 typedef enum {
-  DF_STOP_LIMIT = 1 << 8, /* the threshold is over */
-  DF_STOP_LEAVE = 1 << 9, /* The launch is over for this block. */
-  DF_STOP_INPUT = 1 << 10 /* The run's input is missing: nobody spins for it. */
+  DF_STOP_LIMIT = 1 << 8, /* the spin threshold has run out */
+  DF_STOP_LEAVE = 1 << 9, /* the launch has ended for this block */
+  DF_STOP_INPUT = 1 << 10 /* the run's input is not there yet, so the block does not spin for it */
 } df_stop;
 enum { DF_STOP_MASK = DF_STOP_LIMIT | DF_STOP_LEAVE | DF_STOP_INPUT };
 
 typedef struct df_lanes {
   uint32_t index, count;
   df_move *move;      /* in shared memory */
-  df_timers *timers;  /* NULL: untimed; constant in a kernel */
+  df_timers *timers;  /* NULL: no timers; constant in a kernel */
   uint32_t alternate; /* the same in all lanes */
-  uint64_t held;      /* the lane's first payload in words */
-  uint32_t stop;      /* df_stop, of the latest decision: the same in all lanes */
+  uint64_t held;      /* the lane's first payload in the LL protocol */
+  uint32_t stop;      /* df_stop of the latest decision, the same in all lanes */
 } df_lanes;
 
 DF_CORE void df_lanes_begin(df_lanes *lanes, df_move *move) {
@@ -64,14 +66,14 @@ DF_CORE void df_lanes_begin(df_lanes *lanes, df_move *move) {
 DF_CORE int df_lanes_leads(const df_lanes *lanes) { return lanes->index == 0; }
 DF_CORE uint32_t df_lanes_index(const df_lanes *lanes) { return lanes->index; }
 DF_CORE uint32_t df_lanes_count(const df_lanes *lanes) { return lanes->count; }
-/* All lanes call it equally often. */
+/* All lanes must call it equally often. */
 DF_CORE uint32_t df_lanes_alternate(df_lanes *lanes) { return lanes->alternate ^= 1; }
 DF_CORE void df_lanes_sync(df_lanes *lanes) {
   (void)lanes;
 #if DF_ON_DEVICE
   __syncthreads();
 #elif defined(DF_LANES_MEET)
-  DF_LANES_MEET(); /* a test's lanes are threads */
+  DF_LANES_MEET(); /* the lanes of a test are threads */
 #endif
 }
 DF_CORE int df_lanes_all(df_lanes *lanes, int fact) {
@@ -87,7 +89,7 @@ DF_CORE int df_lanes_all(df_lanes *lanes, int fact) {
 DF_CORE uint32_t df_lanes_flag(const df_link *link, uint64_t sequence) {
   return link && df_link_has_ll(link) ? df_link_flag(sequence) : 0;
 }
-/* Leader, once the links are ready. */
+/* Called by the leader, when the links are ready. */
 DF_CORE void df_lanes_note_flags(df_move *move) {
   const df_link *from = move->announces & DF_MESSAGE_COMES ? move->recv_link : NULL;
   const df_link *to = move->announces & DF_MESSAGE_GOES ? move->send_link : NULL;
@@ -95,12 +97,12 @@ DF_CORE void df_lanes_note_flags(df_move *move) {
   move->send_flag = df_lanes_flag(to, move->send_sequence);
   move->recv_flagged = move->recv_flag ? df_link_slot(from, move->recv_sequence) : NULL;
 }
-/* Words announce themselves. */
+/* Messages in the LL protocol need no announcement: their words have flags. */
 DF_CORE int df_lanes_announces(const df_move *move) {
   return (move->send_link && move->announces & DF_MESSAGE_GOES && !move->send_flag) ||
          (move->recv_link && df_link_releases(move->recv_link, move->recv_sequence));
 }
-/* All who look at it are on this GPU. */
+/* Returns 1 if all ranks that read the message or the credit are on this GPU. */
 DF_CORE int df_lanes_stays_near(const df_move *move) {
   return (!move->send_link || move->send_link->same_process) &&
          (!move->recv_link || move->recv_link->same_process);
@@ -115,45 +117,47 @@ DF_CORE void df_lanes_complete_move(df_lanes *lanes) {
   else
     df_release_fence();
 }
-/* Leader, when the cursor moves or is another one. */
+/* Called by the leader when the cursor moves or another cursor is used. */
 DF_CORE void df_lanes_forget_prepared(df_lanes *lanes) { lanes->move->is_prepared = 0; }
-/* Leader. */
+/* Called by the leader. */
 DF_CORE uint32_t df_lanes_with_stop(const df_move *move, uint32_t decision) {
   return decision | move->stop;
 }
-/* Leader, within the decision. */
+/* Called by the leader while it decides. */
 DF_CORE void df_lanes_note_no_input(const df_lanes *lanes) { lanes->move->stop |= DF_STOP_INPUT; }
-/* Of the latest decision. */
+/* Returns 1 if the latest decision was that the run's input is missing. */
 DF_CORE int df_lanes_miss_input(const df_lanes *lanes) {
   return (lanes->stop & DF_STOP_INPUT) != 0;
 }
 DF_CORE int df_lanes_are_timed(const df_lanes *lanes) { return lanes->timers != NULL; }
-/* All lanes. */
+/* Called by all lanes. */
 DF_CORE uint32_t df_lanes_take_stop(df_lanes *lanes, uint32_t told) {
   lanes->stop = told & DF_STOP_MASK;
   return told & ~(uint32_t)DF_STOP_MASK;
 }
-/* Across the bus: look only if some collective was given up. */
+/* The cancel words are across the bus, so they are read only if some collective has been given up.
+ * */
 DF_CORE int df_lanes_attend(const df_lanes *lanes) { return lanes->move->attends != 0; }
 DF_CORE void df_lanes_pause(df_lanes *lanes, uint32_t polls) {
   (void)lanes;
   (void)polls;
   df_pause();
 }
-/* A device's peers poll. For those that have left, the host is told (df_block.told). */
+/* Peers on a running daemon poll, so they need no bell. The host rings for daemons that may have
+ * left, and reads the ranks from df_block.told. */
 DF_CORE void df_lanes_note_peer(df_lanes *lanes, const df_link *link) {
   lanes->move->told |= 1ull << link->peer % DF_TOLD_RANKS;
 }
 DF_CORE void df_lanes_ring_bells(df_lanes *lanes) { (void)lanes; }
 DF_CORE void df_lanes_note_stuck(df_lanes *lanes) { (void)lanes; }
-/* Leader. n actions share the time. */
+/* Called by the leader. Starts a time that n actions share. */
 DF_CORE void df_lanes_start_timer(const df_lanes *lanes) {
   if (lanes->timers) df_timers_start(lanes->timers);
 }
 DF_CORE void df_lanes_note_time(const df_lanes *lanes, df_timed kind, uint64_t n) {
   if (lanes->timers) df_timers_note(lanes->timers, kind, n);
 }
-/* pending: the collective's runs in the block; length: of the task queue. */
+/* pending: the collective's runs in the block. length: of the task queue. */
 DF_CORE void df_lanes_note_event(const df_lanes *lanes, df_event_kind kind, uint32_t collective,
                                  uint32_t pending, uint32_t length) {
   if (lanes->timers) df_timers_note_event(lanes->timers, kind, collective, pending, length);
@@ -173,20 +177,20 @@ DF_CORE void df_lanes_publish_times(const df_lanes *lanes) {
 enum { DF_NOTED_BELLS = 8, DF_RING_POLLS = 16 };
 
 typedef enum {
-  DF_INTERRUPT_DRIVES = 1, /* another thread wants to drive */
-  DF_INTERRUPT_LEAVES = 2  /* or more: set the collective aside */
+  DF_INTERRUPT_DRIVES = 1, /* another thread wants to become the driver */
+  DF_INTERRUPT_LEAVES = 2  /* this value or more: set the collective aside */
 } df_interrupt;
 
 typedef struct df_lanes {
   df_move *move;
   const df_mover_cpu *mover;
-  const uint32_t *interrupt; /* 0, or df_interrupt */
-  uint32_t yield_polls;      /* between yields */
+  const uint32_t *interrupt; /* 0, or a df_interrupt */
+  uint32_t yield_polls;      /* number of polls between yields of the processor */
   uint32_t n_noted;
-  uint64_t waits_on;              /* processors (modulo 64) of awaited peers */
-  const void *late;               /* stored after the announcement; or NULL */
-  df_bell *noted[DF_NOTED_BELLS]; /* to wake later */
-  const df_carrier *carrier;      /* NULL: none */
+  uint64_t waits_on;              /* bits of the processors (modulo 64) of awaited peers */
+  const void *late;               /* source of a store that follows the announcement; or NULL */
+  df_bell *noted[DF_NOTED_BELLS]; /* bells to ring later */
+  const df_carrier *carrier;      /* links of this step; NULL: none */
 } df_lanes;
 
 DF_CORE void df_lanes_begin(df_lanes *lanes, df_move *move) { lanes->move = move; }
@@ -238,7 +242,7 @@ DF_CORE int df_lanes_attend(const df_lanes *lanes) {
   return 1;
 }
 
-/* Called late, so that messages between awake ranks cost no fence. */
+/* Called as late as possible, so that messages between ranks that are awake cost no fence. */
 DF_CORE void df_lanes_ring_bells(df_lanes *lanes) {
   if (lanes->n_noted == 0) return;
   df_wake_fence();
@@ -263,7 +267,7 @@ DF_CORE void df_lanes_pause(df_lanes *lanes, uint32_t polls) {
   else
     df_pause();
 }
-/* Notes the processor of the awaited peer. */
+/* Records the processor of the awaited peer. */
 DF_CORE void df_lanes_note_stuck(df_lanes *lanes) {
   const df_move *move = lanes->move;
   const df_link *link = move->send_link ? move->send_link : move->recv_link;

@@ -1,8 +1,8 @@
-/* Link: joins two ranks for one collective, one block, one direction. So a preempted collective
- * never shares a slot. It is a ring of slots in the receiver's memory and a credit word. Slot:
- * [commit word][payload]. The payload is in the same line (flagged), at the next line (staged), or
- * an address (direct: the credit gives the buffer back). Varying collectives have no flagged
- * messages: the run's count lies behind the address. */
+/* A link joins two ranks for one collective, one block and one direction, so a preempted collective
+ * never shares a slot. It is a ring of slots in the receiver's memory and a credit word. A slot is
+ * [commit word][payload]. The payload is in the same line (flagged), begins at the next line
+ * (staged), or is an address (direct, a lent buffer; the credit returns the buffer). Varying
+ * collectives have no flagged messages, because the run's count is stored behind the address. */
 #ifndef DF_PRIMITIVES_LINK_H
 #define DF_PRIMITIVES_LINK_H
 
@@ -16,47 +16,51 @@
 
 typedef struct DF_ALIGNED(64) df_link {
   uint8_t *slots;
-  uint64_t *credit; /* latest released message */
+  uint64_t *credit; /* number of the latest message that the receiver has released */
   df_bell *peer_bell;
-  uint64_t credit_seen; /* never ahead of *credit */
-  uint32_t stride;      /* bytes */
+  uint64_t credit_seen; /* value of *credit that was last read; never ahead of it */
+  uint32_t stride;      /* bytes from slot to slot */
   uint32_t slot_mask;
-  uint32_t messages; /* Messages of one loop. */
-  uint32_t peer;     /* rank in the context */
+  uint32_t messages; /* number of messages of one loop */
+  uint32_t peer;     /* rank number in the context */
   uint8_t payload_offset;
-  uint8_t same_process; /* the peer sees all our memory; CUDA: it is on the same GPU, too */
+  uint8_t same_process; /* 1: the peer can read all memory of this process; CUDA: it is also on the
+                           same GPU */
   uint8_t sends;
-  uint8_t far_looks; /* a bit for each look; 1: from afar */
-  /* Not 0: slots are given back so many and one at a time; nothing is lent. Below the depth. */
+  uint8_t far_looks; /* one bit for each look at the credit; 1: the line came from afar */
+  /* Not 0: the receiver releases release_mask + 1 slots at a time, and nothing is lent. Less than
+   * the depth. */
   uint16_t release_mask;
-  uint16_t far_ns; /* a slower line is from afar; 0: not timed */
+  uint16_t far_ns; /* nanoseconds from which a line counts as coming from afar; 0: not timed */
   union {
     const struct df_mapped_ranges
-        *mapped_ranges; /* receiving: where lent buffers must lie; NULL: anywhere */
-    uint64_t lend_min;  /* sending: nothing is lent below, nor below the descriptor's direct_min */
+        *mapped_ranges; /* receiving: ranges in which lent buffers must be; NULL: anywhere */
+    uint64_t lend_min;  /* sending: messages below this number of bytes are not lent, nor those
+                           below the descriptor's direct_min */
   };
 } df_link;
 DF_STATIC_ASSERT(sizeof(df_link) == 64, "a link's local end is one cache line");
 
 enum {
-  DF_LINK_LL = 1, /* The payload travels in words with a flag each. */
+  DF_LINK_LL = 1, /* LL protocol: each word of the payload has a flag */
   DF_LINK_FLAGGED_OFFSET = 8,
   DF_LINK_COUNT_OFFSET = 16,
   DF_LINK_STAGED_OFFSET = 64
 };
 
-/* In place of a reach; reaches are multiples of a page. */
+/* Value in place of the difference of a mapping; real differences are multiples of a page. */
 #define DF_NOT_MAPPED 1ull
 #define DF_SEQUENCE_MASK (~(uint64_t)0 >> 1)
 
-/* Words (CUDA, small payloads): 4 bytes below a flag made of the sequence number. Each tells of its
- * own arrival, so words need no order. A longer, older message's word is rewritten within loops *
- * messages * slots messages: fewer than there are flags. */
+/* LL protocol (CUDA, small payloads): a word has 4 bytes of payload below a flag that is made of
+ * the sequence number. Each word shows its own arrival, so words need no order. The word of an
+ * older, longer message is rewritten within loops * messages * slots messages, which are fewer than
+ * there are flags. */
 enum {
   DF_LINK_WORD_PAYLOAD = 4,
-  DF_LINK_LL_LOOPS = 64 /* Most loops of a collective whose payload is in words. */
+  DF_LINK_LL_LOOPS = 64 /* most loops of a collective that uses the LL protocol */
 };
-#define DF_LINK_FLAG 0x80000000u /* a cleared word has none */
+#define DF_LINK_FLAG 0x80000000u /* a cleared word has no flag */
 DF_STATIC_ASSERT((uint64_t)DF_LINK_LL_LOOPS *(UINT16_MAX + 1) * DF_MAX_LINK_SLOTS < DF_LINK_FLAG,
                  "a flag comes back only when the word has been written anew");
 
@@ -64,7 +68,7 @@ DF_CORE uint32_t df_link_flag(uint64_t sequence) { return (uint32_t)sequence | D
 
 #if defined(__CUDACC__)
 DF_CORE int df_link_has_ll(const df_link *link) { return link->payload_offset == DF_LINK_LL; }
-#else /* the CPU has none */
+#else /* the CPU has no LL protocol */
 DF_CORE int df_link_has_ll(const df_link *link) {
   (void)link;
   return 0;
@@ -75,10 +79,10 @@ DF_CORE uint8_t *df_link_slot(const df_link *link, uint64_t sequence) {
   return link->slots + (sequence & link->slot_mask) * (uint64_t)link->stride;
 }
 
-/* Far: no common cache, so slots are written past the caches. The sender times looks that find the
- * credit changed: these fetch its line. */
+/* A link is far if its ends have no common cache; then slots are written past the caches. The
+ * sender measures the looks that find the credit changed, because these fetch the credit's line. */
 DF_CORE int df_link_is_far(const df_link *link) {
-  enum { LOOKS = 7 }; /* two of the last three: one may have been interrupted */
+  enum { LOOKS = 7 }; /* two of the last three looks: one look may have been interrupted */
   uint32_t far = link->far_looks & LOOKS;
   return (far & (far - 1)) != 0;
 }
@@ -106,11 +110,11 @@ DF_CORE uint8_t *df_link_payload(const df_link *link, uint64_t sequence) {
   return df_link_has_ll(link) ? slot : slot + link->payload_offset;
 }
 
-/* Sender: is the slot's former message done with? */
+/* Called by the sender. Returns 1 if the slot's former message has been released. */
 DF_CORE int df_link_may_send(df_link *link, uint64_t sequence) {
   uint64_t depth = (uint64_t)link->slot_mask + 1;
   if (((sequence - link->credit_seen) & DF_SEQUENCE_MASK) <= depth) return 1;
-  /* Pairs with df_link_release: its reads precede our writes. */
+  /* Pairs with df_link_release: the receiver's reads precede the writes that follow here. */
   link->credit_seen = df_link_look_at_credit(link);
   return ((sequence - link->credit_seen) & DF_SEQUENCE_MASK) <= depth;
 }
@@ -122,13 +126,14 @@ DF_CORE int df_link_is_drained(df_link *link, uint64_t sequence) {
 }
 
 DF_CORE void df_link_publish(df_link *link, uint64_t sequence, int is_direct) {
-  if (df_link_has_ll(link)) return; /* words publish themselves */
-  /* Publishes what precedes df_lanes_complete_move: the payload or lent buffer. */
+  if (df_link_has_ll(link)) return; /* in the LL protocol the words publish themselves */
+  /* Publishes the accesses before df_lanes_complete_move: the payload or the lent buffer. */
   df_publish_fenced_u64((uint64_t *)df_link_slot(link, sequence),
                         sequence << 1 | (is_direct ? 1 : 0));
 }
 
-/* Receiver. Of words it looks at the first only; df_move_has_arrived at all. */
+/* Called by the receiver. In the LL protocol it checks only the first word; df_move_has_arrived
+ * checks all. */
 DF_CORE int df_link_has_message(const df_link *link, uint64_t sequence, int *is_direct) {
   if (df_link_has_ll(link)) {
     *is_direct = 0;
@@ -140,20 +145,20 @@ DF_CORE int df_link_has_message(const df_link *link, uint64_t sequence, int *is_
   return commit >> 1 == (sequence & DF_SEQUENCE_MASK);
 }
 
-/* Receiver. Deep rings tell the sender seldom: the credit's line travels less. Returns 1 when
- * told. */
+/* Called by the receiver. Deep rings update the credit seldom, so that its line moves less often
+ * between caches. df_link_release returns 1 if it has updated the credit. */
 DF_CORE int df_link_releases(const df_link *link, uint64_t sequence) {
   return !(sequence & link->release_mask);
 }
 DF_CORE int df_link_release(df_link *link, uint64_t sequence) {
   if (!df_link_releases(link, sequence)) return 0;
-  /* Our reads of the payload precede the sender's next write. */
+  /* The receiver's reads of the payload precede the sender's next write. */
   df_publish_fenced_u64(link->credit, sequence & DF_SEQUENCE_MASK);
   return 1;
 }
 
-/* The hold word, behind the credit. The receiver holds it while it reads a lent buffer; the sender
- * revokes it before a failed run's buffers go back. Free: 0. */
+/* The hold word is behind the credit. The receiver sets it while it reads a lent buffer. The sender
+ * revokes it before the buffers of a failed run return to the application. 0: free. */
 enum { DF_HOLD_READING = 1, DF_HOLD_REVOKED = 2 };
 
 DF_CORE int df_link_borrow(const df_link *link) {
@@ -162,7 +167,8 @@ DF_CORE int df_link_borrow(const df_link *link) {
 #endif
   return df_system_claim_u64(link->credit + 1, 0, DF_HOLD_READING);
 }
-/* Receiver. 0: seized meanwhile; what was read counts for nothing. */
+/* Called by the receiver. 0: the sender has seized the buffer meanwhile, so the data that was read
+ * is invalid. */
 DF_CORE int df_link_return(const df_link *link) {
 #if defined(__CUDACC__)
   if (link->same_process) return df_device_claim_u64(link->credit + 1, DF_HOLD_READING, 0);
@@ -172,24 +178,25 @@ DF_CORE int df_link_return(const df_link *link) {
 DF_CORE int df_link_is_revoked(const df_link *link) {
   return df_observe_u64(link->credit + 1) == DF_HOLD_REVOKED;
 }
-/* Sender. 0: it is being read now. */
+/* Called by the sender. 0: the receiver is reading the buffer. */
 DF_CORE int df_link_revoke(const df_link *link) {
   return df_link_is_revoked(link) || df_system_claim_u64(link->credit + 1, 0, DF_HOLD_REVOKED);
 }
-/* Sender. Does not wait: the receiver may be dead, and harms nothing by reading on. 0: the word
- * just changed. */
+/* Called by the sender. It does not wait, because the receiver may be dead, and a receiver that
+ * continues to read does no harm. 0: the word has changed meanwhile. */
 DF_CORE int df_link_seize(const df_link *link) {
   uint64_t held = df_observe_u64(link->credit + 1);
   return df_system_claim_u64(link->credit + 1, held, DF_HOLD_REVOKED);
 }
 
 static inline uint32_t df_link_stride(uint64_t payload_bytes, uint32_t payload_offset) {
-  if (payload_offset == DF_LINK_LL) /* pairs */
+  if (payload_offset == DF_LINK_LL) /* the LL protocol stores pairs of words */
     return (uint32_t)DF_ALIGN_UP(2 * DF_ALIGN_UP(payload_bytes, 2u * DF_LINK_WORD_PAYLOAD),
                                  DF_CACHE_LINE);
   return (uint32_t)DF_ALIGN_UP(payload_bytes + payload_offset, DF_CACHE_LINE);
 }
-/* Small slots share lines. DF_PACKED_SLOTS of them end a line, so that the credit begins one. */
+/* Small slots share lines. A line ends after each DF_PACKED_SLOTS of them, so the credit is at the
+ * beginning of a line. */
 enum { DF_PACKED_SLOTS = DF_CACHE_LINE / 8 };
 static inline uint32_t df_link_packed_stride(uint64_t payload_bytes) {
   const uint64_t bytes = DF_ALIGN_UP(payload_bytes + DF_LINK_FLAGGED_OFFSET, (uint64_t)8);

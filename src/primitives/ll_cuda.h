@@ -1,4 +1,4 @@
-/* Words (link.h): each lane moves pairs, 8 bytes of payload. */
+/* The LL protocol (link.h) on CUDA: each lane moves pairs of words, 8 bytes of payload. */
 #ifndef DF_PRIMITIVES_LL_CUDA_H
 #define DF_PRIMITIVES_LL_CUDA_H
 
@@ -22,7 +22,8 @@ DF_CORE df_word_pair df_load_pair(const uint8_t *slot, uint64_t i) {
   return df_load_relaxed_pair(df_global((const df_word_pair *)slot + i));
 }
 
-/* Of the pairs that this lane will move; it keeps the first. */
+/* Returns 1 if the pairs that this lane will move have arrived. The lane keeps the payload of its
+ * first pair. */
 DF_CORE int df_ll_has_arrived(df_lanes *lanes, const df_move *move) {
   const uint64_t pairs = DF_DIV_UP(move->count * move->element_bytes, (uint64_t)DF_PAIR_PAYLOAD);
   int arrived = 1;
@@ -35,7 +36,7 @@ DF_CORE int df_ll_has_arrived(df_lanes *lanes, const df_move *move) {
   return arrived;
 }
 
-/* n elements: a pair's payload, or less at the end. */
+/* Loads n elements: the payload of a pair, or less at the end. */
 template <class Element> DF_CORE uint64_t df_load_payload(const uint8_t *p, uint32_t n) {
   enum { elements = DF_PAIR_PAYLOAD / sizeof(Element) };
   if (n == elements && (uintptr_t)p % DF_PAIR_PAYLOAD == 0) return *(const uint64_t *)df_global(p);
@@ -84,7 +85,7 @@ DF_CORE void df_move_ll(const df_lanes *lanes, const Operation &operation, df_sp
     DF_UNROLLED
     for (uint32_t k = 0; k < elements; k++) x[k] = operation(x[k], y[k]);
     memcpy(&payload, x, sizeof payload);
-    if (span.slot) /* a collective's links all have words, or none */
+    if (span.slot) /* either all links of a collective use the LL protocol, or none */
       df_store_relaxed_pair(df_global((df_word_pair *)span.slot + i),
                             df_pair_of(payload, span.flag));
     if (span.store) df_store_payload<element>(span.store + i * DF_PAIR_PAYLOAD, payload, n);

@@ -1,21 +1,23 @@
-/* Windows: a peer's memory mapped here; lent addresses must lie in one. The host writes them under
- * the context's lock, the daemon reads without: each is one word. */
+/* Mapped ranges: memory of a peer that this process has mapped; lent addresses must be inside one.
+ * The host writes them under the context's lock. The daemon reads them without a lock, because each
+ * is one word. */
 #ifndef DF_PRIMITIVES_MAPPED_RANGES_H
 #define DF_PRIMITIVES_MAPPED_RANGES_H
 
 #include "base/atomic.h"
 #include "base/limits.h"
 
-enum { DF_WINDOW_SIZE_BITS = 28 }; /* Bits for a window's number of pages. */
+enum { DF_WINDOW_SIZE_BITS = 28 }; /* bits for the number of pages of a range */
 
 typedef struct df_mapped_ranges {
-  uint64_t used;                          /* Windows that were ever open: only grows. */
+  uint64_t used;                          /* number of ranges that have been open; it only grows */
   uint64_t mapped_ranges[DF_MAX_REACHES]; /* first page << 28 | pages; 0: closed */
 } df_mapped_ranges;
 
 DF_CORE int df_mapped_ranges_cover(const df_mapped_ranges *mapped_ranges, uint64_t address,
                                    uint64_t bytes) {
-  uint64_t used = df_observe_u64(&mapped_ranges->used); /* Those below are, or were, open. */
+  /* Ranges below this number are or were open. */
+  uint64_t used = df_observe_u64(&mapped_ranges->used);
   for (uint64_t i = 0; i < used; i++) {
     uint64_t word = df_observe_u64(&mapped_ranges->mapped_ranges[i]);
     uint64_t base = (word >> DF_WINDOW_SIZE_BITS) * DF_PAGE;
@@ -25,7 +27,7 @@ DF_CORE int df_mapped_ranges_cover(const df_mapped_ranges *mapped_ranges, uint64
   return 0;
 }
 
-/* One writer at a time. 0: no room, or no window. */
+/* One writer at a time. Returns 0 if there is no room, or if the memory is not a valid range. */
 static inline int df_mapped_ranges_open(df_mapped_ranges *mapped_ranges, const void *memory,
                                         uint64_t bytes) {
   uint64_t page = (uint64_t)(uintptr_t)memory / DF_PAGE, pages = bytes / DF_PAGE, i = 0;

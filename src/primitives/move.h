@@ -1,4 +1,4 @@
-/* The only part of a step that differs between devices. */
+/* The movement of data, the only part of a step that differs between devices. */
 #ifndef DF_PRIMITIVES_MOVE_H
 #define DF_PRIMITIVES_MOVE_H
 

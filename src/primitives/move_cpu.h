@@ -1,4 +1,4 @@
-/* Movement on the CPU: one lane, tiles that stay in cache. */
+/* Movement of data on the CPU: one lane, and tiles that stay in the cache. */
 #ifndef DF_PRIMITIVES_MOVE_CPU_H
 #define DF_PRIMITIVES_MOVE_CPU_H
 
@@ -14,14 +14,14 @@ enum {
   DF_FAR_TILE_BYTES = 8192
 };
 
-/* Past the caches, through a block in the first-level cache. */
+/* Stores past the caches, through a block in the first-level cache. */
 static inline void df_move_divided_stream(const df_mover_cpu *mover, const df_move *move,
                                           uint8_t *destination, const uint8_t *a, const uint8_t *b,
                                           uint64_t count) {
   DF_ALIGNED(64) uint8_t block[DF_BLOCK_BYTES];
   uint64_t bytes = count * move->element_bytes;
   uint64_t part = DF_BLOCK_BYTES - (uintptr_t)destination % DF_CACHE_LINE;
-  part -= part % move->element_bytes; /* a misaligned destination */
+  part -= part % move->element_bytes; /* the destination may be misaligned */
   for (uint64_t at = 0; at < bytes; at += part, part = DF_BLOCK_BYTES) {
     part = DF_MIN(part, bytes - at);
     uint64_t elements = part / move->element_bytes;
@@ -33,7 +33,7 @@ static inline void df_move_divided_stream(const df_mover_cpu *mover, const df_mo
   }
 }
 
-/* dst may be a source. */
+/* dst may be one of the sources. */
 static inline void df_move_user_operator(const df_move *move, uint8_t *dst, const uint8_t *a,
                                          const uint8_t *b, uint64_t count) {
   const df_user_operator *own = df_user_operators[move->divisor];
@@ -98,7 +98,8 @@ static inline void df_move_tile(const df_mover_cpu *mover, const df_move *move, 
   }
 }
 
-/* To a distant receiver, past the caches. Tiles are computed where they stay cached. */
+/* Writes the slot of a distant receiver past the caches. Tiles are computed in memory that stays
+ * cached. */
 static inline void df_move_far(const df_mover_cpu *mover, const df_move *move, const uint8_t *a,
                                const uint8_t *b) {
   DF_ALIGNED(64) uint8_t block[DF_FAR_TILE_BYTES];
@@ -117,7 +118,7 @@ static inline void df_move_far(const df_mover_cpu *mover, const df_move *move, c
   }
 }
 
-/* A CPU's messages arrive whole. */
+/* On the CPU a message arrives as a whole. */
 static inline int df_move_has_arrived(df_lanes *lanes, const df_move *move) {
   (void)lanes;
   (void)move;
@@ -140,15 +141,15 @@ DF_CORE_APART void df_move_any(df_lanes *lanes, const df_move *move) {
     df_move_far(mover, move, a, b);
     return;
   }
-  /* The slot now, for a waiting peer; the store after the announcement. A borrowed buffer is gone
-   * by then. */
+  /* The slot is written now, because a peer may be waiting for it, and the store follows the
+   * announcement. A borrowed buffer must not be read then, because it has been returned. */
   if (move->count * move->element_bytes <= DF_TILE_BYTES && !move->borrows) {
     df_move_tile(mover, move, move->slot, a, b, move->count, 0);
     lanes->late = move->kind == DF_MOVE_COPY ? a : move->slot;
     return;
   }
-  /* Tile by tile: the slot, which the peer reads from cache, then the store. In place the cached
-   * store goes first. */
+  /* For each tile, the slot is written first, because the peer reads it from the cache, and then
+   * the store. In place, the cached store is written first. */
   uint8_t *store = (uint8_t *)move->store, *slot = (uint8_t *)move->slot;
   int in_place = move->store == move->a || move->store == move->b;
   uint64_t tile = DF_TILE_BYTES / move->element_bytes;
@@ -164,7 +165,7 @@ DF_CORE_APART void df_move_any(df_lanes *lanes, const df_move *move) {
   }
 }
 
-/* What precedes the announcement. */
+/* Moves the data that must be in place before the announcement. */
 static inline void df_move_execute(df_lanes *lanes, const df_move *move) {
   const uint64_t bytes = move->count * move->element_bytes;
   lanes->late = NULL;
@@ -176,7 +177,7 @@ static inline void df_move_execute(df_lanes *lanes, const df_move *move) {
   lanes->mover->copy(move->slot ? move->slot : move->store, move->a, bytes);
 }
 
-/* After the announcement, before what was received is released. */
+/* Called after the announcement, and before the received message is released. */
 static inline void df_move_finish(df_lanes *lanes, const df_move *move) {
   if (lanes->late)
     (move->stream ? lanes->mover->copy_stream : lanes->mover->copy)(

@@ -1,11 +1,11 @@
-/* Movement on CUDA: all lanes, 16-byte accesses if addresses allow. A destination may be a
- * source. */
+/* Movement of data on CUDA by all lanes, with 16-byte accesses if the addresses allow it. The
+ * destination may be one of the sources. */
 #ifndef DF_PRIMITIVES_MOVE_CUDA_H
 #define DF_PRIMITIVES_MOVE_CUDA_H
 
 #include "primitives/ll_cuda.h"
 
-/* Nothing of a message is used before all of it has come. */
+/* No part of a message is used before all of it has arrived. */
 DF_CORE int df_move_has_arrived(df_lanes *lanes, const df_move *move) {
   if (move->recv_flagged == NULL) return 1;
   return df_lanes_all(lanes, df_ll_has_arrived(lanes, move));
@@ -36,7 +36,7 @@ DF_CORE void df_move_aligned(const df_lanes *lanes, const Operation &operation, 
   }
 }
 
-/* In pieces as large as addresses allow. */
+/* Accesses are as large as the alignment of the addresses allows. */
 template <class Operation>
 DF_CORE void df_move_pieces(const df_lanes *lanes, const Operation &operation, df_span span,
                             uint64_t vectors) {
@@ -103,7 +103,7 @@ DF_CORE void df_move_reduce(const df_lanes *lanes, const df_move *move, df_span 
   }
 }
 
-/* Apart for each type, so that its registers burden no other. */
+/* One function for each type, so that its registers do not burden the other types. */
 template <class Type>
 static __host__ __device__ __noinline__ void df_move_type(uint32_t index, uint32_t count,
                                                           uint64_t held, const df_move *move) {
@@ -125,7 +125,7 @@ static __host__ __device__ __noinline__ void df_move_type(uint32_t index, uint32
   }
 }
 
-/* Bitwise: the sign does not matter. */
+/* Operators on bits: the sign does not matter. */
 template <class Type>
 static __host__ __device__ __noinline__ void df_move_bits(uint32_t index, uint32_t count,
                                                           uint64_t held, const df_move *move) {
@@ -142,7 +142,8 @@ static __host__ __device__ __noinline__ void df_move_bits(uint32_t index, uint32
     df_move_span(&lanes, df_cuda_bxor<Type>(), span, move->count);
 }
 
-/* All lanes, after a barrier. move->stream is ignored: the caches are written through. */
+/* Called by all lanes after a barrier. move->stream is ignored, because the caches are written
+ * through. */
 DF_CORE void df_move_execute(df_lanes *lanes, const df_move *move) {
   if (move->kind == DF_MOVE_NOTHING) return;
   if (move->kind == DF_MOVE_COPY) {

@@ -1,5 +1,5 @@
-/* What a step does in one loop of one block, whatever the run. A CPU device keeps the records of
- * short collectives: there instructions count. */
+/* A record of the work of a step in one loop of one block, valid for every run. A CPU device keeps
+ * the records of short collectives, where the number of instructions matters. */
 #ifndef DF_PRIMITIVES_PREPARED_H
 #define DF_PRIMITIVES_PREPARED_H
 
@@ -13,39 +13,39 @@ typedef enum {
   DF_MOVE_REDUCE,
   DF_MOVE_REDUCE_AVERAGE,
   DF_MOVE_DIVIDE,
-  /* CPU, primitives/user_operator.h: */
+  /* CPU only (primitives/user_operator.h): */
   DF_MOVE_USER_OPERATOR, /* a (op) b */
   DF_MOVE_SCALE,         /* a times the scalar */
-  DF_MOVE_REDUCE_SCALED  /* a + b times the scalar */
+  DF_MOVE_REDUCE_SCALED  /* a + (b times the scalar) */
 } df_move_kind;
 
-/* Which messages there are: empty ones are not sent. */
+/* The messages of a step. Empty messages are not sent. */
 typedef enum {
   DF_MESSAGE_COMES = 1,
   DF_MESSAGE_GOES = 2,
-  DF_COUNT_COMES = 4, /* The message brings its run's count. */
+  DF_COUNT_COMES = 4, /* the received message contains its run's count */
   DF_COUNT_GOES = 8
 } df_prepared_messages;
 
 typedef struct DF_ALIGNED(64) df_prepared {
-  df_link *recv_link, *send_link;     /* NULL: none */
-  uint64_t source_at, destination_at; /* Offsets in their buffers, in bytes. */
-  uint32_t count;                     /* 0: empty, not sent */
+  df_link *recv_link, *send_link;     /* NULL: there is none */
+  uint64_t source_at, destination_at; /* offsets in their buffers, in bytes */
+  uint32_t count;                     /* number of elements; 0: the message is empty and not sent */
   uint32_t loops;
-  uint16_t recv_ordinal, send_ordinal; /* message of the loop, on that link */
+  uint16_t recv_ordinal, send_ordinal; /* number of the message within the loop, on that link */
   uint8_t source, destination;         /* df_buffer */
   uint8_t flags;                       /* df_prim_flags */
   uint8_t kind;                        /* df_move_kind */
-  uint8_t may_lend;                    /* if the run allows it */
+  uint8_t may_lend;                    /* 1: the message may be lent, if the run allows it */
   uint8_t common;                      /* df_common_use, if the run allows it */
   uint8_t announces;                   /* df_prepared_messages */
-  /* Elements of a message whose pieces do not lie side by side (primitives/several.h). Then count
-   * is 0, so that a step of one piece pays nothing. Never on CUDA. */
+  /* Number of elements of a message whose pieces are not side by side. Then count is 0, so that a
+   * step of one piece has no additional cost. Always 0 on CUDA. */
   uint32_t multi_piece;
 } df_prepared;
 DF_STATIC_ASSERT(sizeof(df_prepared) == 64, "a prepared primitive is one cache line");
 
-/* Of one collective: 1 KB. */
+/* Most records of one collective: 1 KB. */
 enum { DF_PREPARED_MOST = 16 };
 
 DF_CORE uint32_t df_chunk_elements(uint8_t geometry, uint32_t pieces, const df_part *part,
@@ -58,15 +58,15 @@ DF_CORE uint32_t df_chunk_elements(uint8_t geometry, uint32_t pieces, const df_p
   if (start >= part->elements) return 0;
   return (uint32_t)DF_MIN(part->elements - start, (uint64_t)part->chunk);
 }
-/* Piece `at` of a message, in a buffer or, DF_BUFFER_NONE, as it counts for the length. A row of
- * pieces is a circle, but scratch memory and GRID are none. */
+/* The number of a message's piece `at` in a buffer; for DF_BUFFER_NONE, the number that decides its
+ * length. A row of pieces is a circle, except in scratch memory and with GRID. */
 DF_CORE uint32_t df_piece_further(uint8_t geometry, uint32_t pieces, uint32_t stride,
                                   uint8_t buffer, uint32_t first, uint32_t at) {
   const uint32_t further = first + at * stride;
   return buffer == DF_BUFFER_SCRATCH || geometry == DF_GEOMETRY_GRID ? further : further % pieces;
 }
 
-/* Of a message of n pieces; of one, its piece's. */
+/* The number of elements of a message of n pieces; n 0 and 1: of its only piece. */
 DF_CORE uint32_t df_message_elements(uint8_t geometry, uint32_t pieces, const df_part *part,
                                      uint32_t loop, uint32_t piece, uint32_t n, uint32_t stride) {
   uint32_t elements = df_chunk_elements(geometry, pieces, part, loop, piece);
@@ -77,7 +77,7 @@ DF_CORE uint32_t df_message_elements(uint8_t geometry, uint32_t pieces, const df
   return elements;
 }
 
-/* Pieces that one loop takes from a part. */
+/* Number of pieces that one loop takes from a part. */
 DF_CORE uint32_t df_pieces_of_loop(uint8_t geometry, uint32_t pieces) {
   return geometry == DF_GEOMETRY_PARTITION || geometry == DF_GEOMETRY_GRID ? pieces : 1;
 }
@@ -93,15 +93,15 @@ DF_CORE uint32_t df_piece_elements(const df_descriptor *desc, const df_part *par
 }
 
 /*
- * Varying: what one run of the collective's only part is. Cut as df_shape_make cuts, so no chunk is
- * longer than the registered one, and no loop is empty. Message numbers leave room for all
- * registered loops.
+ * Varying: the part of one run, made from the collective's only part. It is cut as df_shape_make
+ * cuts, so no chunk is longer than the registered one, and no loop is empty. Message numbers leave
+ * room for all registered loops.
  */
 DF_CORE df_part df_part_of_run(const df_part *whole, uint64_t count, uint32_t pieces,
                                uint32_t element_bytes) {
   df_part part = *whole;
   if (count == whole->elements) return part;
-  if (count == 0) { /* of a pair; or a peer's nonsense */
+  if (count == 0) { /* the count of a pair; or a malformed count from a peer */
     part.elements = part.loops = 0;
     return part;
   }
@@ -114,13 +114,13 @@ DF_CORE df_part df_part_of_run(const df_part *whole, uint64_t count, uint32_t pi
   return part;
 }
 
-/* Varying: does this message bring the run's count? The first message of each link does, so members
- * compare counts before they use data. */
+/* Varying: returns 1 if this message contains the run's count. The first message of each link does,
+ * so members compare counts before they use data. */
 DF_CORE int df_brings_count(uint32_t loop, uint32_t ordinal, uint32_t piece) {
   return loop == 0 && (ordinal == 0 || piece == DF_PIECE_NONE);
 }
 
-/* Bytes into the buffer. count: of a piece. */
+/* The offset of a piece in its buffer, in bytes. count: elements of a piece. */
 DF_CORE uint64_t df_piece_offset(const df_descriptor *desc, const df_part *part, uint64_t count,
                                  uint32_t loop, uint32_t piece) {
   if (DF_UNLIKELY(desc->geometry == DF_GEOMETRY_PIECE_TABLE))
@@ -147,14 +147,16 @@ DF_CORE uint8_t df_move_kind_of(uint8_t flags) {
   return flags & DF_PRIM_AVERAGE ? DF_MOVE_DIVIDE : DF_MOVE_COPY;
 }
 
-/* A computed result lends its destination, others their source. */
+/* Returns 1 if the result is computed. Such a message lends its destination, other messages their
+ * source. */
 DF_CORE int df_prim_computes(uint8_t flags) {
   return (flags & (DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_AVERAGE)) != 0;
 }
 
 #if !defined(__CUDACC__)
-/* A source in the input is multiplied wherever it is used. Its sum commutes, so the source may
- * always come second. What is sent as it is in memory is not what the peer needs: it is not lent. */
+/* A source in the input is multiplied wherever it is used. Its operator, the sum, commutes, so the
+ * source can always be the second operand. A message that is sent directly from the input must not
+ * be lent, because the peer needs the multiplied values. */
 static inline void df_prepare_user_operator(const df_descriptor *desc, const df_primitive *prim,
                                             df_prepared *p) {
   if (desc->op == DF_OPERATOR_USER && prim->flags & DF_PRIM_REDUCE) p->kind = DF_MOVE_USER_OPERATOR;
@@ -166,14 +168,14 @@ static inline void df_prepare_user_operator(const df_descriptor *desc, const df_
 }
 #endif
 
-/* Its message may be lent. */
+/* Returns 1 if the message is long enough to be lent. */
 DF_CORE int df_prepared_is_long(const df_descriptor *desc, const df_prepared *p) {
   const uint64_t bytes = (uint64_t)p->count * desc->element_bytes;
   return p->send_link && bytes >= desc->direct_min && bytes >= p->send_link->lend_min &&
          !p->send_link->release_mask;
 }
 
-/* None if never lent. */
+/* DF_COMMON_NONE if the message is never lent. */
 DF_CORE uint8_t df_prepare_common(const df_descriptor *desc, const df_primitive *prim,
                                   const df_prepared *p) {
 #if defined(__CUDACC__)
@@ -187,7 +189,7 @@ DF_CORE uint8_t df_prepare_common(const df_descriptor *desc, const df_primitive 
 }
 
 #if !defined(__CUDACC__)
-/* Bytes into the buffer of piece `at`. */
+/* The offset of piece `at` in its buffer, in bytes. */
 static inline uint64_t df_offset_of_piece(const df_descriptor *desc, const df_part *part,
                                           uint64_t count, uint32_t loop, const df_primitive *prim,
                                           uint8_t buffer, uint32_t first, uint32_t at) {
@@ -196,7 +198,7 @@ static inline uint64_t df_offset_of_piece(const df_descriptor *desc, const df_pa
       df_piece_further(desc->geometry, desc->pieces, prim->stride, buffer, first, at));
 }
 
-/* Pieces side by side in every place count as one long piece. */
+/* Pieces that are side by side in every place count as one long piece. */
 DF_CORE_APART void df_prepare_pieces(const df_descriptor *desc, const df_part *part, uint64_t count,
                                      uint32_t loop, const df_primitive *prim, df_prepared *p) {
   uint64_t source = 0, destination = 0, elements = 0;
@@ -213,7 +215,7 @@ DF_CORE_APART void df_prepare_pieces(const df_descriptor *desc, const df_part *p
     if (elements == 0) {
       source = from;
       destination = to;
-      together = at == 0; /* the record's places are the first piece's */
+      together = at == 0; /* the record's offsets are those of the first piece */
     }
     const uint64_t bytes = elements * desc->element_bytes;
     if ((prim->source != DF_BUFFER_NONE && from != source + bytes) ||
@@ -234,7 +236,7 @@ DF_CORE uint32_t df_prepared_elements(const df_prepared *p) {
 #endif
 }
 
-/* `part`: the block's, or what a run is of it. */
+/* `part`: the block's part, or the part of one run (df_part_of_run). */
 DF_CORE void df_prepare_messages_of(const df_descriptor *desc, uint32_t block, const df_part *part,
                                     uint64_t count, uint32_t loop, uint32_t primitive,
                                     df_prepared *p) {
@@ -285,7 +287,7 @@ DF_CORE_APART void df_prepare_move(const df_descriptor *desc, uint32_t block, ui
   df_prepare_move_of(desc, &desc->parts[block], desc->count, loop, primitive, p);
 }
 
-/* Varying, and one block. */
+/* For varying collectives, which have one block. */
 DF_CORE_APART void df_prepare_run(const df_descriptor *desc, uint64_t count, uint32_t loop,
                                   uint32_t primitive, df_prepared *p) {
   const df_primitive *prim = &desc->primitives[primitive];
@@ -302,9 +304,9 @@ DF_CORE_APART void df_prepare_run(const df_descriptor *desc, uint64_t count, uin
 
 #if !defined(__CUDACC__)
 /*
- * Counts of the moment: as df_prepare_run, but each pair of members has a count of its own, by which
- * its messages are cut. The plan is all-to-all's "direct", so a primitive has one peer. What comes
- * is unknown until the first message is there.
+ * For a dynamic all-to-all: as df_prepare_run, but each pair of members has its own count, by which
+ * its messages are cut. The plan is "direct", so a primitive has one peer. The number of elements
+ * to receive is unknown until the first message has arrived.
  */
 static inline void df_prepare_pair(const df_descriptor *desc, const df_pair_counts *counts,
                                    uint32_t loop, uint32_t primitive, df_prepared *p) {
@@ -324,12 +326,12 @@ static inline void df_prepare_pair(const df_descriptor *desc, const df_pair_coun
     p->destination_at = (to->recv_at + start) * desc->element_bytes;
 }
 
-/* Every run has the same records. */
+/* Returns 1 if every run has the same records and they are kept. */
 static inline int df_prepared_is_kept(const df_descriptor *desc) {
   return desc->n_blocks == 1 && desc->parts[0].loops == 1 && desc->n_primitives > 0 &&
          desc->n_primitives <= DF_PREPARED_MOST && desc->count_step == 0;
 }
-/* Once the links stand. */
+/* Called when the links are connected. */
 static inline void df_prepared_keep(df_descriptor *desc, df_prepared *records) {
   for (uint32_t i = 0; i < desc->n_primitives; i++) {
     df_prepare_messages(desc, 0, 0, i, &records[i]);

@@ -1,4 +1,5 @@
-/* Loads are plain, never read-only: peers write this memory while the kernel runs. */
+/* Access to the memory of a move on CUDA. Loads are plain, never read-only, because peers write
+ * this memory while the kernel runs. */
 #ifndef DF_PRIMITIVES_SPAN_CUDA_H
 #define DF_PRIMITIVES_SPAN_CUDA_H
 
@@ -15,7 +16,7 @@ enum { DF_VECTOR_BYTES = 16 };
 #define DF_ROLLED
 #endif
 
-/* Buffers and slots are in global memory: saves a test at each access. */
+/* Buffers and slots are in global memory. The assumption saves a test at each access. */
 template <class T> DF_CORE T *df_global(T *p) {
 #if DF_ON_DEVICE
   __builtin_assume(__isGlobal(p));
@@ -23,7 +24,7 @@ template <class T> DF_CORE T *df_global(T *p) {
   return p;
 }
 
-/* The largest access for which p is aligned. */
+/* The size in bytes of the largest access for which p is aligned. */
 DF_CORE uint32_t df_vector_grain(const void *p, uint32_t least) {
   const uint32_t low = (uint32_t)(uintptr_t)p & (DF_VECTOR_BYTES - 1);
   return low == 0 ? (uint32_t)DF_VECTOR_BYTES : DF_MAX(low & (0 - low), least);
@@ -71,8 +72,8 @@ DF_CORE void df_store_vector(uint8_t *p, uint4 v, uint32_t grain) {
 typedef struct df_span {
   const uint8_t *a, *b;
   uint8_t *store, *slot;
-  const uint8_t *received; /* a or b, if its words have flags; or NULL */
-  uint32_t flag;           /* of slot's words; 0: none */
+  const uint8_t *received; /* the operand, a or b, whose words have flags; or NULL */
+  uint32_t flag;           /* flag of the words of slot; 0: no flags */
 } df_span;
 
 DF_CORE df_span df_span_of(const df_move *move) {

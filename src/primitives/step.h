@@ -1,4 +1,4 @@
-/* The step function: one attempt at one primitive. It never waits. */
+/* The step function makes one attempt at one primitive. It never waits. */
 #ifndef DF_PRIMITIVES_STEP_H
 #define DF_PRIMITIVES_STEP_H
 
@@ -16,10 +16,10 @@
 
 typedef enum {
   DF_STEP_PROGRESSED,
-  DF_STEP_BLOCKED,   /* nothing was changed */
-  DF_STEP_DONE,      /* The block has finished the run. */
-  DF_STEP_CANCELLED, /* nothing was changed */
-  DF_STEP_MOVE       /* internal: decided, now execute */
+  DF_STEP_BLOCKED,   /* nothing has been changed */
+  DF_STEP_DONE,      /* the block has finished the run */
+  DF_STEP_CANCELLED, /* nothing has been changed */
+  DF_STEP_MOVE       /* internal: the leader has decided, and the lanes execute */
 } df_step_result;
 
 DF_CORE uint64_t df_sequence(const df_cursor *cursor, uint32_t loops, const df_link *link,
@@ -27,7 +27,7 @@ DF_CORE uint64_t df_sequence(const df_cursor *cursor, uint32_t loops, const df_l
   return (cursor->run * loops + cursor->loop) * link->messages + ordinal + 1;
 }
 
-/* CUDA's compiler must know that none are kept. */
+/* On CUDA no records are kept, and the compiler must be able to remove the code. */
 DF_CORE int df_step_keeps(const df_descriptor *desc) {
 #if defined(__CUDACC__)
   (void)desc;
@@ -37,7 +37,7 @@ DF_CORE int df_step_keeps(const df_descriptor *desc) {
 #endif
 }
 
-/* The kept record, or the first half of a new one, or all of a varying run's. */
+/* Returns the kept record, or the first half of a new one, or the whole record of a varying run. */
 DF_CORE const df_prepared *df_step_prepare(const df_descriptor *desc, uint32_t block,
                                            const df_cursor *cursor, df_prepared *worked_out) {
   if (df_step_keeps(desc)) return &desc->prepared[cursor->primitive];
@@ -49,7 +49,7 @@ DF_CORE const df_prepared *df_step_prepare(const df_descriptor *desc, uint32_t b
   return worked_out;
 }
 
-/* On CUDA it is kept in shared memory until the cursor moves: a poll reads less. */
+/* On CUDA the record stays in shared memory until the cursor moves, so that a poll reads less. */
 DF_CORE const df_prepared *df_step_prepare_once(const df_descriptor *desc, uint32_t block,
                                                 const df_cursor *cursor, df_move *move) {
 #if defined(__CUDACC__)
@@ -63,7 +63,8 @@ DF_CORE uint8_t *df_step_locate(const df_cursor *cursor, uint8_t buffer, uint64_
   return (uint8_t *)((uintptr_t)cursor->buffers[buffer] + at);
 }
 
-/* All are read before one is used: without a relay a GPU reads across the bus. */
+/* All arguments are read before any is used, because a GPU without a relay reads them across the
+ * bus. */
 DF_CORE df_run_arguments df_step_arguments(const df_descriptor *desc, const df_cursor *cursor) {
 #if defined(__CUDACC__)
   if (desc->near_runs) return desc->near_runs[cursor->run % DF_RUNS_AHEAD];
@@ -71,22 +72,24 @@ DF_CORE df_run_arguments df_step_arguments(const df_descriptor *desc, const df_c
   return desc->words->runs[cursor->run % DF_RUNS_AHEAD];
 }
 
-/* A stream may yet have to produce it. */
+/* Returns 0 while a stream has not produced the input. */
 DF_CORE int df_step_has_input(const df_descriptor *desc, const df_run_arguments *run) {
   const uint32_t stream_event = run->stream_event;
   if (DF_LIKELY(stream_event == 0)) return 1;
-  /* Observes the stream's write: its earlier work precedes our reads. */
+  /* The acquire observes the stream's write, so the stream's earlier work precedes the reads here.
+   * */
   return df_stream_event_has_come(
       stream_event, df_observe_u64(&desc->inputs[df_stream_event_index(stream_event)]));
 }
 
-/* Of a run that has not begun. */
+/* Returns 1 if a run that has not begun has its input. */
 DF_CORE int df_step_may_begin(const df_descriptor *desc, const df_cursor *cursor) {
   const df_run_arguments run = df_step_arguments(desc, cursor);
   return df_step_has_input(desc, &run);
 }
 
-/* Not if buffers may be lent. Observes what lies beside the address; the peers have mapped it. */
+/* Common slots are not used if buffers may be lent. The acquire observes the words beside the
+ * address; the peers have mapped the slots. */
 DF_CORE int df_step_has_common(const df_descriptor *desc, const df_run_arguments *run) {
 #if defined(__CUDACC__)
   (void)desc;
@@ -115,8 +118,8 @@ DF_CORE void df_step_begin(const df_descriptor *desc, uint32_t block, df_cursor 
                       : DF_PHASE_DRAIN;
 }
 
-/* Varying: the run has no further loop. Gives back the numbers that it did not use, or the peers
- * would wait for their credit in the next run. */
+/* Varying: returns 1 if the run has no further loop. It then releases the message numbers that the
+ * run has not used; otherwise the peers would wait for their credit in the next run. */
 DF_CORE_APART int df_step_ends_early(const df_descriptor *desc, const df_cursor *cursor,
                                      df_lanes *lanes) {
   if (cursor->loop < df_step_loops(desc, cursor)) return 0;
@@ -144,7 +147,7 @@ DF_CORE df_step_result df_step_advance(const df_descriptor *desc, const df_part 
   return DF_STEP_DONE;
 }
 
-/* *there: the address at the receiver's. */
+/* *there: the address as the receiver sees it. */
 DF_CORE int df_step_may_lend(const df_descriptor *desc, const df_cursor *cursor,
                              const df_link *link, uint8_t buffer, const uint8_t *address,
                              uint64_t *there) {
@@ -162,13 +165,14 @@ DF_CORE int df_step_may_lend(const df_descriptor *desc, const df_cursor *cursor,
   return 1;
 }
 
-/* What is computed in place has just been read: bypassing the caches gains nothing. */
+/* A result that is computed in place has just been read, so bypassing the caches would gain
+ * nothing. */
 DF_CORE int df_step_is_streamed(const df_move *move) {
   return move->stream && move->store != move->a && move->store != move->b;
 }
 
-/* Reads the address once: the peer could change it after the check. A bad one is no message: this
- * end waits on. */
+/* The address is read only once, because the peer could change it after the check. A message with
+ * an invalid address is not accepted, and this end continues to wait. */
 DF_CORE int df_step_may_follow(const df_descriptor *desc, const df_link *link, uint64_t sequence,
                                uint64_t elements, df_move *move) {
   const uint8_t *slot = df_link_slot(link, sequence);
@@ -199,8 +203,8 @@ DF_CORE uint8_t *df_step_common_slot(const df_descriptor *desc, uint32_t block,
   return (uint8_t *)(uintptr_t)(df_load_relaxed_u64(&words->common) + slot * link->stride);
 }
 
-/* A link whose peer may still read this loop's common slot, or NULL. Former runs' slots are
- * drained. */
+/* Returns a link whose peer may still read this loop's common slot, or NULL. The slots of former
+ * runs have been drained. */
 DF_CORE_APART df_link *df_step_common_reader(const df_descriptor *desc, uint32_t block,
                                              const df_cursor *cursor) {
   uint64_t depth = (uint64_t)desc->words->common_mask + 1;
@@ -215,7 +219,7 @@ DF_CORE_APART df_link *df_step_common_reader(const df_descriptor *desc, uint32_t
   return NULL;
 }
 
-/* Returns the common slot if this message writes it. */
+/* Returns the common slot if this message writes it, else NULL. */
 DF_CORE_APART uint8_t *df_step_lend_common(const df_descriptor *desc, uint32_t block,
                                            const df_cursor *cursor, const df_prepared *prim,
                                            const df_move *move) {
@@ -238,7 +242,8 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, uint32_t block, const
     if (move->announces & DF_MESSAGE_COMES && *received_direct) {
       uint64_t theirs;
       if (df_step_varies(desc) && df_step_counts_differ(desc, cursor, move, &theirs)) {
-        *received_direct = 0; /* its length is another: df_step_agrees gives up */
+        *received_direct = 0; /* the message has a different length: df_step_agrees gives
+                                 the run up */
         return 1;
       }
       uint64_t elements = df_prepared_elements(prim);
@@ -256,14 +261,14 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, uint32_t block, const
       return 0;
     if (prim->common == DF_COMMON_WRITES && df_step_uses_common(cursor, prim)) {
       df_link *reader = df_step_common_reader(desc, block, cursor);
-      if (reader) move->send_link = reader; /* the one to wait for */
+      if (reader) move->send_link = reader; /* the link to wait for */
       if (reader) return 0;
     }
   }
   return 1;
 }
 
-/* If so, puts the address into the slot. */
+/* Returns 1 if the buffer is lent, and then stores its address in the slot. */
 DF_CORE_APART int df_step_lend(const df_descriptor *desc, const df_cursor *cursor,
                                const df_prepared *prim, const df_move *move) {
   int computed = df_prim_computes(prim->flags);
@@ -299,7 +304,7 @@ DF_CORE void df_step_set_operands(const df_descriptor *desc, const df_cursor *cu
   move->op = desc->op;
   move->element_bytes = desc->element_bytes;
   move->divisor = desc->divisor;
-  /* Lines from a lent buffer are not in our caches, even in place. */
+  /* Lines of a lent buffer are not in this processor's caches, even in place. */
   move->stream =
       desc->stream != DF_STREAM_NEVER &&
       (desc->stream == DF_STREAM_ALWAYS || move->borrows || !(cursor->flags & DF_CURSOR_IN_PLACE));
@@ -308,7 +313,7 @@ DF_CORE void df_step_set_operands(const df_descriptor *desc, const df_cursor *cu
   move->store = store;
 }
 
-/* Returns the slot to be written, or NULL. */
+/* Returns the slot that the move writes, or NULL. */
 DF_CORE uint8_t *df_step_set_message(const df_descriptor *desc, uint32_t block,
                                      const df_cursor *cursor, const df_prepared *prim,
                                      df_move *move) {
@@ -318,12 +323,13 @@ DF_CORE uint8_t *df_step_set_message(const df_descriptor *desc, uint32_t block,
   }
   if (!prim->may_lend || !df_step_lend(desc, cursor, prim, move)) {
 #if defined(__CUDACC__)
-    DF_ASSERT(move->count * desc->element_bytes <= prim->send_link->stride); /* it fits its slot */
+    /* The message fits its slot. */
+    DF_ASSERT(move->count * desc->element_bytes <= prim->send_link->stride);
 #endif
     return df_link_payload(prim->send_link, move->send_sequence);
   }
   move->lends = 1;
-  if (df_prim_computes(prim->flags)) move->stream = 0; /* the peer reads it next */
+  if (df_prim_computes(prim->flags)) move->stream = 0; /* the peer reads the result next */
   if (prim->flags & DF_PRIM_STORE_TO_LEND)
     move->store = df_step_locate(cursor, prim->destination, prim->destination_at);
   return NULL;
@@ -335,8 +341,8 @@ DF_CORE void df_step_move_pieces(const df_descriptor *desc, uint32_t block, cons
   (void)desc, (void)block, (void)cursor, (void)prim, (void)move, (void)lanes;
 }
 #else
-/* CPU: pieces that do not lie side by side, one after the other, packed in the message. It moves
- * all at once, so the caller's move has nothing left. */
+/* CPU: moves pieces that are not side by side, one after the other, packed in the message. All data
+ * is moved at once, so the caller's move has nothing left to do. */
 DF_CORE_APART void df_step_move_pieces(const df_descriptor *desc, uint32_t block,
                                        const df_cursor *cursor, const df_prepared *prim,
                                        df_move *move, df_lanes *lanes) {
@@ -364,7 +370,7 @@ DF_CORE_APART void df_step_move_pieces(const df_descriptor *desc, uint32_t block
         df_offset_of_piece(desc, &part, count, cursor->loop, planned, planned->destination,
                            planned->destination_piece, at);
     const uint64_t packed_at = (uint64_t)done * desc->element_bytes;
-    row.borrows = 1; /* what is received is where we say; and nothing is left for later */
+    row.borrows = 1; /* the received piece is at row.lent, and no store is left for later */
     row.lent = received ? received + packed_at : NULL;
     df_step_set_operands(desc, cursor, &record, &row);
     row.count = record.count;
@@ -377,10 +383,10 @@ DF_CORE_APART void df_step_move_pieces(const df_descriptor *desc, uint32_t block
 }
 #endif
 
-/* Leader. Fills *move for DF_STEP_MOVE. */
+/* Called by the leader. Fills *move if it returns DF_STEP_MOVE. */
 DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                                       df_move *move, df_lanes *lanes) {
-  move->recv_link = move->send_link = NULL; /* for early returns */
+  move->recv_link = move->send_link = NULL; /* early returns need them */
   if (DF_UNLIKELY(df_lanes_attend(lanes) && df_load_relaxed_u32(&desc->words->cancel) != 0))
     return df_step_take_back(desc, block, cursor) ? DF_STEP_CANCELLED : DF_STEP_BLOCKED;
   if (cursor->phase == DF_PHASE_BEGIN) {
@@ -392,7 +398,7 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
     df_step_begin(desc, block, cursor, &run);
   }
   if (cursor->phase == DF_PHASE_DRAIN) {
-    move->send_link = df_step_undrained(desc, block, cursor); /* the one to wait for */
+    move->send_link = df_step_undrained(desc, block, cursor); /* the link to wait for */
     return move->send_link ? DF_STEP_BLOCKED : DF_STEP_DONE;
   }
 
@@ -424,17 +430,17 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   return DF_STEP_MOVE;
 }
 
-/* Leader: announces, then moves what no peer waits for. */
+/* Called by the leader. Announces the message, and then moves the data for which no peer waits. */
 DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                                       const df_move *move, df_lanes *lanes) {
-  /* The owner gave the run up: so will this rank. */
+  /* The owner of the buffer has given the run up, so this rank will give it up too. */
   if (move->borrows && !df_link_return(move->recv_link)) return DF_STEP_BLOCKED;
   if (move->send_link && move->announces & DF_MESSAGE_GOES) {
     df_link_publish(move->send_link, move->send_sequence, (int)move->lends);
     df_lanes_note_peer(lanes, move->send_link);
     if (move->lends) cursor->flags |= DF_CURSOR_DIRECT_SENT;
   }
-  df_move_finish(lanes, move); /* may read what was received */
+  df_move_finish(lanes, move); /* may read the received message */
   if (move->recv_link) {
     if (df_link_release(move->recv_link, move->recv_sequence))
       df_lanes_note_peer(lanes, move->recv_link);
@@ -443,8 +449,9 @@ DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block,
   return df_step_advance(desc, &desc->parts[block], cursor, lanes);
 }
 
-/* All lanes. No barrier follows the lanes' reads of the leader's words: a later one precedes each
- * rewrite. Other lanes read the rest of *move between the first two barriers only. */
+/* Called by all lanes. No barrier follows the lanes' reads of the leader's words, because a later
+ * barrier precedes each rewrite. The other lanes read the rest of *move only between the first two
+ * barriers. */
 DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                                     df_lanes *lanes) {
   df_move *move = lanes->move;
@@ -455,7 +462,8 @@ DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, d
   df_lanes_sync(lanes);
   df_step_result decided = (df_step_result)df_lanes_take_stop(lanes, move->decided[word]);
   if (decided != DF_STEP_MOVE) return decided;
-  if (!df_move_has_arrived(lanes, move)) return DF_STEP_BLOCKED; /* more is to come */
+  /* Parts of the message have not arrived yet. */
+  if (!df_move_has_arrived(lanes, move)) return DF_STEP_BLOCKED;
   df_move_execute(lanes, move);
   df_lanes_complete_move(lanes);
   if (df_lanes_leads(lanes)) move->committed = df_step_commit(desc, block, cursor, move, lanes);
@@ -463,7 +471,7 @@ DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, d
   return (df_step_result)move->committed;
 }
 
-/* For a daemon about to sleep. Changes nothing. */
+/* Called for a daemon that is about to sleep. Changes nothing. */
 DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block, const df_cursor *saved) {
   if (df_load_relaxed_u32(&desc->words->cancel) != 0) return 1;
   df_cursor cursor = *saved;

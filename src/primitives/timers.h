@@ -1,56 +1,57 @@
-/* Times of a GPU block's leader, in a timed kernel only. A posted store takes as long as its
- * instruction. */
+/* Timers of a GPU block's leader, in a kernel with timers only. For a posted store, only the time
+ * of its instruction is measured. */
 #ifndef DF_PRIMITIVES_TIMERS_H
 #define DF_PRIMITIVES_TIMERS_H
 
 #include "base/atomic.h"
 
-/* As dfcclTime_t. */
+/* The values are those of dfcclTime_t. */
 typedef enum {
-  DF_TIMED_PASS, /* relay: an SQE is passed on */
+  DF_TIMED_PASS, /* a relay passes on an SQE */
   DF_TIMED_FETCH,
   DF_TIMED_LOAD,
   DF_TIMED_SAVE,
   DF_TIMED_CQE,
-  DF_TIMED_KINDS, /* noted; what follows is told from events */
+  DF_TIMED_KINDS, /* number of kinds that are recorded; the following kinds are computed
+                     from events */
   DF_TIMED_PREPARE = DF_TIMED_KINDS,
   DF_TIMED_EXECUTE,
   DF_TIMED_ALL
 } df_timed;
 
-/* As dfcclEventKind_t. */
+/* The values are those of dfcclEventKind_t. */
 typedef enum {
   DF_EVENT_LAUNCHED,
   DF_EVENT_FETCHED,
-  DF_EVENT_BEGUN, /* The run has its input: its first step is next. */
+  DF_EVENT_BEGUN, /* the run has its input, and its first step is next */
   DF_EVENT_SET_ASIDE,
   DF_EVENT_DONE
 } df_event_kind;
 
-enum { DF_TIMED_SAMPLES = 4096 }; /* Samples of each kind that are kept. */
+enum { DF_TIMED_SAMPLES = 4096 }; /* number of samples of each kind that are kept */
 enum { DF_TIMED_EVENTS = 8192, DF_EVENT_PENDING_SHIFT = 24, DF_EVENT_LENGTH_SHIFT = 40 };
 enum {
   DF_EVENT_KIND_SHIFT = 56,
   DF_EVENT_FIELD = 0xffff
-}; /* Most that the fields of pending runs and of length hold. */
+}; /* largest value of the fields for pending runs and for length */
 
 typedef struct df_time_sample {
-  uint64_t moment; /* its end: ns of the device's clock */
+  uint64_t moment; /* end of the action, in nanoseconds of the device's clock */
   uint64_t cycles;
 } df_time_sample;
 
 typedef struct df_timed_event {
-  uint64_t moment; /* ns of the device's clock */
-  uint64_t cycles; /* comparable within a launch only */
-  uint64_t what;   /* collective, its pending runs, the task queue's length, kind */
+  uint64_t moment; /* nanoseconds of the device's clock */
+  uint64_t cycles; /* comparable only within a launch */
+  uint64_t what;   /* collective, its pending runs, the task queue's length, the kind */
 } df_timed_event;
 
-/* The leader publishes the counts when it begins to wait, or leaves. */
+/* The leader publishes the counts when it begins to wait and when it leaves. */
 typedef struct df_time_log {
-  uint64_t
-      noted[DF_TIMED_KINDS]; /* Samples since the beginning; events_noted counts events likewise. */
+  uint64_t noted[DF_TIMED_KINDS]; /* number of samples since the beginning; events_noted is that of
+                                events */
   uint64_t events_noted;
-  uint64_t cycles, ns; /* What the launches before have lasted. */
+  uint64_t cycles, ns; /* total duration of the former launches */
   df_time_sample samples[DF_TIMED_KINDS][DF_TIMED_SAMPLES];
   df_timed_event events[DF_TIMED_EVENTS];
 } df_time_log;
@@ -61,7 +62,7 @@ typedef struct df_time_log {
 #include <time.h>
 #endif
 
-/* ns of a GPU's clock; of the host's in tests. */
+/* Nanoseconds of the GPU's clock; in tests, of the host's clock. */
 DF_CORE uint64_t df_device_ns(void) {
 #if DF_ON_DEVICE
   return cuda::ptx::get_sreg_globaltimer();
@@ -76,15 +77,16 @@ DF_CORE uint64_t df_device_ns(void) {
 
 typedef struct df_timers {
   df_time_log *log;
-  uint64_t begun;                      /* cycles */
-  uint64_t entered_cycles, entered_ns; /* the launch's beginning, less former launches */
+  uint64_t begun;                      /* start of the current measurement, in cycles */
+  uint64_t entered_cycles, entered_ns; /* beginning of the launch, minus the duration of former
+                                          launches */
   uint64_t noted[DF_TIMED_KINDS];
   uint64_t events_noted;
 } df_timers;
 
 DF_CORE uint64_t df_device_cycles(void) {
 #if DF_ON_DEVICE
-  __asm__ __volatile__("" ::: "memory"); /* no access crosses */
+  __asm__ __volatile__("" ::: "memory"); /* no access may cross this line */
   const uint64_t now = (uint64_t)clock64();
   __asm__ __volatile__("" ::: "memory");
   return now;
@@ -117,7 +119,7 @@ DF_CORE void df_timers_enter(df_timers *timers, df_time_log *log) {
 
 DF_CORE void df_timers_start(df_timers *timers) { timers->begun = df_device_cycles(); }
 
-/* The time since the start, shared by n actions. */
+/* Records the time since the start, divided among n actions. */
 DF_CORE void df_timers_note(df_timers *timers, df_timed kind, uint64_t n) {
   if (n == 0) return;
   const uint64_t cycles = (df_device_cycles() - timers->begun) / n, now = df_device_ns();

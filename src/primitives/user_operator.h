@@ -1,7 +1,7 @@
 /*
- * Operators that applications make: functions, and scalars that each input is multiplied by. A
- * descriptor names one by its number. Collectives keep what they use; all else of an operator may
- * go before them.
+ * User-defined operators: functions, and scalars by which each input is multiplied. A descriptor
+ * names an operator by its number. A collective keeps the operator that it uses, even if the
+ * application destroys it.
  */
 #ifndef DF_PRIMITIVES_USER_OPERATOR_H
 #define DF_PRIMITIVES_USER_OPERATOR_H
@@ -12,25 +12,27 @@
 enum { DF_MAX_USER_OPERATORS = 1024, DF_OWN_BLOCK_BYTES = 4096 };
 
 typedef struct df_user_operator {
-  dfcclRedOpFunction_t function; /* NULL: multiplies by a scalar first, then adds */
+  dfcclRedOpFunction_t function; /* NULL: the operator multiplies by a scalar and then adds */
   void *argument;
   int commutative;
-  dfcclDataType_t type; /* of the scalar */
-  uint32_t users;       /* the application, and each collective */
-  int destroyed;        /* by the application */
-  /* The scalar, over and over. */
+  dfcclDataType_t type; /* type of the scalar */
+  uint32_t users;       /* number of users: the application, and each collective */
+  int destroyed;        /* 1: destroyed by the application */
+  /* Copies of the scalar, as many as fit. */
   DF_ALIGNED(64) uint8_t scalars[DF_OWN_BLOCK_BYTES];
 } df_user_operator;
 
-/* Written under a lock, before a collective that names the operator is. */
+/* An entry is written under a lock, before any collective that names the operator is registered. */
 extern df_user_operator *df_user_operators[DF_MAX_USER_OPERATORS];
 
-/* Takes *operator, which is the application's from then on. 0: all numbers are taken. */
+/* Takes over *made and enters it under a free number, with the application as its user. Returns 0
+ * if all numbers are in use. */
 int df_user_operator_enter(df_user_operator *made, uint32_t *number);
-/* NULL: there is none, or the application has destroyed it. Counts a user. */
+/* Counts a user and returns the operator. NULL: it does not exist, or the application has destroyed
+ * it. */
 df_user_operator *df_user_operator_use(uint32_t number);
 void df_user_operator_unuse(uint32_t number);
-/* The application's. 0: there is none. */
+/* Ends the application's use. Returns 0 if there is no such operator. */
 int df_user_operator_destroy(uint32_t number);
 
 #endif

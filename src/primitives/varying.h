@@ -1,4 +1,4 @@
-/* Runs with fewer elements than registered: how many, and what a primitive's record then is. */
+/* Runs with fewer elements than registered: their counts, and the records of their primitives. */
 #ifndef DF_PRIMITIVES_VARYING_H
 #define DF_PRIMITIVES_VARYING_H
 
@@ -7,7 +7,7 @@
 #include "primitives/move.h"
 #include "primitives/prepared.h"
 
-/* CUDA's compiler must know that none vary. */
+/* On CUDA no collective varies, and the compiler must be able to remove the code. */
 DF_CORE int df_step_varies(const df_descriptor *desc) {
 #if defined(__CUDACC__)
   (void)desc;
@@ -17,13 +17,13 @@ DF_CORE int df_step_varies(const df_descriptor *desc) {
 #endif
 }
 
-/* Varying: elements of the run. */
+/* Varying: number of elements of the run. */
 DF_CORE uint64_t df_step_count(const df_descriptor *desc, const df_cursor *cursor) {
   uint64_t count = desc->words->counts[cursor->run % DF_RUNS_AHEAD * desc->count_step];
   return count ? count : desc->count;
 }
 
-/* NULL: all pairs have the run's count. */
+/* Dynamic all-to-all: the counts of the pairs. NULL: all pairs have the run's count. */
 DF_CORE df_pair_counts *df_step_pairs(const df_descriptor *desc, const df_cursor *cursor) {
 #if defined(__CUDACC__)
   (void)desc;
@@ -35,7 +35,7 @@ DF_CORE df_pair_counts *df_step_pairs(const df_descriptor *desc, const df_cursor
 #endif
 }
 
-/* Varying, or each pair has a count. */
+/* For varying collectives and dynamic all-to-all. */
 DF_CORE_APART void df_step_prepare_varying(const df_descriptor *desc, const df_cursor *cursor,
                                            df_prepared *p) {
   const df_pair_counts *pairs = df_step_pairs(desc, cursor);
@@ -49,7 +49,7 @@ DF_CORE_APART void df_step_prepare_varying(const df_descriptor *desc, const df_c
   df_prepare_run(desc, df_step_count(desc, cursor), cursor->loop, cursor->primitive, p);
 }
 
-/* Varying: loops of the run. */
+/* Varying: number of loops of the run. */
 DF_CORE uint64_t df_step_loops(const df_descriptor *desc, const df_cursor *cursor) {
 #if !defined(__CUDACC__)
   const df_pair_counts *pairs = df_step_pairs(desc, cursor);
@@ -66,13 +66,14 @@ DF_CORE uint64_t df_step_loops(const df_descriptor *desc, const df_cursor *curso
       .loops;
 }
 
-/* Elements of a pair's first message. */
+/* Number of elements of a pair's first message. */
 DF_CORE uint32_t df_step_first_chunk(const df_descriptor *desc, uint64_t count) {
   const df_part part = df_part_of_run(desc->parts, count, 1, desc->element_bytes);
   return df_chunk_elements(desc->geometry, 1, &part, 0, 0);
 }
 
-/* Varying: does the message bring another count? It is there. */
+/* Varying: returns 1 if the message, which has arrived, contains a different count. *theirs: the
+ * count in the message. */
 DF_CORE int df_step_counts_differ(const df_descriptor *desc, const df_cursor *cursor,
                                   const df_move *move, uint64_t *theirs) {
   *theirs = 0;
@@ -83,7 +84,7 @@ DF_CORE int df_step_counts_differ(const df_descriptor *desc, const df_cursor *cu
   return *theirs != df_step_count(desc, cursor);
 }
 
-/* Each pair has a count, and the first message tells it. */
+/* Dynamic all-to-all: the first message of a pair contains the pair's count. */
 DF_CORE_APART void df_step_take_count(const df_descriptor *desc, const df_cursor *cursor,
                                       df_pair_counts *pairs, df_move *move, uint64_t count) {
   const uint32_t from = desc->primitives[cursor->primitive].destination_piece;
@@ -93,8 +94,8 @@ DF_CORE_APART void df_step_take_count(const df_descriptor *desc, const df_cursor
   move->count = move->worked_out.count;
 }
 
-/* Varying, before anything of the message is used. If counts differ, the collective is given up:
- * the next step sees that. */
+/* Varying: called before any data of the message is used. If counts differ, the collective is given
+ * up, which the next step detects. */
 DF_CORE_APART int df_step_agrees(const df_descriptor *desc, const df_cursor *cursor,
                                  df_move *move) {
   uint64_t theirs;
@@ -106,7 +107,8 @@ DF_CORE_APART int df_step_agrees(const df_descriptor *desc, const df_cursor *cur
   }
   df_pair_counts *pairs = df_step_pairs(desc, cursor);
   if (pairs && move->announces & DF_COUNT_COMES && move->recv_link)
-    df_step_take_count(desc, cursor, pairs, move, theirs); /* as checked: read once */
+    /* The value that was checked: it is read only once. */
+    df_step_take_count(desc, cursor, pairs, move, theirs);
   if (move->announces & DF_COUNT_GOES && move->send_link)
     *(uint64_t *)(df_link_slot(move->send_link, move->send_sequence) + DF_LINK_COUNT_OFFSET) =
         pairs ? pairs->of[desc->primitives[cursor->primitive].source_piece].sends

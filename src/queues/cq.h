@@ -1,9 +1,13 @@
 /*
- * Completion queue: daemon -> host. Any block writes, one consumer at a time reads; never full.
- * Variants, with the producer's accesses to host memory:
- *   ring    for each block: 5
- *   packed  for each block, laps in words: 3, no fence
- *   slots   one array: 1, a compare-and-swap; the sequence is in device memory
+ * Completion queue, from the daemon to the host. Any block writes; one consumer at a time reads.
+ * The queue is never full.
+ *
+ * The variants differ in the number of accesses to host memory that the producer needs for an
+ * entry:
+ *   ring    one ring per block: 5 accesses
+ *   packed  one ring per block, with the lap in each word: 3 accesses and no fence
+ *   slots   one array for all blocks: 1 access, a compare-and-swap; the sequence is in device
+ *           memory
  */
 #ifndef DF_QUEUES_CQ_H
 #define DF_QUEUES_CQ_H
@@ -17,22 +21,23 @@ typedef enum { DF_CQ_RING = 0, DF_CQ_PACKED = 1, DF_CQ_SLOTS_CAS = 2 } df_cq_var
 typedef struct df_cqe {
   uint32_t collective;
   uint32_t status; /* dfcclResult_t */
-  uint32_t run;    /* modulo DF_RUNS_AHEAD */
+  uint32_t run;    /* number of the run, modulo DF_RUNS_AHEAD */
 } df_cqe;
 
 typedef struct df_cq_ring {
-  DF_ALIGNED(64) uint64_t head; /* entries consumed */
-  DF_ALIGNED(64) uint64_t tail; /* entries written */
+  DF_ALIGNED(64) uint64_t head; /* number of entries consumed */
+  DF_ALIGNED(64) uint64_t tail; /* number of entries written */
   DF_ALIGNED(64) uint64_t *words;
   uint64_t consumer_index; /* the consumer's copy of head */
 } df_cq_ring;
 
 typedef struct df_cq {
   df_cq_variant variant;
-  uint32_t n_rings; /* 1 for slots */
+  uint32_t n_rings; /* 1 for the variant slots */
   uint64_t mask;
   df_cq_ring *rings;
-  uint64_t *sequence; /* slots: in device memory; NULL: the ring's tail */
+  uint64_t *sequence; /* slots: the next entry's number, in device memory; NULL: the ring's tail is
+                         used */
   uint32_t next_ring;
 } df_cq;
 
@@ -44,7 +49,8 @@ DF_STATIC_ASSERT(DF_RUNS_AHEAD <= 1 << (DF_CQE_LAP_SHIFT - DF_CQE_RUN_SHIFT),
                  "which of its collective's runs it is fits a CQE");
 DF_STATIC_ASSERT(DF_CQ_SLOTS >= DF_MAX_COLLECTIVES + DF_RUNS_AHEAD_POOL, "a CQ cannot be full");
 
-/* Layout: lap (36 bits, never 0 in a written word) | run (2) | status (6) | collective (20). */
+/* Layout of a word: lap (36 bits, never 0 in a written word) | run (2) | status (6) | collective
+ * (20). */
 DF_CORE uint64_t df_cqe_encode(df_cqe cqe, uint64_t lap) {
   DF_ASSERT(cqe.collective < DF_MAX_COLLECTIVES);
   DF_ASSERT(cqe.status < 1u << (DF_CQE_RUN_SHIFT - DF_CQE_STATUS_SHIFT));
@@ -68,7 +74,7 @@ DF_CORE void df_cq_push_ring(df_cq_ring *ring, uint64_t mask, df_cqe cqe) {
   uint64_t tail = df_load_relaxed_u64(&ring->tail);
   DF_ASSERT(tail - head <= mask);
   df_store_relaxed_u64(&ring->words[tail & mask], df_cqe_encode(cqe, 1));
-  df_wake_fence(); /* only this variant fences */
+  df_wake_fence(); /* only this variant needs a fence */
   df_publish_u64(&ring->tail, tail + 1);
 }
 
@@ -77,19 +83,19 @@ DF_CORE void df_cq_push_packed(df_cq_ring *ring, uint64_t mask, df_cqe cqe) {
   uint64_t tail = df_load_relaxed_u64(&ring->tail);
   DF_ASSERT(tail - head <= mask);
   df_store_relaxed_u64(&ring->tail, tail + 1); /* only this block reads it */
-  /* Publishes the collective's results. */
+  /* The release publishes the collective's results. */
   df_publish_u64(&ring->words[tail & mask], df_cqe_encode(cqe, (tail + 1) & DF_CQE_LAP_MASK));
 }
 
 DF_CORE void df_cq_push_slots(uint64_t *words, uint64_t *next, uint64_t mask, df_cqe cqe) {
   uint64_t sequence = df_device_add_u64(next, 1);
   int claimed = df_system_claim_u64(&words[sequence & mask], 0, df_cqe_encode(cqe, 1));
-  DF_ASSERT(claimed); /* else the CQ is full */
+  DF_ASSERT(claimed); /* a failed claim would mean that the CQ is full */
   (void)claimed;
 }
 
-/* CUDA: a block's own record of its ring. Nothing is read across the bus, but for the head when it
- * was last seen a lap ago. */
+/* CUDA: a block's copy of its ring's state. The block reads nothing across the bus, except the head
+ * when its copy of the head is a lap old. */
 typedef struct df_cq_end {
   uint64_t *words;
   uint64_t head, tail;
@@ -104,7 +110,7 @@ DF_CORE void df_cq_open_end(const df_cq *cq, uint32_t block, df_cq_end *end) {
   end->tail = tail;
 }
 
-/* As df_cq_push_mpsc. */
+/* As df_cq_push_mpsc, with the state in *end. */
 DF_CORE void df_cq_push_kept(df_cq *cq, uint32_t block, df_cq_end *end, df_cqe cqe) {
   if (cq->variant == DF_CQ_SLOTS_CAS) {
     df_cq_push_slots(end->words, cq->sequence ? cq->sequence : &cq->rings[0].tail, cq->mask, cqe);
@@ -120,12 +126,13 @@ DF_CORE void df_cq_push_kept(df_cq *cq, uint32_t block, df_cq_end *end, df_cqe c
     df_wake_fence();
     df_publish_u64(&ring->tail, tail + 1);
   } else {
-    df_store_relaxed_u64(&ring->tail, tail + 1); /* for the next launch */
+    df_store_relaxed_u64(&ring->tail, tail + 1); /* the next launch reads it */
     df_publish_u64(word, df_cqe_encode(cqe, (tail + 1) & DF_CQE_LAP_MASK));
   }
 }
 
-/* Publishes the block's work and, through the completion counter, its fellows'. */
+/* The push publishes the block's work and, through the completion counter, that of the other
+ * blocks. */
 DF_CORE void df_cq_push_mpsc(df_cq *cq, uint32_t block, df_cqe cqe) {
   switch (cq->variant) {
   case DF_CQ_RING:
@@ -150,7 +157,8 @@ static inline int df_cq_ring_peek(const df_cq *cq, const df_cq_ring *ring, uint6
   return *word != 0;
 }
 
-/* Rings take turns: one that callbacks keep filling does not hold up others. */
+/* The consumer serves the rings in turn, so that a ring that callbacks keep filling does not hold
+ * up the others. */
 static inline int df_cq_pop_mpsc(df_cq *cq, df_cqe *cqe) {
   uint32_t which = cq->next_ring;
   for (uint32_t r = 0; r < cq->n_rings; r++) {
@@ -164,15 +172,16 @@ static inline int df_cq_pop_mpsc(df_cq *cq, df_cqe *cqe) {
     df_store_relaxed_u64(&ring->consumer_index, consumed);
     df_publish_u64(&ring->head, consumed);
     cq->next_ring = which;
-    df_bus_acquire(); /* for results written earlier by a device */
+    df_bus_acquire(); /* orders the reads of results that a device wrote earlier */
     *cqe = df_cqe_decode(word);
     return 1;
   }
   return 0;
 }
 
-/* A hint, but never 0 for a thread whose own CQE is not taken. An old index may point at a freed
- * slot, so a sequence in host memory counts. */
+/* Returns a hint whether there is an entry. It is never 0 for a thread whose own CQE has not been
+ * taken. An outdated index may refer to a freed slot, so with a sequence in host memory the
+ * counters are compared instead. */
 static inline int df_cq_has_entry(const df_cq *cq) {
   uint64_t word;
   if (cq->variant == DF_CQ_SLOTS_CAS && cq->sequence == NULL)

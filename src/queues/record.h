@@ -1,7 +1,7 @@
 /*
- * A run's arguments and its SQE in one record, for a relay: a GPU then reads both in one crossing of
- * the bus. Loads of a record have no order, so each word tells its lap: a word of an earlier lap is
- * known as such.
+ * A record contains a run's arguments and its SQE, for a relay: a GPU then reads both in one
+ * crossing of the bus. The loads of a record are unordered, so each word contains the number of its
+ * lap, by which the reader recognises a word of an earlier lap.
  */
 #ifndef DF_QUEUES_RECORD_H
 #define DF_QUEUES_RECORD_H
@@ -12,12 +12,12 @@
 typedef struct df_run_arguments {
   const void *send;
   void *recv;
-  uint16_t send_mapping, recv_mapping; /* 0: none */
+  uint16_t send_mapping, recv_mapping; /* numbers of mapped ranges; 0: none */
   uint32_t stream_event;               /* df_stream_event_make; 0: no stream owns the buffers */
 } df_run_arguments;
 DF_STATIC_ASSERT(DF_MAX_REACHES <= UINT16_MAX, "a reach's number fits a run's arguments");
 
-/* ---- tickets: the stream writes a number to the input word of this index */
+/* ---- stream events: the stream writes a number to the input word with this index */
 
 enum { DF_STREAM_EVENT_INDEX_BITS = 12, DF_STREAM_EVENT_NUMBER_BITS = 14 };
 enum {
@@ -31,7 +31,7 @@ DF_CORE uint32_t df_stream_event_make(uint32_t index, uint64_t number) {
 DF_CORE uint32_t df_stream_event_index(uint32_t stream_event) {
   return stream_event & DF_STREAM_EVENT_INDEX_MASK;
 }
-/* An index is taken again when its word has the number: the word is never far behind. */
+/* An index is reused only when its word has reached the number, so the word is never far behind. */
 DF_CORE int df_stream_event_has_come(uint32_t stream_event, uint64_t word) {
   const uint32_t ahead = (uint32_t)word - (stream_event >> DF_STREAM_EVENT_INDEX_BITS);
   return (ahead & DF_STREAM_EVENT_NUMBER_MASK) <= DF_STREAM_EVENT_NUMBER_MASK / 2;
@@ -39,10 +39,11 @@ DF_CORE int df_stream_event_has_come(uint32_t stream_event, uint64_t word) {
 
 /* ---- records */
 
-/* words, with the lap's tag above: address of send, run | address of recv, near | reaches, sequence */
+/* The upper bits of each word are the lap's tag. Below: address of send, run | address of recv,
+ * near | mapped ranges, stream event. */
 typedef struct DF_ALIGNED(32) df_sq_record {
   uint64_t words[3];
-  uint64_t commit; /* as df_sq_slot's */
+  uint64_t commit; /* as in df_sq_slot */
 } df_sq_record;
 DF_STATIC_ASSERT(sizeof(df_sq_record) == 32, "a record is one sector, and one read across the bus");
 
@@ -57,11 +58,11 @@ DF_STATIC_ASSERT(DF_MAX_REACHES <= 1 << DF_RECORD_MAPPING_BITS &&
 DF_STATIC_ASSERT(DF_RECORD_ADDRESS_BITS + 2 <= DF_RECORD_TAG_SHIFT && DF_RUNS_AHEAD <= 4,
                  "an address and the run's place fit a record");
 
-/* What a record says. near 0: the arguments are in the run's words only, since an address is too
- * long for a record. */
+/* The contents of a record. If near is 0, the arguments are only in the run's words, because an
+ * address is too long for a record. */
 typedef struct df_sq_carried {
   df_run_arguments arguments;
-  uint32_t run; /* modulo DF_RUNS_AHEAD */
+  uint32_t run; /* number of the run, modulo DF_RUNS_AHEAD */
   uint32_t near;
 } df_sq_carried;
 
@@ -78,7 +79,7 @@ DF_CORE void df_record_encode(const df_sq_carried *carried, uint64_t tag, uint64
              a->stream_event;
 }
 
-/* 0: not all words have the tag. */
+/* Returns 0 if not all words have the tag. */
 DF_CORE int df_record_decode(const uint64_t words[3], uint64_t tag, df_sq_carried *carried) {
   enum { MAPPING_MASK = (1 << DF_RECORD_MAPPING_BITS) - 1 };
   for (int i = 0; i < 3; i++)

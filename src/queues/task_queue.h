@@ -1,5 +1,6 @@
-/* Task queue: one block's incomplete collectives in order of place, one entry each: never full.
- * Others read length (relaxed). */
+/* Task queue: the incomplete collectives of one block, in the order of their places. Each
+ * collective has at most one entry, so the queue is never full. Other threads read length with
+ * relaxed loads. */
 #ifndef DF_QUEUES_TASK_QUEUE_H
 #define DF_QUEUES_TASK_QUEUE_H
 
@@ -8,8 +9,8 @@
 #include "base/limits.h"
 
 typedef struct df_task_queue {
-  uint32_t *order;   /* [DF_MAX_COLLECTIVES] by place */
-  uint32_t *pending; /* [DF_MAX_COLLECTIVES] incomplete runs by collective */
+  uint32_t *order;   /* [DF_MAX_COLLECTIVES] collective at each place */
+  uint32_t *pending; /* [DF_MAX_COLLECTIVES] number of incomplete runs of each collective */
   uint32_t length;
   uint32_t high_water;
 } df_task_queue;

@@ -1,9 +1,9 @@
 /*
  * Promises of src/context/context_cache.h:
- *   - A context that is loaded is the one that was last written, however often it was evicted.
- *   - It is saved only if it has progressed since it was last saved, and loaded only if it is not
- * in its slot (counted by saves and loads).
- *   - After a flush, memory alone knows everything.
+ *   - A loaded context is the one that was last written, however often it was evicted.
+ *   - A context is saved only if it has progressed since it was last saved, and loaded only if it
+ *     is not in its slot (counted by saves and loads).
+ *   - After a flush, all contexts are in memory.
  */
 #include "context/context_cache.h"
 

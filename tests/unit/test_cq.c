@@ -1,11 +1,12 @@
 /*
  * Promises of src/queues/cq.h, for each of its variants:
- *   - Every CQE is popped exactly once, over any number of laps, those of one block in order.
- *   - What a block wrote before its push is there for whoever popped the CQE (race build).
- *   - No block's ring is passed over for long while another block's is never empty.
- *   - Who has pushed a CQE is never told that there is none, although another thread may have taken
- *     earlier ones and it does not see that yet.
- *   - A word says what was pushed: collective and status, to their limits.
+ *   - Every CQE is popped exactly once, over any number of laps, and those of one block in order.
+ *   - Data that a block wrote before its push is visible to the thread that popped the CQE (race
+ *     build).
+ *   - No block's ring is passed over for long while another block's ring is never empty.
+ *   - A thread that has pushed a CQE is never told that the queue is empty, although another thread
+ *     may have taken earlier entries and the first thread does not see that yet.
+ *   - A word contains the pushed collective and status, up to their limits.
  */
 #include "queues/cq.h"
 
@@ -81,7 +82,8 @@ DF_TEST(cq, a_hint_is_never_no_to_who_has_pushed, 30) {
     }
 }
 
-/* What is not looked at may be wrong. The head counts only when it was last seen a lap ago. */
+/* Words that the kept end replaces may be wrong: they are not read. The head is read only when its
+ * copy is a lap old. */
 DF_TEST(cq, a_kept_end_is_not_read, 30) {
   for (int variant = 0; variant < 2; variant++) {
     queue q;

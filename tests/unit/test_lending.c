@@ -1,10 +1,10 @@
 /*
- * Promises of src/primitives/step.h about buffers that are lent, primitive by primitive, whether
- * the primitives' records are kept or worked out at each step:
- *   - A message lends the buffer only where the receiver may read it for as long as it needs; the
- * run is complete only when all that was lent has been given back.
- *   - What is lent is read where it is.
- *   - Results go past the caches where nobody reads them there soon.
+ * Promises of src/primitives/step.h about lent buffers, primitive by primitive, with prepared
+ * records of the primitives and without:
+ *   - A message lends the buffer only where the receiver may read it for as long as it needs. The
+ *     run is complete only when all lent buffers have been returned.
+ *   - Lent data is read at its place.
+ *   - Results are stored past the caches where no rank reads them there soon.
  */
 #include "stepper.h"
 

@@ -1,6 +1,7 @@
 /*
- * Promise of src/primitives/mapped_ranges.h: an address is followed only within one open window, whatever
- * address and length a peer names; what was closed is not covered, and its place is used again.
+ * Promise of src/primitives/mapped_ranges.h: an address is accepted only if it is inside one open
+ * range, whichever address and length a peer sends. A closed range is not accepted, and its entry
+ * is reused.
  */
 #include "primitives/mapped_ranges.h"
 

@@ -1,9 +1,9 @@
 /*
- * Promise of src/primitives/move_cpu.h: what a step moves past the caches are the same bytes as
- * what it moves through them, for every type, kind, count and address, with one destination or two,
- * in place or not, and nothing beyond the end is touched. A slot of a receiver far away, and no
- * other, is written past the caches. A buffer that a peer lends is not read once it has been given
- * back, which is between execution and the rest.
+ * Promise of src/primitives/move_cpu.h: a step moves the same bytes past the caches as through
+ * them, for every type, kind, count and address, with one destination or two, in place or not, and
+ * changes nothing beyond the end. Only a slot of a receiver that is far away is written past the
+ * caches. A lent buffer of a peer is not read after it has been returned, which happens between the
+ * execution and the remaining stores.
  */
 #include "primitives/move.h"
 

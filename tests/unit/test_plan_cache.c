@@ -1,6 +1,6 @@
 /*
- * Promises of src/plans/cache.c: collectives whose plans are the same share one, whatever
- * differs in the key makes another, and a plan goes when its last collective has gone.
+ * Promises of src/plans/cache.c: collectives with equal plans share one plan. Any difference in the
+ * key makes another plan. A plan is freed with the last collective that uses it.
  */
 #include <stdlib.h>
 
@@ -39,7 +39,7 @@ DF_TEST(plan_cache, what_differs_in_anything_is_another_plan, 30) {
   free(context);
 }
 
-/* What a hierarchical plan is made from are the levels, not where they lie in memory. */
+/* The key of a hierarchical plan is the contents of the levels, not their address. */
 DF_TEST(plan_cache, levels_are_part_of_the_key, 30) {
   dfcclContext_t context = calloc(1, sizeof *context);
   df_levels *levels[LEVELS] = {df_levels_of_neighbours(6, 3, 1), df_levels_of_neighbours(6, 3, 2),

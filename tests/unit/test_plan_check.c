@@ -1,10 +1,10 @@
 /*
- * Promises of src/plans, proven symbolically (plans/check/check.h) for every operation, algorithm, group
- * of up to 16 ranks and some up to 64, root, in place or not, whatever messages lend their buffers,
- * with links of two slots, over several loops whose last may lack any number of pieces. In varying
- * runs no rank ends before it has heard of all others, even if only one piece is there. Out of memory
- * is a result, whichever allocation fails: it frees what it has, and calls no plan wrong. Mistakes:
- * test_plan_mistakes.c.
+ * Promises of src/plans, proven symbolically (plans/check/check.h) for every operation, algorithm,
+ * group of up to 16 ranks and some up to 64, and root, in place or not, whichever messages lend
+ * their buffers. Links have two slots, and there are several loops, whose last may lack any number
+ * of pieces. In varying runs no rank ends before it depends on all others, even if only one piece
+ * exists. Lack of memory is a result, whichever allocation fails: the checker frees its memory, and
+ * reports no plan as wrong. Planted mistakes are in test_plan_mistakes.c.
  */
 #include "group_plans.h"
 
@@ -88,7 +88,8 @@ DF_TEST(plan_check, larger_groups, 300) {
     }
 }
 
-/* A letter for each member: its host, and below it what part of the host it is in. */
+/* One character for each member: it names the member's host, and in the rows below the part of the
+ * host. */
 typedef struct placing {
   const char *levels[3]; /* outermost first; NULL: no more */
 } placing;
@@ -183,7 +184,7 @@ DF_TEST(plan_check, varying_runs_of_some_operations_need_an_agreement, 60) {
       int fine = is_proven(&g, &o, sentence);
       CHECK(fine == !df_operation_needs_agreement((df_operation)operation), "%s by %s: %s",
             df_operation_name((df_operation)operation), df_algorithm_name(algorithm), sentence);
-      CHECK(fine || strstr(sentence, "heard of rank") != NULL, "%s", sentence);
+      CHECK(fine || strstr(sentence, "received a message of rank") != NULL, "%s", sentence);
       drop_group(&g);
     }
 }

@@ -1,6 +1,6 @@
 /*
- * Promise of plans/check/check.h: it finds mistakes that are planted in each way that a plan can be wrong,
- * and its sentence says which.
+ * Promise of plans/check/check.h: the checker finds mistakes that are planted in each way in which
+ * a plan can be wrong, and its sentence describes the mistake.
  */
 #include <string.h>
 
@@ -40,7 +40,7 @@ static void count_twice(group_plans *g) { /* sends on what it got, instead of it
   again.source = DF_BUFFER_OUTPUT;
   again.flags &= (uint8_t)~DF_PRIM_RECV;
   again.source_piece = p->source_piece;
-  again.flags |= DF_PRIM_SOURCE_FIRST; /* of no meaning without a message */
+  again.flags |= DF_PRIM_SOURCE_FIRST; /* meaningless without a message */
   g->plans[1]->primitives[p - g->plans[1]->primitives + 1] = again;
 }
 static void combine_with_a_piece_beyond(group_plans *g) {
@@ -224,9 +224,9 @@ static const mistake mistakes[] = {
      piece_beyond},
     {"a buffer that is none", "no buffer", DF_OP_ALL_GATHER, DF_DIRECT, 5, 0, DF_LENDS_NOTHING,
      no_such_buffer},
-    {"a link that is none", "none that sends", DF_OP_ALL_REDUCE, DF_RING, 4, 0, DF_LENDS_NOTHING,
-     no_such_link},
-    {"a link is used the other way", "none that receives", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
+    {"a link that does not exist", "does not send", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
+     DF_LENDS_NOTHING, no_such_link},
+    {"a link is used the other way", "does not receive", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
      DF_LENDS_NOTHING, link_the_other_way},
     {"a message is not sent", "waits for ever", DF_OP_BROADCAST, DF_BINOMIAL, 6, 0,
      DF_LENDS_NOTHING, lost_message},

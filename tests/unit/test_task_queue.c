@@ -1,6 +1,6 @@
 /*
  * Promises of src/queues/task_queue.h: an entry is inserted at its place and removed from it, all
- * others keep their order; length and high-water mark count.
+ * other entries keep their order, and length and high-water mark are correct.
  */
 #include "queues/task_queue.h"
 

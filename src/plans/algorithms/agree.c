@@ -1,9 +1,11 @@
 /*
- * Agreement of a varying run if data goes one way (broadcast, reduce ...): no member ends the run before all members'
- * counts were compared. All other operations need none, because each result depends on data of all
- * members. The messages have no elements, and the run's first loop alone has them: from the leaves
- * of a binomial tree to the root, and back. A reduce's or a gather's data has come from all members
- * to the root.
+ * Agreement of a varying run in operations whose data flows one way (broadcast, reduce ...): no
+ * member ends the run before all members' counts have been compared. All other operations need no
+ * agreement, because each result depends on data of all members.
+ *
+ * The messages have no elements and exist only in the first loop of a run. They go from the leaves
+ * of a binomial tree to the root, and back (the tree of Thakur, Rabenseifner and Gropp, IJHPCA
+ * 2005, section 4). In a reduce or a gather, the data itself has come from all members to the root.
  */
 #include "plans/build.h"
 

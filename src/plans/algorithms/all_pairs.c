@@ -1,6 +1,7 @@
 /*
- * All-pairs all-reduce: each rank sends its whole buffer to all, and reduces in the group's order,
- * so all get the same bits. One crossing, n-1 times the bytes: for small payloads.
+ * All-pairs all-reduce in one phase, as in MSCCL++ (Shah et al., 2025): each rank sends its whole
+ * buffer to all others. Each reduces in the order of the group, so all ranks have the same bits. It
+ * needs one crossing and n-1 times the bytes, so it is for small payloads.
  */
 #include "plans/plan.h"
 
@@ -43,7 +44,7 @@ void df_plan_all_pairs(df_plan *plan) {
   if (n == 2) return;
   plan->scratch_pieces = 1;
   for (uint32_t j = 2; j < n; j++) fold(plan, j, DF_BUFFER_SCRATCH, 0);
-  /* It rounds once more, on every rank alike. */
+  /* This step rounds once more, equally on every rank. */
   df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_STORE | average,
                                    .source = DF_BUFFER_SCRATCH,
                                    .destination = DF_BUFFER_OUTPUT});

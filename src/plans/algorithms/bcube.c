@@ -1,9 +1,10 @@
 /*
- * BCube all-reduce (Guo et al., SIGCOMM 2009; Gloo's algorithm of this name): members are numbers
- * with digits. Those that differ in one digit only are a group, in which all exchange with all:
- * reduce-scatter digit by digit, then all-gather in the opposite order. No more bytes than a ring,
- * and as many rounds as digits. A digit has at most `split` values, unless the number of members
- * has a larger prime factor: so any number of members has digits.
+ * BCube all-reduce (Guo et al., SIGCOMM 2009; Gloo's algorithm of this name). The numbers of
+ * members are written with digits. Members that differ in one digit only form a group, in which all
+ * exchange with all: first a reduce-scatter digit by digit, then an all-gather in the opposite
+ * order. It sends no more bytes than a ring, in as many rounds as there are digits. A digit has at
+ * most `split` values, unless the number of members has a larger prime factor, so any number of
+ * members can be written.
  */
 #include "plans/build.h"
 
@@ -28,19 +29,21 @@ static void send_row(df_plan *plan, uint32_t piece, uint32_t n, uint32_t to, df_
   df_plan_widen(plan, n, 1);
 }
 
-/* The group's members are `step` apart, and so are their shares of the pieces. */
+/* The members of the group are `step` apart, and so are their shares of the pieces. */
 typedef struct digit {
-  uint32_t first, step, values, own; /* first: of the group, and of its pieces */
+  uint32_t first, step, values, own; /* first: first member of the group, and first of its pieces */
 } digit;
 
 static uint32_t other(const digit *d, uint32_t turns) {
   return d->first + (d->own + turns) % d->values * d->step;
 }
 
-/* One's own share comes from all others; sums are in the output, lent to those who take over. */
+/* The own share is received from all others. Sums are in the output and are lent to the members
+ * that continue with them. */
 static void scatter_digit(df_plan *plan, const digit *d, int is_first) {
   const uint32_t wide = plan->key.several ? d->step : 1, own = other(d, 0);
-  const uint32_t offset = plan->key.position - own; /* among those who have this digit */
+  const uint32_t offset = plan->key.position - own; /* index among the members that have
+                                                       this digit */
   for (uint32_t i = 0; i < d->step; i += wide) {
     for (uint32_t t = 1; t < d->values; t++) {
       const uint32_t to = other(d, t);

@@ -1,8 +1,9 @@
 /*
- * Binary blocks (Rabenseifner, ICCS 2004, section 4): all-reduce for any number of members. Blocks
- * are powers of two, the largest first. Each halves recursively on its own. Then sums go from the
- * smallest block to the next larger one, and so on; results go back the same way. No member stands
- * by, as guests of a fold do, and unequal blocks are busy at the same time.
+ * Binary blocks (Rabenseifner, ICCS 2004, section 4): all-reduce for any number of members. The
+ * members are divided into blocks whose sizes are powers of two, the largest first. Each block
+ * executes a recursive halving of its own. Then sums are sent from the smallest block to the next
+ * larger one, and so on; results are sent back the same way. No member is idle, as the folded
+ * members of a fold are, and unequal blocks work at the same time.
  */
 #include "plans/build.h"
 
@@ -10,13 +11,13 @@ typedef struct block {
   uint32_t first, size; /* members; size 0: none */
 } block;
 
-/* Of this size or the next smaller one that the number of members has. */
+/* The block of this size, or of the next smaller size that the number of members contains. */
 static block block_from(uint32_t n, uint32_t size) {
   while (size && !(n & size)) size /= 2;
   return (block){size ? n / (2 * size) * (2 * size) : 0, size};
 }
 
-/* The next larger one; size 0: this is the largest. */
+/* The next larger block; size 0: there is none. */
 static block block_above(uint32_t n, uint32_t size) {
   for (size *= 2; size && size <= n; size *= 2)
     if (n & size) return block_from(n, size);
@@ -41,7 +42,7 @@ static void receive_row(df_plan *plan, uint32_t first, uint32_t n, uint32_t from
   }
 }
 
-/* Member v of the block is left with its share, `each` pieces. `ends`: this is the last operation. */
+/* Member v of the block keeps its share, `each` pieces. `ends`: this is the last operation. */
 static void halve(df_plan *plan, block own, uint32_t v, uint32_t each, int ends) {
   for (uint32_t d = own.size / 2, is_first = 1; d >= 1; d /= 2, is_first = 0) {
     const uint32_t n = d * each, keep = (v & ~(d - 1)) * each, give = ((v & ~(d - 1)) ^ d) * each;
@@ -70,7 +71,7 @@ static void gather(df_plan *plan, block own, uint32_t v, uint32_t each) {
   }
 }
 
-/* Its share of the smaller block's sum. A block of one has its input only. */
+/* Adds this member's share of the smaller block's sum. A block of one member has only its input. */
 static void add_smaller(df_plan *plan, block own, uint32_t v, uint32_t each, block smaller,
                         int ends) {
   const uint32_t from = smaller.first + v / (own.size / smaller.size), first = v * each;

@@ -1,7 +1,7 @@
 /*
  * Binomial trees: log2(n) rounds of whole chunks, for small buffers (Thakur, Rabenseifner and
- * Gropp, IJHPCA 2005, sections 4.2 and 4.4). Member v counts from the root; its parent is v without
- * its lowest bit.
+ * Gropp, IJHPCA 2005, sections 4.2 and 4.4). Member v is counted from the root. The parent of v is
+ * v without its lowest bit.
  */
 #include "plans/build.h"
 
@@ -15,7 +15,7 @@ static uint32_t span(uint32_t v, uint32_t n) {
   return v + mapping < n ? mapping : n - v;
 }
 
-/* The largest subtree first: it has the longest way. */
+/* The largest subtree is served first, because it has the longest path. */
 static void broadcast(df_plan *plan, uint32_t v) {
   uint32_t n = plan->key.n, d = 1;
   while (d * 2 < span(v, n)) d *= 2;
@@ -29,7 +29,7 @@ static void broadcast(df_plan *plan, uint32_t v) {
     df_plan_send(plan, 0, position_of(plan, v + d), df_output(0));
 }
 
-/* In the group's order from the root on. */
+/* Reduces in the order of the group, starting at the root. */
 static void reduce(df_plan *plan, uint32_t v) {
   uint32_t n = plan->key.n;
   uint32_t parent = v ? position_of(plan, v & (v - 1)) : DF_NO_PEER;

@@ -1,6 +1,7 @@
 /*
  * Bruck's algorithms (Bruck et al., IEEE TPDS 1997, sections 3 and 4): log2(n) rounds for any n,
- * for small pieces in large groups. Pieces go to their place at once: no rotations.
+ * for small pieces in large groups. Pieces are stored at their final place at once, so no rotations
+ * are needed.
  */
 #include "plans/build.h"
 
@@ -34,8 +35,9 @@ static void pass(df_plan *plan, uint32_t d, uint32_t j, uint32_t pieces, uint32_
 }
 
 /*
- * Those with bit d are rows of d pieces. Only the first piece of a row is still in the input, so a
- * row is two messages. Or all first pieces are a message, all second ones, and so on.
+ * Pieces with bit d are rows of d pieces. Only the first piece of a row is still in the input, so a
+ * row needs two messages. If that gives fewer messages, all first pieces form one message, all
+ * second pieces another, and so on.
  */
 static void pass_several(df_plan *plan, uint32_t d) {
   const uint32_t n = plan->key.n, rows = DF_DIV_UP(n - d, 2 * d);
@@ -48,8 +50,9 @@ static void pass_several(df_plan *plan, uint32_t d) {
 }
 
 /*
- * A piece that travels j positions moves in the rounds of j's bits, and waits in place j of
- * scratch. So does an arrived piece: in place, the output may still hold a piece to send.
+ * A piece that travels j positions moves in the rounds of the bits of j, and is stored at place j
+ * of scratch memory in between. Arrived pieces stay there too: in place, the output may still
+ * contain a piece that has to be sent.
  */
 static void all_to_all(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;

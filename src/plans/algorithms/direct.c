@@ -1,6 +1,7 @@
 /*
- * Direct exchange: each piece goes straight to the ranks that want it (Thakur, Rabenseifner and
- * Gropp, IJHPCA 2005, sections 4.3 and 4.4: linear). One crossing (all-reduce: two), n-1 messages.
+ * Direct exchange: each piece is sent directly to the ranks that need it (Thakur, Rabenseifner and
+ * Gropp, IJHPCA 2005, sections 4.3 and 4.4: linear). It needs one crossing (all-reduce: two) and
+ * n-1 messages.
  */
 #include "plans/build.h"
 
@@ -35,8 +36,8 @@ static void scatter(df_plan *plan) {
     df_plan_send(plan, peer_of(plan, s), peer_of(plan, s), df_input(peer_of(plan, s)));
 }
 
-/* In place, only the same piece's result overwrites a lent input, and its sender has read this
- * input. */
+/* In place, a lent input is overwritten only by the result of the same piece, whose sender has read
+ * this input before. */
 static void all_reduce(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;
   scatter(plan);
@@ -48,7 +49,7 @@ static void all_reduce(df_plan *plan) {
   }
 }
 
-/* In place, what comes overwrites what was sent: so send first, and never lend. */
+/* In place, received data overwrites data that was sent. So a rank sends first, and never lends. */
 static void all_to_all(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;
   plan->direct_in_place = 0;

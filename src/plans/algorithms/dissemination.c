@@ -1,7 +1,7 @@
 /*
- * Barrier by dissemination (Hensgen, Finkel and Manber, IJPP 1988): in round k a member tells the
- * one 2^k behind it, so after ceil(log2 n) rounds all have heard of all. What is sent is a byte of
- * scratch memory, which means nothing.
+ * Barrier by dissemination (Hensgen, Finkel and Manber, IJPP 1988): in round k each member sends a
+ * message to the member 2^k positions further, so after ceil(log2 n) rounds each member depends on
+ * all others. A message is one byte of scratch memory without meaning.
  */
 #include "plans/build.h"
 

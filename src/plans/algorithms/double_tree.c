@@ -1,22 +1,23 @@
 /*
  * Double binary trees (Sanders, Speck and Traeff, Parallel Computing 2009, sections 3 and 4): each
- * tree has every second chunk. No member is an inner node of both. Tree 0 is the search tree of
- * 1..m: odd numbers are leaves. Tree 1 is its mirror image (m even) or shifted by one (m odd).
+ * tree processes every second chunk. No member is an inner node of both trees. Tree 0 is the search
+ * tree of 1..m, in which odd numbers are leaves. Tree 1 is its mirror image (m even) or the same
+ * tree shifted by one (m odd).
  */
 #include "plans/build.h"
 
 enum { TREES = 2, MAX_CHILDREN = 2 };
 
-/* Each tree's chunks in one loop of an all-reduce: up, then down. */
+/* Number of chunks of each tree in one loop of an all-reduce, which first go up and then down. */
 enum { DEPTH = 4 };
 
 typedef struct node {
-  uint32_t parent; /* DF_NO_PEER: the root */
+  uint32_t parent; /* DF_NO_PEER for the root */
   uint32_t children[MAX_CHILDREN];
   uint32_t n_children;
 } node;
 
-/* x counts from 1. The mirror image is its own inverse. */
+/* x is counted from 1. The mirror image is its own inverse. */
 static uint32_t number_in(uint32_t tree, uint32_t x, uint32_t m) {
   if (tree == 0) return x;
   return m % 2 == 0 ? m + 1 - x : x % m + 1;
@@ -26,7 +27,7 @@ static uint32_t member_at(uint32_t tree, uint32_t number, uint32_t m) {
   return m % 2 == 0 ? m + 1 - number : (number + m - 2) % m + 1;
 }
 
-/* Children of a number beyond m belong to the next number above it. */
+/* The children of a number beyond m belong to the next existing number above it. */
 static uint32_t parent_of(uint32_t k, uint32_t m) {
   do {
     uint32_t low = k & -k;
@@ -45,7 +46,7 @@ static node node_of(uint32_t tree, uint32_t x, uint32_t m) {
   return self;
 }
 
-/* ---- all-reduce: all ranks are members; each root turns its chunks round ---- */
+/* ---- all-reduce: all ranks are members, and each root turns its chunks round ---- */
 
 static node all_reduce_node(uint32_t tree, uint32_t r, uint32_t n) {
   node self = node_of(tree, r + 1, n);
@@ -77,14 +78,16 @@ static void down(df_plan *plan, const node *self, uint32_t piece, uint32_t root_
   for (; i < self->n_children; i++) df_plan_send(plan, piece, self->children[i], df_output(piece));
 }
 
-/* Which tree first: a leaf waits for nobody on the way up, and nobody waits for it on the way down. */
+/* The tree that is processed first. A leaf waits for no member on the way up, and no member waits
+ * for a leaf on the way down. */
 static uint32_t first_up(const node trees[TREES]) { return trees[0].n_children > 0; }
 static uint32_t first_down(const node trees[TREES]) { return trees[1].n_children > 0; }
 
 static void all_reduce(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;
   const node trees[TREES] = {all_reduce_node(0, r, n), all_reduce_node(1, r, n)};
-  plan->pieces = plan->key.several ? TREES : TREES * DEPTH; /* short ones fill no pipeline */
+  /* A short collective cannot fill a pipeline. */
+  plan->pieces = plan->key.several ? TREES : TREES * DEPTH;
   for (uint32_t i = 0; i < plan->pieces; i++) {
     const uint32_t piece = i ^ first_up(trees);
     up(plan, &trees[piece % TREES], piece, DF_NO_PEER, df_output(piece));

@@ -1,6 +1,6 @@
 /*
  * Recursive doubling (Thakur, Rabenseifner and Gropp, IJHPCA 2005, sections 4.1 and 4.5): in round
- * k partners at distance 2^k exchange all they have. log2(n) rounds, for small buffers.
+ * k partners at distance 2^k exchange all data that they have. log2(n) rounds, for small buffers.
  */
 #include "plans/build.h"
 
@@ -9,23 +9,23 @@ static uint32_t position_of(const df_among *among, uint32_t member) {
 }
 
 /*
- * Both partners reduce in the group's order, so all get the same bits. Scratch memory is never
- * lent: peers may still read when the next round overwrites it.
+ * Both partners reduce in the order of the group, so all ranks have the same bits. Scratch memory
+ * is never lent, because peers may still read it when the next round overwrites it.
  */
 void df_plan_doubling_among(df_plan *plan, df_among among, uint32_t piece, df_place start) {
   const uint32_t me = among.me, average = df_plan_average(plan);
   const df_fold fold = df_fold_of(among.n);
-  if (df_fold_is_guest(fold, me)) {
+  if (df_fold_is_folded(fold, me)) {
     df_plan_send(plan, piece, position_of(&among, me + 1), start);
     df_plan_receive(plan, piece, position_of(&among, me + 1), DF_NO_PEER, df_output(piece));
     return;
   }
-  uint32_t v = df_fold_index(fold, me), guest = DF_NO_PEER;
+  uint32_t v = df_fold_index(fold, me), folded = DF_NO_PEER;
   df_place own = start;
   uint32_t first = position_of(&among, df_fold_member(fold, v ^ 1));
   if (df_fold_is_host(fold, me)) {
-    guest = position_of(&among, me - 1);
-    df_plan_reduce(plan, 0, piece, guest, first, own, df_scratch(piece));
+    folded = position_of(&among, me - 1);
+    df_plan_reduce(plan, 0, piece, folded, first, own, df_scratch(piece));
     own = df_scratch(piece);
   } else {
     df_plan_send(plan, piece, first, own);
@@ -38,7 +38,7 @@ void df_plan_doubling_among(df_plan *plan, df_among among, uint32_t piece, df_pl
       df_plan_reduce(plan, order, piece, partner, next, own, df_scratch(piece));
       own = df_scratch(piece);
     } else {
-      df_plan_reduce(plan, order | average, piece, partner, guest, own, df_output(piece));
+      df_plan_reduce(plan, order | average, piece, partner, folded, own, df_output(piece));
     }
   }
 }
@@ -48,9 +48,9 @@ static void all_gather(df_plan *plan) {
   df_fold fold = df_fold_of(n);
   plan->geometry = DF_GEOMETRY_PIECES;
   plan->pieces = n;
-  const uint32_t others = plan->key.several ? n - 1 : 1; /* all but the guest's */
+  const uint32_t others = plan->key.several ? n - 1 : 1; /* all pieces except the folded member's */
   if (plan->key.several) plan->longest = fold.extra ? n - 1 : DF_MAX(n / 2, 1u);
-  if (df_fold_is_guest(fold, r)) {
+  if (df_fold_is_folded(fold, r)) {
     df_plan_copy(plan, 0, r, r + 1, df_input(0), df_output(r));
     for (uint32_t at = 1; at < n; at += others) {
       piece = (r + at) % n;
@@ -65,7 +65,8 @@ static void all_gather(df_plan *plan) {
   for (uint32_t d = 1; d < fold.size; d *= 2) {
     uint32_t partner = df_fold_member(fold, v ^ d);
     const df_fold_members have = df_fold_range(fold, v, d), get = df_fold_range(fold, v ^ d, d);
-    const uint32_t wide = plan->key.several ? n : 1; /* one at a time: two slots suffice */
+    /* One piece at a time, so that two slots suffice. */
+    const uint32_t wide = plan->key.several ? n : 1;
     for (uint32_t at = 0; at < DF_MAX(have.n, get.n); at += wide) {
       if (at < have.n) {
         df_plan_send(plan, have.first + at, partner, df_output(have.first + at));

@@ -1,11 +1,12 @@
 /*
- * Flat trees: one rank exchanges with all (Thakur, Rabenseifner and Gropp, IJHPCA 2005, section 4:
- * linear). One crossing, all the root's work: for small buffers, and for gather and scatter, whose
- * data the root has to touch anyway. All-reduce and barrier: two crossings through position 0.
+ * Flat trees: one rank exchanges data with all others (Thakur, Rabenseifner and Gropp, IJHPCA 2005,
+ * section 4: linear). There is one crossing, and the root does all the work. This suits small
+ * buffers, and gather and scatter, whose data the root has to access in any case. All-reduce and
+ * barrier need two crossings through position 0.
  */
 #include "plans/build.h"
 
-/* In the group's order from the root on. */
+/* Reduces in the order of the group, starting at the root. */
 static void collect(df_plan *plan, uint32_t root) {
   uint32_t n = plan->key.n;
   df_place own = df_input(0);

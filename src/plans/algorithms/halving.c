@@ -1,17 +1,17 @@
 /*
  * Recursive halving. Reduce-scatter: Thakur, Rabenseifner and Gropp (IJHPCA 2005, section 4.3).
- * All-reduce and reduce: Rabenseifner (ICCS 2004, section 3). 2 log2(n) rounds, and no more bytes
- * than a ring.
+ * All-reduce and reduce: Rabenseifner (ICCS 2004, section 3). It needs 2 log2(n) rounds and sends
+ * no more bytes than a ring.
  */
 #include "plans/build.h"
 
 /* ---- all-reduce and reduce: piece i belongs to index i of the fold ---- */
 
-/* Members are numbered so that a reduce's root is index 0 of the fold, and no guest. */
+/* Members are numbered so that the root of a reduce has index 0 of the fold and is not folded. */
 typedef struct halves {
   df_fold fold;
   uint32_t n, shift; /* position = member + shift, modulo n */
-  int has_root;      /* of a reduce */
+  int has_root;      /* 1: a reduce */
 } halves;
 
 static halves halves_of(const df_plan *plan) {
@@ -37,8 +37,9 @@ static df_place sum_of(const df_plan *plan, const halves *all, uint32_t piece) {
 }
 
 /*
- * Sums live in the output, lent to the partner that takes their piece over. Only the final value
- * overwrites them, after the partner has read. In a reduce they live in scratch but at the root.
+ * Sums are in the output, and are lent to the partner that continues with their piece. Only the
+ * final value overwrites them, after the partner has read them. In a reduce they are in scratch
+ * memory, except at the root.
  */
 static void reduce_scatter_pieces(df_plan *plan, const halves *all, uint32_t v, int is_summed) {
   for (uint32_t d = all->fold.size / 2; d >= 1; d /= 2) {
@@ -61,7 +62,7 @@ static void reduce_scatter_pieces(df_plan *plan, const halves *all, uint32_t v, 
   }
 }
 
-/* A guest's whole buffer goes to its host. */
+/* A folded member's whole buffer is sent to its host. */
 static void leave_to_host(df_plan *plan, uint32_t host) {
   const uint32_t wide = plan->key.several ? plan->pieces : 1;
   for (uint32_t i = 0; i < plan->pieces; i += wide) {
@@ -70,10 +71,10 @@ static void leave_to_host(df_plan *plan, uint32_t host) {
   }
 }
 
-static void take_from_guest(df_plan *plan, const halves *all, uint32_t guest) {
+static void take_from_folded(df_plan *plan, const halves *all, uint32_t folded) {
   const uint32_t wide = plan->key.several ? plan->pieces : 1;
   for (uint32_t i = 0; i < plan->pieces; i += wide) {
-    df_plan_reduce(plan, 0, i, guest, DF_NO_PEER, df_input(i), sum_of(plan, all, i));
+    df_plan_reduce(plan, 0, i, folded, DF_NO_PEER, df_input(i), sum_of(plan, all, i));
     df_plan_widen(plan, wide, 1);
   }
 }
@@ -94,19 +95,20 @@ static void all_gather_pieces(df_plan *plan, df_fold fold, uint32_t v) {
   }
 }
 
-/* What all members of both operations begin with. Returns 0 for a guest. */
+/* The common beginning of both operations. Returns 0 for a folded member. */
 static int begin(df_plan *plan, const halves *all, uint32_t member) {
   const df_fold fold = all->fold;
   plan->geometry = DF_GEOMETRY_PARTITION;
   plan->pieces = fold.size;
-  if (all->has_root) plan->scratch_pieces = fold.size; /* the root's too: all cut alike */
+  /* At the root too, so that all members cut alike. */
+  if (all->has_root) plan->scratch_pieces = fold.size;
   if (plan->key.several) plan->longest = fold.extra ? fold.size : DF_MAX(fold.size / 2, 1u);
-  if (df_fold_is_guest(fold, member)) {
+  if (df_fold_is_folded(fold, member)) {
     leave_to_host(plan, position_of(all, member + 1));
     return 0;
   }
   const int is_host = df_fold_is_host(fold, member);
-  if (is_host) take_from_guest(plan, all, position_of(all, member - 1));
+  if (is_host) take_from_folded(plan, all, position_of(all, member - 1));
   reduce_scatter_pieces(plan, all, df_fold_index(fold, member), is_host);
   return 1;
 }
@@ -114,7 +116,8 @@ static int begin(df_plan *plan, const halves *all, uint32_t member) {
 static void all_reduce(df_plan *plan, const halves *all) {
   const uint32_t r = plan->key.position;
   const df_fold fold = all->fold;
-  const uint32_t wide = plan->key.several ? fold.size : 1; /* between guest and host */
+  /* Between a folded member and its host. */
+  const uint32_t wide = plan->key.several ? fold.size : 1;
   if (begin(plan, all, r)) {
     all_gather_pieces(plan, fold, df_fold_index(fold, r));
     for (uint32_t i = 0; df_fold_is_host(fold, r) && i < fold.size; i += wide) {
@@ -134,7 +137,7 @@ static void all_reduce(df_plan *plan, const halves *all) {
 static void gather_pieces(df_plan *plan, const halves *all, uint32_t v) {
   for (uint32_t d = 1; d < all->fold.size; d *= 2) {
     const uint32_t partner = partner_of(all, v, d), wide = plan->key.several ? d : 1;
-    if (v & d) { /* one piece was sent when it was reduced */
+    if (v & d) { /* one piece has been sent when it was reduced */
       for (uint32_t i = v; d > 1 && i < v + d; i += wide) {
         df_plan_send(plan, i, partner, sum_of(plan, all, i));
         df_plan_widen(plan, wide, 1);
@@ -165,7 +168,8 @@ static void finish(df_plan *plan, uint32_t order, uint32_t piece, uint32_t partn
                  own, mine ? df_output(0) : df_nowhere());
 }
 
-/* Sums live in scratch: the input must stay, and the output has room for one piece. */
+/* Sums are in scratch memory: the input must not change, and the output has room for one piece
+ * only. */
 void df_plan_halving(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position, piece;
   df_fold fold = df_fold_of(n);
@@ -174,7 +178,7 @@ void df_plan_halving(df_plan *plan) {
   plan->scratch_pieces = n;
   const uint32_t all = plan->key.several ? n : 1;
   if (plan->key.several) plan->longest = fold.extra ? n : DF_MAX(n / 2, 1u);
-  if (df_fold_is_guest(fold, r)) {
+  if (df_fold_is_folded(fold, r)) {
     for (piece = 0; piece < n; piece += all) {
       df_plan_send(plan, piece, r + 1, df_input(piece));
       df_plan_widen(plan, all, 1);
@@ -191,7 +195,7 @@ void df_plan_halving(df_plan *plan) {
   for (uint32_t d = fold.size / 2; d >= 1; d /= 2) {
     uint32_t partner = df_fold_member(fold, v ^ d), order = df_plan_order(v, v ^ d);
     const df_fold_members give = df_fold_range(fold, v ^ d, d), keep = df_fold_range(fold, v, d);
-    /* In the last round a host's two pieces go different ways. */
+    /* In the last round the two pieces of a host have different destinations. */
     const uint32_t wide = plan->key.several && d > 1 ? n : 1;
     for (uint32_t at = 0; at < DF_MAX(give.n, keep.n); at += wide) {
       if (at < give.n) {

@@ -1,11 +1,11 @@
 /*
- * Hierarchical plans over hosts, and over what a host is divided into (levels.h). Within a host
- * pieces go along trees. Between hosts the first members of each lane exchange what belongs to the
- * lane (Träff and Hunold, CLUSTER 2020): in a ring if pieces are long, in log2(hosts) rounds if the
- * collective fits one slot. A piece is stored at its final place when it arrives.
+ * Hierarchical plans over hosts and over the parts of a host (levels.h). Within a host, pieces
+ * travel along trees. Between hosts, the leaders of each host channel exchange the pieces of that
+ * channel (Träff and Hunold, CLUSTER 2020): in a ring if pieces are long, in log2(hosts) rounds if
+ * the collective fits one slot. A piece is stored at its final place when it arrives.
  *
- * All members walk through the same sequence of stages. In one stage a member sends before it
- * receives, or receives along a tree. So a message waits for messages of earlier stages only.
+ * All members execute the same sequence of stages. In one stage a member sends before it receives,
+ * or receives along a tree. So a message waits only for messages of earlier stages.
  */
 #include "plans/algorithms/hierarchical.h"
 
@@ -41,7 +41,7 @@ static void combine(df_plan *plan, const df_sum *s, df_members from) {
   df_place own = df_input(s->run.piece);
   for (uint32_t i = 0; i < n; i++) {
     const int last = i + 1 == n;
-    /* The deepest are done first. */
+    /* The deepest subtrees are ready first. */
     const uint32_t peer = i < from.n ? from.at[from.n - 1 - i] : s->remote;
     df_plan_reduce(plan, DF_PRIM_SOURCE_FIRST | (last ? s->flags : 0), s->run.piece, peer,
                    last ? s->to : DF_NO_PEER, own, last ? s->into : df_scratch(s->scratch));
@@ -56,7 +56,7 @@ static void combine(df_plan *plan, const df_sum *s, df_members from) {
   df_plan_widen(plan, s->run.n, s->run.stride);
 }
 
-/* In trees of one level all can send first what waits for nothing. */
+/* In trees of one level, members first send the messages that do not wait for others. */
 static int passes_of(const df_hierarchy *h) { return h->view.levels->depth == 1 ? 2 : 1; }
 
 void df_host_reduce(const df_hierarchy *h, const df_sum *sums) {
@@ -84,7 +84,7 @@ static void spread_one(const df_hierarchy *h, uint32_t host_channel, uint32_t ro
     df_plan_send_run(h->plan, run, family.children.at[i], df_output(run.piece));
 }
 
-/* The root of each lane's tree is who speaks for it. */
+/* The root of each host channel's tree is the channel's leader. */
 void df_host_spread(const df_hierarchy *h, const df_run *runs) {
   for (int pass = 0; pass < passes_of(h); pass++)
     for (uint32_t k = 0; k < h->host_channels; k++) {
@@ -96,7 +96,7 @@ void df_host_spread(const df_hierarchy *h, const df_run *runs) {
 
 /* ---- all-reduce */
 
-/* Piece k * hosts + b: lane k's part whose sum host b completes. */
+/* Piece k * hosts + b is the part of host channel k whose sum host b completes. */
 static void all_reduce_in_ring(const df_hierarchy *h) {
   df_plan *plan = h->plan;
   const uint32_t hosts = h->n_hosts;
@@ -132,7 +132,7 @@ static void all_reduce_in_ring(const df_hierarchy *h) {
   }
 }
 
-/* Piece k is lane k's part, which goes between hosts as a whole. */
+/* Piece k is the part of host channel k, which is exchanged between hosts as a whole. */
 static void all_reduce_by_doubling(const df_hierarchy *h) {
   df_plan *plan = h->plan;
   df_sum sums[DF_LANES_MOST] = {0};
@@ -159,9 +159,9 @@ static void all_reduce_by_doubling(const df_hierarchy *h) {
   df_host_spread(h, runs);
 }
 
-/* ---- broadcast and reduce: piece k is lane k's part */
+/* ---- broadcast and reduce: piece k is the part of host channel k */
 
-/* In the root's host the root itself speaks for its lane. */
+/* On the root's host, the root itself acts as the leader of its host channel. */
 static uint32_t speaker_of(const df_hierarchy *h, uint32_t host, uint32_t host_channel) {
   const uint32_t root = h->plan->key.root;
   if (host == df_host_of(&h->view, root) && host_channel == df_host_channel_of(&h->view, root))
@@ -169,8 +169,8 @@ static uint32_t speaker_of(const df_hierarchy *h, uint32_t host, uint32_t host_c
   return df_host_channel_leader(&h->view, host, host_channel);
 }
 
-/* Of hosts numbered from the root's: a chain if pieces are long, else a binomial tree. Hosts with
- * the largest subtree come first. */
+/* Hosts are numbered from the root's host: a chain if pieces are long, else a binomial tree. Hosts
+ * with the largest subtree come first. */
 static uint32_t parent_host(const df_hierarchy *h, uint32_t v) {
   return h->plan->key.several ? v & (v - 1) : v - 1;
 }
@@ -207,7 +207,7 @@ static void walk_hosts(const df_hierarchy *h,
   }
 }
 
-/* parent, hosts: on other hosts, of who speaks for the lane. */
+/* parent, hosts: the channel's leaders on other hosts. */
 static void broadcast_lane(const df_hierarchy *h, uint32_t k, uint32_t parent, df_members hosts) {
   df_plan *plan = h->plan;
   const uint32_t root = plan->key.root;
@@ -229,7 +229,7 @@ static void reduce_lane(const df_hierarchy *h, uint32_t k, uint32_t parent, df_m
   const int is_roots = h->host == df_host_of(&h->view, root);
   const uint32_t top = is_roots ? root : df_host_channel_leader(&h->view, h->host, k);
   const df_family family = df_family_of(&h->view, k, top, h->r);
-  uint32_t *from = h->view.children; /* the last of them are combined first */
+  uint32_t *from = h->view.children; /* the last entries are combined first */
   memmove(from + hosts.n, from, family.children.n * sizeof *from);
   memcpy(from, hosts.at, hosts.n * sizeof *from);
   const df_sum s = {.run = {k, 1, 1},

@@ -1,7 +1,8 @@
 /*
- * Hierarchical all-to-all in two steps: the first member of a lane collects what its lane sends to a
- * host, exchanges it with its partner there in one message, and hands out what has come. Between
- * hosts a lane has one message for each other host, and not one for each pair of members.
+ * Hierarchical all-to-all in two steps (the lanes of Träff and Hunold, CLUSTER 2020). The leader of
+ * a host channel collects the data that its channel sends to a host, exchanges it with its partner
+ * there in one message, and distributes the received data. Between hosts a channel thus sends one
+ * message to each other host, instead of one for each pair of members.
  */
 #include <stdlib.h>
 
@@ -9,12 +10,13 @@
 
 typedef struct exchange {
   const df_hierarchy *h;
-  uint32_t collected, arrived; /* scratch: for the partner, and from it */
-  uint32_t kept;               /* pieces in scratch from 0 on: they may not overwrite the input */
-  uint32_t *owner;             /* [kept] */
+  uint32_t collected, arrived; /* scratch pieces: for the partner, and from the partner */
+  uint32_t kept;               /* number of pieces in scratch from 0 on, which may not overwrite the
+                                  input yet */
+  uint32_t *owner;             /* [kept] member that has sent each kept piece */
 } exchange;
 
-/* Partners exchange at the same time: right in place. */
+/* Partners exchange at the same time, which is correct in place. */
 static void within(const df_hierarchy *h) {
   df_plan *plan = h->plan;
   const df_members all = df_host_members(&h->view, h->host);
@@ -31,7 +33,8 @@ static void within(const df_hierarchy *h) {
   }
 }
 
-/* Row `at` of scratch has what member `at` of the lane sends to that host. */
+/* Row `at` of scratch memory contains the data that member `at` of the channel sends to that host.
+ * */
 static void collect(const exchange *e, uint32_t host) {
   const df_hierarchy *h = e->h;
   df_plan *plan = h->plan;
@@ -74,7 +77,8 @@ static void swap(const exchange *e, uint32_t to, uint32_t from) {
   }
 }
 
-/* What the lane's members on that host sent, from row on: a column for each member here. */
+/* Distributes the data that the channel's members on that host have sent, from `row` on. A row has
+ * a column for each member here. */
 static void hand_out(const exchange *e, uint32_t row, uint32_t wide) {
   const df_hierarchy *h = e->h;
   const df_members here = df_host_members(&h->view, h->host);
@@ -105,7 +109,7 @@ static void keep(exchange *e, df_members there, uint32_t host_channel, uint32_t 
   e->kept += wide;
 }
 
-/* Row by row, so that speakers who send to each other receive between. */
+/* The rows are processed one by one, so that leaders that send to each other receive in between. */
 static void hand_out_and_keep(exchange *e, uint32_t from) {
   const df_hierarchy *h = e->h;
   const int several = h->plan->key.several;

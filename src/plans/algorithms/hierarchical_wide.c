@@ -1,9 +1,10 @@
-/* Hierarchical all-gather and reduce-scatter. The piece of a member belongs to the member's lane. */
+/* Hierarchical all-gather and reduce-scatter (Träff and Hunold, CLUSTER 2020). The piece of a
+ * member belongs to the member's host channel. */
 #include <stdlib.h>
 
 #include "plans/algorithms/hierarchical.h"
 
-/* Piece `at` of a lane of a host; n 0: there are fewer. */
+/* Piece `at` of a host channel; n 0: the channel has fewer pieces. */
 static df_run piece_of(const df_hierarchy *h, uint32_t host, uint32_t host_channel, uint32_t at) {
   const df_members list = df_host_channel_members(&h->view, host, host_channel);
   return at < list.n ? (df_run){list.at[at], 1, 1} : (df_run){0, 0, 0};
@@ -16,7 +17,7 @@ static uint32_t previous_in_ring(const df_hierarchy *h) {
   return h->host_channel == DF_NO_PEER ? DF_NO_PEER : df_partner_on(h, df_host_before(h, 1));
 }
 
-/* The pieces of a lane of `hosts` hosts, the first of which is `host`. */
+/* The pieces of a host channel on `hosts` hosts, the first of which is `host`. */
 static df_members host_channels(const df_hierarchy *h, uint32_t host, uint32_t hosts,
                                 uint32_t host_channel, uint32_t *room) {
   df_members list = {room, 0};
@@ -30,7 +31,8 @@ static df_members host_channels(const df_hierarchy *h, uint32_t host, uint32_t h
 
 /* ---- all-gather */
 
-/* Each member's piece to all of its host: first what comes from its owner, then what is relayed. */
+/* Sends each member's piece to all members of its host: first the pieces that come from their
+ * owners, then the relayed ones. */
 static void gather_host(const df_hierarchy *h) {
   df_plan *plan = h->plan;
   const df_members all = df_host_members(&h->view, h->host);
@@ -40,7 +42,8 @@ static void gather_host(const df_hierarchy *h) {
       df_family_of(&h->view, df_host_channel_of(&h->view, h->r), h->r, h->r).children;
   uint32_t first = 0;
   while (first < own.n && own.at[first] < h->r) first++;
-  for (uint32_t i = 0; i < own.n; i++) /* the next member first: all start elsewhere */
+  for (uint32_t i = 0; i < own.n; i++) /* each member starts with its next one, so that all start at
+                                          different places */
     df_plan_send(plan, h->r, own.at[(first + i) % own.n], df_output(h->r));
   for (uint32_t i = 1; i < all.n; i++) {
     const uint32_t root = all.at[(me + all.n - i) % all.n],
@@ -79,7 +82,7 @@ static void gather_in_ring(const df_hierarchy *h) {
     }
 }
 
-/* One of a lane's lists of pieces, and how far it is done. */
+/* A list of pieces of a host channel, and the number of those that have been processed. */
 typedef struct reading {
   uint32_t *room;
   df_members list;
@@ -93,7 +96,8 @@ static df_run next_run(const df_hierarchy *h, reading *r, uint32_t base) {
   return run;
 }
 
-/* Bruck's rounds: after the one at distance d a host has the pieces of 2d hosts from itself on. */
+/* Bruck's rounds (bruck.c) between hosts: after the round at distance d a host has the pieces of 2d
+ * hosts, starting with its own. */
 static void gather_in_rounds(const df_hierarchy *h, reading *out, reading *in) {
   df_plan *plan = h->plan;
   const uint32_t hosts = h->n_hosts;
@@ -128,7 +132,7 @@ static void gather_in_rounds(const df_hierarchy *h, reading *out, reading *in) {
   }
 }
 
-/* Rooms for a list of each lane and one more; NULL: no memory. */
+/* Memory for a list of each host channel and one more. NULL: out of memory. */
 static uint32_t *take_rooms(const df_hierarchy *h, reading *out, reading *in) {
   const uint32_t n = h->plan->key.n;
   uint32_t *rooms = malloc(sizeof *rooms * n * (h->host_channels + 1));
@@ -162,7 +166,7 @@ void df_hierarchical_all_gather(const df_hierarchy *h) {
 
 /* ---- reduce-scatter */
 
-/* A host's own pieces come round last, and are summed at their owners. */
+/* A host's own pieces come last in the ring, and are summed at their owners. */
 static void scatter_in_ring(const df_hierarchy *h) {
   const uint32_t next = next_in_ring(h), previous = previous_in_ring(h);
   df_sum sums[DF_LANES_MOST] = {0};
@@ -188,8 +192,8 @@ static int is_host_by_host(const df_hierarchy *h) {
   return i == h->plan->key.n;
 }
 
-/* The piece whose sum is in scratch 0; the others follow. Host by host, it is this host's first
- * one: no round's pieces are then at both ends of the row. */
+/* The piece whose sum is in scratch piece 0; the others follow. If members are ordered host by
+ * host, it is this host's first piece, so that no round has pieces at both ends of the row. */
 static uint32_t first_sum(const df_hierarchy *h) {
   return is_host_by_host(h) ? df_host_members(&h->view, h->host).at[0] : 0;
 }
@@ -198,7 +202,7 @@ static uint32_t place_of(const df_hierarchy *h, uint32_t base, uint32_t piece) {
   return (piece + h->plan->key.n - base) % h->plan->key.n;
 }
 
-/* The host's sums of all pieces, at the speakers. */
+/* Sums all pieces of the host, at the leaders. */
 static void sum_host(const df_hierarchy *h, reading *in, uint32_t base) {
   const int alone = h->n_hosts == 1;
   const uint32_t first = is_host_by_host(h) ? h->host : 0;
@@ -249,7 +253,7 @@ static void scatter_in_rounds(const df_hierarchy *h, reading *out, reading *in, 
   }
 }
 
-/* From a lane's speaker to the owners. */
+/* Sends the sums from the leader of a host channel to their owners. */
 static void give_to_owners(const df_hierarchy *h, uint32_t base) {
   df_plan *plan = h->plan;
   const uint32_t speaker =

@@ -1,7 +1,9 @@
 /*
- * Reduction in the order of the group, for operators that do not commute: a member gets what the
- * others bring one after the other, and adds its own in its turn. Reduce: to the root. Reduce-
- * scatter: each piece to its member. All the receiver's work, as in a flat tree.
+ * Reduction in the order of the group, for operators that do not commute (linear, as in Thakur,
+ * Rabenseifner and Gropp, IJHPCA 2005, section 4). A member receives the contributions of the
+ * others one after the other, and adds its own in its turn. Reduce: the root does this.
+ * Reduce-scatter: each member does it for its piece. The receiver does all the work, as in a flat
+ * tree.
  */
 #include "plans/build.h"
 
@@ -9,9 +11,9 @@ static void collect(df_plan *plan, uint32_t piece, df_place own, df_place result
   const uint32_t n = plan->key.n, r = plan->key.position, average = df_plan_average(plan);
   for (uint32_t from = 0; from < n; from++) {
     const df_place into = from + 1 == n ? result : df_scratch(0);
-    if (from == 0 && r == 0) continue; /* the first receipt begins with our own */
+    if (from == 0 && r == 0) continue; /* the first message is combined with the own input */
     if (from == r) {
-      /* what was collected (op) own */
+      /* collected contributions (op) own input */
       df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_REDUCE | DF_PRIM_STORE,
                                        .piece = piece,
                                        .source = own.buffer,

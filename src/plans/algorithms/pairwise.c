@@ -1,15 +1,16 @@
 /*
- * Pairwise exchange: each sends a chunk before it overwrites it, so it is correct in place, for any
- * n. The rounds are those of a tournament: in round k the partners are r and p with r + p = k,
- * modulo n if n is odd. If n is even, all but the last rank are paired so modulo n - 1, and the last
- * rank takes the one that is left.
+ * Pairwise exchange (Thakur, Rabenseifner and Gropp, IJHPCA 2005, section 4). Each rank sends a
+ * chunk before it overwrites it, so it is correct in place, for any n. The rounds are those of a
+ * tournament: in round k the partners are r and p with r + p = k, modulo n if n is odd. If n is
+ * even, all ranks except the last are paired in this way modulo n - 1, and the last rank is paired
+ * with the one that is left.
  */
 #include "plans/build.h"
 
-/* In round k; itself: none. */
+/* The partner in round k; r itself: no partner. */
 static uint32_t partner_of(uint32_t n, uint32_t r, uint32_t k) {
   const uint32_t odd = n - (n % 2 == 0);
-  if (r == odd) return k * ((odd + 1) / 2) % odd; /* the one with r + r = k */
+  if (r == odd) return k * ((odd + 1) / 2) % odd; /* the rank with r + r = k */
   const uint32_t partner = (k + odd - r) % odd;
   return partner == r && odd < n ? odd : partner;
 }

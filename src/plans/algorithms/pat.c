@@ -1,12 +1,12 @@
 /*
  * PAT, parallel aggregated trees (Jeaugey, NVIDIA, 2025). An all-gather has Bruck's rounds in the
- * reverse order, so the far messages are the small ones; a reduce-scatter is its mirror image.
- * log2(n) rounds for any n. The *offset* of a rank is its distance from the owner of a piece. In a
- * round a piece goes from offset x, a multiple of 2d, to offset x + d.
+ * reverse order, so that the messages over large distances are the small ones. A reduce-scatter is
+ * its mirror image. log2(n) rounds for any n. The *offset* of a rank is its distance from the owner
+ * of a piece. In a round a piece goes from offset x, a multiple of 2d, to offset x + d.
  */
 #include "plans/build.h"
 
-/* A round: offsets 0, 2d, 4d ... that have an offset d further. */
+/* A round: the offsets 0, 2d, 4d ... for which an offset d further exists. */
 typedef struct round_of {
   uint32_t d, pieces, farthest; /* farthest: the last of these offsets */
 } round_of;
@@ -41,15 +41,15 @@ static void all_gather(df_plan *plan) {
   }
 }
 
-/* Where the sum of a piece waits: a message's offsets fall, and its places rise. */
+/* The place of a piece's sum. Within a message offsets fall, and places rise. */
 static df_place sum_at(uint32_t n, uint32_t offset) { return df_scratch(n - 1 - offset); }
 
-/* Pieces of offsets x, x - 2d ... go back by d, those of one buffer in one message. */
+/* The pieces of offsets x, x - 2d ... go back by d, those of one buffer in one message. */
 static void give_back(df_plan *plan, round_of now, uint32_t x, uint32_t pieces) {
   const uint32_t n = plan->key.n, r = plan->key.position, d = now.d;
   const uint32_t give = (r + 2 * n - x - d) % n, take = (r + n - x) % n;
   const uint32_t to = (r + n - d) % n, from = (r + d) % n;
-  /* The last offset of all has heard of nobody. */
+  /* The last offset has received no contribution yet. */
   const int is_fresh = d == 1 || x + d == n - 1;
   const int is_last = 2 * d >= n;
   df_plan_send(plan, give, to, is_fresh ? df_input(give) : sum_at(n, x + d));
@@ -71,7 +71,7 @@ static void reduce_scatter(df_plan *plan) {
     while (left) {
       const uint32_t x = 2 * d * (left - 1);
       uint32_t pieces = plan->key.several ? left : 1;
-      if (is_apart && left == now.pieces) pieces = 1; /* it comes from another buffer */
+      if (is_apart && left == now.pieces) pieces = 1; /* this piece is in another buffer */
       give_back(plan, now, x, pieces);
       left -= pieces;
     }

@@ -1,15 +1,18 @@
 /*
- * In each round a member sends the next chunk to all for whom there is one, and then receives. With
- * two slots nobody waits in a circle: who waits for a slot waits for a receiver that is two rounds
- * behind, and who waits for a message waits for a sender that is behind, or still sends.
+ * Plans of vector operations: direct exchange in rounds (Thakur, Rabenseifner and Gropp, IJHPCA
+ * 2005, section 4: linear). In each round a member sends the next chunk to all peers for which
+ * there is one, and then receives. With two slots no ranks wait in a circle. A rank that waits for
+ * a slot waits for a receiver that is two rounds behind. A rank that waits for a message waits for
+ * a sender that is behind, or that still sends.
  *
- * A ReduceScatterV with a split goes from one subgroup (a host) to another once for each piece: a
- * chain through the subgroup's members, each of which adds its own, ends at the member that has the
- * receiver's place there, and this one sends to the receiver. All walk through the same stages: for
- * each distance between subgroups the steps of the chains, each with one message for each link; then
- * what goes to members of the own subgroup; then what comes to this member. Messages and slots wait
- * for earlier stages only. An AllGatherV with a split is the same backwards: a piece goes to the member
- * that has the sender's place in another subgroup, and from there along a chain through its members.
+ * A ReduceScatterV with a split sends each piece only once from one subgroup (a host) to another. A
+ * chain goes through the members of the subgroup, and each adds its own contribution. The chain
+ * ends at the member that has the receiver's place in its subgroup, and this member sends to the
+ * receiver. All members execute the same stages: for each distance between subgroups the steps of
+ * the chains, each with one message for each link; then the sends to members of the own subgroup;
+ * then the receives of this member. Messages and slots wait only for earlier stages. An AllGatherV
+ * with a split does the same backwards: a piece goes to the member that has the sender's place in
+ * another subgroup, and from there along a chain through its members.
  */
 #include "plans/algorithms/piece_tables.h"
 
@@ -28,8 +31,8 @@ uint64_t df_lists_steps(const df_lists *lists, uint32_t chunk) {
   return steps;
 }
 
-/* Where a chunk of an item lies, or DF_PIECE_NONE if it has none. Equal places have one number, so
- * that what goes to several peers may go through common slots. */
+/* The number of a chunk of an item, or DF_PIECE_NONE if there is no such chunk. Equal places have
+ * one number, so that a chunk for several peers may use common slots. */
 static uint32_t piece_of(df_plan *plan, const df_list_item *item, uint64_t round, int output,
                          uint32_t from, uint32_t to) {
   const uint64_t start = round * plan->chunk;
@@ -68,7 +71,7 @@ static void copy_own(df_plan *plan, const df_lists *lists) {
 
 typedef struct collector {
   df_plan *plan;
-  uint32_t input, output, left; /* left: how many contributions are still to come */
+  uint32_t input, output, left; /* left: number of contributions that are still to come */
   df_place with;
 } collector;
 
@@ -79,7 +82,7 @@ static void add_from(collector *c, uint32_t from) {
   c->with = df_scratch(0);
 }
 
-/* The items differ in their peers only. 0: nothing comes in this round. */
+/* The items differ only in their peers. Returns 0 if nothing is received in this round. */
 static int begin_collecting(df_plan *plan, const df_lists *lists, uint64_t round, uint32_t n,
                             collector *c) {
   const uint32_t r = plan->key.position;
@@ -108,7 +111,7 @@ static void send_round(df_plan *plan, const df_list_item *item, uint64_t round) 
 
 /* ---- from subgroup to subgroup */
 
-/* This member's step in the chain to receiver `to` is how far it is behind the chain's first. */
+/* step: distance of this member from the first member of the chain to the receiver `to`. */
 static void pass_chain(df_plan *plan, const df_lists *lists, uint64_t round, uint32_t to,
                        uint32_t step) {
   const uint32_t k = plan->key.split, r = plan->key.position, base = r / k * k;
@@ -126,20 +129,20 @@ static void reduce_by_subgroups(df_plan *plan, const df_lists *lists, uint64_t r
   const uint32_t k = plan->key.split, n = plan->key.n, r = plan->key.position;
   const uint32_t base = r / k * k, place = r % k;
   collector c;
-  for (uint32_t far = k; far < n; far += k)
+  for (uint32_t distance = k; distance < n; distance += k)
     for (uint32_t step = 0; step < k; step++) {
       /* The receiver's place is k - 1 - step behind this member's. */
-      const uint32_t to = (base + far) % n + (place + k - 1 - step) % k;
+      const uint32_t to = (base + distance) % n + (place + k - 1 - step) % k;
       pass_chain(plan, lists, round, to, step);
     }
   for (uint32_t i = 1; i < k; i++)
     send_round(plan, item_of(lists->sends, lists->n_sends, base + (place + i) % k), round);
   if (!begin_collecting(plan, lists, round, k - 1 + n / k - 1, &c)) return;
   for (uint32_t i = 1; i < k; i++) add_from(&c, base + (place + i) % k);
-  for (uint32_t far = k; far < n; far += k) add_from(&c, (r + far) % n);
+  for (uint32_t distance = k; distance < n; distance += k) add_from(&c, (r + distance) % n);
 }
 
-/* This member's step in the chain from sender `from` is how far it is behind the chain's first. */
+/* step: distance of this member from the first member of the chain from the sender `from`. */
 static void spread_chain(df_plan *plan, const df_lists *lists, uint64_t round, uint32_t from,
                          uint32_t step) {
   const uint32_t k = plan->key.split, r = plan->key.position, base = r / k * k;
@@ -161,15 +164,15 @@ static void receive_round(df_plan *plan, const df_list_item *item, uint64_t roun
 static void gather_by_subgroups(df_plan *plan, const df_lists *lists, uint64_t round) {
   const uint32_t k = plan->key.split, n = plan->key.n, r = plan->key.position;
   const uint32_t base = r / k * k, place = r % k;
-  for (uint32_t far = k; far < n; far += k)
-    send_round(plan, item_of(lists->sends, lists->n_sends, (r + far) % n), round);
+  for (uint32_t distance = k; distance < n; distance += k)
+    send_round(plan, item_of(lists->sends, lists->n_sends, (r + distance) % n), round);
   for (uint32_t i = 1; i < k; i++)
     send_round(plan, item_of(lists->sends, lists->n_sends, base + (place + i) % k), round);
   for (uint32_t i = 1; i < k; i++)
     receive_round(plan, item_of(lists->receives, lists->n_receives, base + (place + i) % k), round);
-  for (uint32_t far = k; far < n; far += k)
+  for (uint32_t distance = k; distance < n; distance += k)
     for (uint32_t step = 0; step < k; step++)
-      spread_chain(plan, lists, round, (base + far) % n + (place + k - step) % k, step);
+      spread_chain(plan, lists, round, (base + distance) % n + (place + k - step) % k, step);
 }
 
 static void build(df_plan *plan, const df_lists *lists) {

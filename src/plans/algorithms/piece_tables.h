@@ -1,7 +1,7 @@
 /*
- * Plans of uneven pieces, from lists of who sends how much to whom. Such a plan is one collective's
- * own: it has offsets and lengths, and a message for each chunk. So only the two ends of a link
- * must know how much goes through it.
+ * Plans of pieces of unequal lengths, from lists of the elements that each member sends and
+ * receives. Such a plan belongs to one collective: it contains offsets and lengths, and a message
+ * for each chunk. So only the two ends of a link must have the same counts.
  */
 #ifndef DF_PLANS_ALGORITHMS_PIECE_TABLES_H
 #define DF_PLANS_ALGORITHMS_PIECE_TABLES_H
@@ -9,8 +9,8 @@
 #include "plans/plan.h"
 
 typedef struct df_list_item {
-  uint32_t peer;      /* position; a member has at most one item in each list */
-  uint64_t at, count; /* in the buffer; elements */
+  uint32_t peer;      /* position of the peer, which occurs at most once in each list */
+  uint64_t at, count; /* offset in the buffer, and number of elements */
 } df_list_item;
 
 typedef struct df_lists {
@@ -18,14 +18,15 @@ typedef struct df_lists {
   uint32_t n_sends, n_receives;
 } df_lists;
 
-/* Messages and copies of a run. Ends of a link agree on a chunk, the most elements of a message. */
+/* Number of messages and copies of a run. The ends of a link use the same chunk, the largest number
+ * of elements of a message. */
 uint64_t df_lists_steps(const df_lists *lists, uint32_t chunk);
-/* More do not fit a plan. */
+/* The largest number of steps that fits a plan. */
 #define DF_LISTS_MOST_STEPS 65535u
 
 /*
- * The caller frees it. NULL: out of memory. A reducing operation receives the same elements from
- * all others, and combines them with what it would send to itself.
+ * The caller frees the plan. NULL: out of memory. A reducing operation receives the same elements
+ * from all others, and combines them with the elements that its own list sends to itself.
  */
 df_plan *df_plan_make_piece_table(const df_plan_key *key, const df_lists *lists, uint32_t chunk);
 

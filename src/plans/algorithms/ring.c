@@ -1,6 +1,6 @@
 /*
- * Ring plans (Patarasuk and Yuan, 2009, for all-reduce). Bandwidth-optimal; 2(n-1) crossings for
- * all-reduce.
+ * Ring plans (Patarasuk and Yuan, JPDC 2009, for all-reduce). They are optimal in bandwidth; an
+ * all-reduce needs 2(n-1) crossings.
  */
 #include "plans/build.h"
 
@@ -12,7 +12,8 @@ static uint32_t behind(const ring *g, uint32_t position, uint32_t steps) {
   return (position + g->n - steps % g->n) % g->n;
 }
 
-/* Receives the other pieces, and sends all but the last on; `own` was sent before. */
+/* Receives the other pieces, and sends all except the last to the next member; `own` has been sent
+ * before. */
 static void collect(df_plan *plan, const ring *g, uint32_t own) {
   for (uint32_t s = 1; s < g->n; s++) {
     uint32_t piece = behind(g, own, s);

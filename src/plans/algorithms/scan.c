@@ -1,14 +1,17 @@
 /*
- * Prefixes in the order of the group. doubling: in each of ceil(log2 n) rounds a member sends what
- * it has of the members up to itself, and gets what lies before that (Hillis and Steele, CACM
- * 1986). ring: each member gets the prefix of all before it, and sends its own on; over several
- * loops a pipeline. Operands are never exchanged, so the operator need not commute.
+ * Scans: prefixes in the order of the group.
+ *   doubling  In each of ceil(log2 n) rounds a member sends the result over the members up to
+ *             itself, and receives the result over the members before that (Hillis and Steele, CACM
+ *             1986).
+ *   ring      Each member receives the prefix of all members before it, and sends its own prefix to
+ *             the next; over several loops this is a pipeline.
  *
- * An exclusive member keeps the prefix before itself. It adds its own input only to what it sends.
+ * Operands are never exchanged, so the operator need not commute. In an exclusive scan a member
+ * keeps the prefix of the members before it, and adds its own input only to the data that it sends.
  */
 #include "plans/build.h"
 
-/* prefix (op) own input, without keeping it */
+/* Sends prefix (op) own input without storing the result. */
 static void send_with_own(df_plan *plan, uint32_t to, df_place prefix) {
   df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_REDUCE | DF_PRIM_SEND,
                                    .send_to = to,
@@ -30,7 +33,8 @@ static void exclusive_chain(df_plan *plan) {
   }
 }
 
-/* In place the output is the input. So whoever sends gets its result last, from scratch memory. */
+/* In place the output is the input. So a member that sends gets its result last, from scratch
+ * memory. */
 static void exclusive_doubling(df_plan *plan) {
   const uint32_t n = plan->key.n, r = plan->key.position;
   const int is_last = r + 1 == n;
@@ -52,8 +56,8 @@ static void inclusive_doubling(df_plan *plan) {
   const uint32_t n = plan->key.n, r = plan->key.position;
   df_place own = df_input(0);
   if (r == 0) {
-    /* A pre-multiplied operator scales every read of the input, and in place the copy has
-     * overwritten the input with the scaled value. */
+    /* An operator with a scalar multiplies at every read of the input, and in place the copy has
+     * overwritten the input with the multiplied value. */
     df_plan_copy(plan, 0, 0, DF_NO_PEER, df_input(0), df_output(0));
     own = df_output(0);
   }
@@ -85,7 +89,7 @@ void df_plan_scan_chain(df_plan *plan) {
   }
 }
 
-/* In place, the result overwrites an input that was sent before. */
+/* In place, the result overwrites an input that has been sent before. */
 void df_plan_scan_doubling(df_plan *plan) {
   plan->geometry = DF_GEOMETRY_PARTITION;
   plan->scratch_pieces = 1;

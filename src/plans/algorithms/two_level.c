@@ -1,12 +1,12 @@
 /*
- * Two levels (Karonis et al., IPDPS 2000, section 3): ranks exchange with their leader, leaders
- * with each other, so few messages go far. A subgroup is `split` neighbours; its leader is its
- * first member, or the root.
+ * Two levels (Karonis et al., IPDPS 2000, section 3): ranks exchange data with their leader, and
+ * leaders with each other, so that few messages travel far. A subgroup is `split` neighbours. Its
+ * leader is its first member, or the root.
  */
 #include "plans/build.h"
 
 typedef struct level {
-  uint32_t first, end; /* this rank's subgroup */
+  uint32_t first, end; /* members first to end - 1 of this rank's subgroup */
   uint32_t leader;
 } level;
 
@@ -81,11 +81,11 @@ static void reduce(df_plan *plan, const level *l) {
   if (total == 0) df_plan_send(plan, 0, root, df_input(0));
 }
 
-/* Leaders exchange what is for each other's subgroups pairwise, one piece at a time: in step d with
- * the subgroups d before and after their own. So one slot suffices, whatever the sizes. */
+/* Leaders exchange the pieces for each other's subgroups pairwise, one piece at a time: in step d
+ * with the subgroups d before and after their own. So one slot suffices for any sizes. */
 typedef struct exchange {
   uint32_t to, from;         /* leaders */
-  uint32_t to_first, to_end; /* their subgroups' members */
+  uint32_t to_first, to_end; /* members of their subgroups */
   uint32_t from_first, from_end;
 } exchange;
 
@@ -101,7 +101,8 @@ static exchange exchange_of(const df_plan *plan, uint32_t d) {
                     .from_end = DF_MIN((from + 1) * split, n)};
 }
 
-/* Within a subgroup each sends its piece to each; between them the leaders do. */
+/* Within a subgroup each member sends its piece to each other member. Between subgroups the leaders
+ * send. */
 static void all_gather(df_plan *plan, const level *l) {
   const uint32_t r = plan->key.position, here = l->end - l->first;
   const uint32_t groups = DF_DIV_UP(plan->key.n, plan->key.split);
@@ -125,7 +126,7 @@ static void all_gather(df_plan *plan, const level *l) {
   }
 }
 
-/* The leader combines its subgroup's inputs for a piece, and sends the result on or keeps it. */
+/* The leader combines its subgroup's inputs for a piece, and sends or stores the result. */
 static void combine(df_plan *plan, const level *l, uint32_t piece, uint32_t to, df_place into,
                     uint32_t flags) {
   df_place own = df_input(piece);
@@ -143,7 +144,8 @@ static void combine(df_plan *plan, const level *l, uint32_t piece, uint32_t to, 
     df_plan_send(plan, piece, to, own);
 }
 
-/* A member of the leader's subgroup: sends its inputs in the order in which the leader takes them. */
+/* A member other than the leader sends its inputs in the order in which the leader receives them.
+ * */
 static void give_inputs(df_plan *plan, const level *l) {
   const uint32_t groups = DF_DIV_UP(plan->key.n, plan->key.split);
   for (uint32_t d = 1; d < groups || d == 1; d++) {
@@ -158,7 +160,7 @@ static void give_inputs(df_plan *plan, const level *l) {
   df_plan_receive(plan, plan->key.position, l->leader, DF_NO_PEER, df_output(0));
 }
 
-/* A piece of the leader's subgroup is complete: scratch 1 + at, or what comes added to it. */
+/* Completes a piece of the leader's subgroup: scratch 1 + at, combined with the received part. */
 static void finish_piece(df_plan *plan, uint32_t piece, uint32_t at, uint32_t from) {
   const uint32_t r = plan->key.position, average = df_plan_average(plan);
   const int is_own = piece == r;
@@ -192,7 +194,7 @@ static void reduce_scatter(df_plan *plan, const level *l) {
   }
 }
 
-/* As by dissemination (dissemination.c), among leaders. */
+/* Among leaders as in dissemination.c. */
 static void barrier(df_plan *plan, const level *l) {
   const uint32_t split = plan->key.split, own = plan->key.position / split;
   const uint32_t groups = DF_DIV_UP(plan->key.n, split);

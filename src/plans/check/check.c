@@ -32,7 +32,7 @@ static int compare_plans(df_checker *c) {
   return 1;
 }
 
-/* As contributions. */
+/* The bits of all contributions. */
 static uint64_t first_ranks(uint32_t n) { return n == 64 ? UINT64_MAX : (1ull << n) - 1; }
 
 static int check_listed_results(df_checker *c) {
@@ -112,7 +112,9 @@ static int check_that_all_were_heard(df_checker *c) {
   for (uint32_t r = 0; all_must && r < c->n; r++)
     for (uint32_t other = 0; other < c->n; other++)
       if (other != r && c->players[r].now.after[other] == 0)
-        return df_check_complain(c, r, "ends before it has heard of rank %u", other);
+        return df_check_complain(
+            c, r, "ends before it has received a message of rank %u, directly or through others",
+            other);
   return 1;
 }
 

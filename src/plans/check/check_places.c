@@ -36,7 +36,7 @@ void *df_check_take_memory(df_checker *c, size_t n, size_t item) {
 uint32_t df_check_element(const df_checker *c, uint32_t loop, uint32_t from, uint32_t to,
                           uint32_t piece) {
   const int grid = c->players[0].plan->geometry == DF_GEOMETRY_GRID;
-  const uint32_t part = grid ? piece % c->pieces : 0; /* of one rank's share */
+  const uint32_t part = grid ? piece % c->pieces : 0; /* pieces of one rank's share */
   const uint32_t width = c->n * c->n * (grid ? c->pieces : 1) + c->pieces;
   if (grid) {
     from *= c->pieces;
@@ -68,7 +68,7 @@ static int is_listed(const df_checker *c) {
 }
 
 uint32_t df_check_named(const df_checker *c, const df_plan_name *name) {
-  enum { CHUNKS = 1024 }; /* of a pair, at most */
+  enum { CHUNKS = 1024 }; /* chunks of a pair, at most */
   const uint32_t from = c->key.operation == DF_OP_REDUCE_SCATTER_V ? 0 : name->from;
   const uint32_t to = c->key.operation == DF_OP_ALL_GATHER_V ? 0 : name->to;
   return 1 + (from * c->n + to) * CHUNKS + name->chunk;
@@ -105,7 +105,7 @@ static df_check_cell *take_cells(df_checker *c, df_check_player *p, int which, u
   return p->memory[which];
 }
 
-/* One loop, and never in place. */
+/* Piece tables have one loop and are never in place. */
 static int give_listed_memory(df_checker *c, uint32_t rank) {
   df_check_player *p = &c->players[rank];
   if (p->plan->geometry != DF_GEOMETRY_PIECE_TABLE || c->o->loops != 1 || c->o->in_place)

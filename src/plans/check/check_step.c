@@ -4,12 +4,14 @@
 
 #include "primitives/prepared.h"
 
-/* The messages of one primitive: from the pipe's rank, and their numbers. NULL: there is none. */
+/* The messages of one primitive: the sender's rank, and the numbers of the messages. NULL: there is
+ * no message. */
 typedef struct turn {
   df_check_pipe *in, *out;
   uint32_t from, in_at, out_at;
   int there;       /* 0: the piece is empty */
-  int comes, goes; /* the messages wait for each other; empty ones do if they bring a count */
+  int comes, goes; /* 1: the message takes part in the waits; empty ones do if they contain
+                      a count */
 } turn;
 
 /* splitmix64 */
@@ -47,8 +49,8 @@ static int reduce(df_checker *c, uint32_t rank, df_check_value *into, const df_c
   return 1;
 }
 
-/* Reads a message. A lent place still has the message's value: write_place has refused all
- * writes. */
+/* Reads a message. A lent place still contains the message's value, because write_place refuses all
+ * writes to it. */
 static int open_message(df_checker *c, uint32_t rank, df_check_part *m, df_check_value *v) {
   *v = m->value;
   if (m->lent == NULL) return 1;
@@ -59,8 +61,8 @@ static int open_message(df_checker *c, uint32_t rank, df_check_part *m, df_check
   return 1;
 }
 
-/* A library that sees equal pointers knows that the run is in place. Of the wide collectives, only
- * rank 0's pointers are equal. */
+/* The library recognises a run in place by equal pointers. In wide collectives the pointers are
+ * equal only on rank 0. */
 static int buffer_may_be_lent(const df_checker *c, uint32_t rank, uint32_t buffer) {
   const df_check_player *p = &c->players[rank];
   if (buffer != DF_BUFFER_INPUT && buffer != DF_BUFFER_OUTPUT) return 0;
@@ -75,7 +77,7 @@ static int scales_source(const df_checker *c, const df_primitive *prim) {
   return c->o->scales && prim->source == DF_BUFFER_INPUT;
 }
 
-/* The value of the primitive, from what it received and its source. */
+/* Computes the value of the primitive from the received value and the source. */
 static int compute(df_checker *c, uint32_t rank, const df_primitive *prim,
                    const df_check_value *received, df_check_value *v) {
   df_check_value source = {0};
@@ -104,11 +106,12 @@ static int compute(df_checker *c, uint32_t rank, const df_primitive *prim,
   return 1;
 }
 
-/* NULL: the plan has no such link, and the sentence says so. */
+/* NULL: the plan has no such link, and a diagnostic has been recorded. */
 static const df_plan_link *find_link(df_checker *c, uint32_t rank, uint32_t link, int sends) {
   const df_plan *plan = c->players[rank].plan;
   if (link < plan->n_links && plan->links[link].sends == sends) return &plan->links[link];
-  df_check_complain(c, rank, "link %u, which is none that %s", link, sends ? "sends" : "receives");
+  df_check_complain(c, rank, "link %u does not exist or does not %s", link,
+                    sends ? "send" : "receive");
   return NULL;
 }
 
@@ -126,7 +129,7 @@ static df_primitive part_of(const df_checker *c, const df_primitive *prim, uint3
   return part;
 }
 
-/* 0: all pieces are empty. */
+/* Returns 0 if all pieces are empty. */
 static int is_there(const df_checker *c, uint32_t loop, const df_primitive *prim) {
   int there = 0;
   for (uint32_t at = 0; at < DF_MAX(prim->pieces, 1u) && !there; at++)
@@ -134,7 +137,7 @@ static int is_there(const df_checker *c, uint32_t loop, const df_primitive *prim
   return there;
 }
 
-/* 1: the primitive can be executed. 0: it has to wait, or it is wrong. */
+/* Returns 1 if the primitive can be executed, and 0 if it has to wait or is wrong. */
 static int take_turn(df_checker *c, uint32_t rank, const df_primitive *prim, turn *t) {
   const df_check_player *p = &c->players[rank];
   const int agrees = c->key.agrees && prim->piece == DF_PIECE_NONE;
@@ -186,7 +189,7 @@ static int send_piece(df_checker *c, uint32_t rank, const df_primitive *prim, in
   return 1;
 }
 
-/* An empty message of the row of pieces that the primitive sends. NULL: out of memory. */
+/* Makes an empty message for the row of pieces that the primitive sends. NULL: out of memory. */
 static df_check_message *begin_message(df_checker *c, uint32_t rank, const df_primitive *prim,
                                        df_check_message *m) {
   *m = (df_check_message){.piece = prim->piece,
@@ -205,7 +208,7 @@ static int lends_message(df_checker *c, uint32_t rank, const df_primitive *prim)
          (c->o->lending == DF_LENDS_ALL || chance_of_half(c));
 }
 
-/* GRID: places of one number have one length. */
+/* GRID: places with one number have one length. */
 static int is_as_long(const df_checker *c, const df_primitive *prim) {
   return c->players[0].plan->geometry != DF_GEOMETRY_GRID ||
          prim->destination_piece % c->pieces == prim->piece % c->pieces;
@@ -226,7 +229,7 @@ static int store(df_checker *c, uint32_t rank, const df_primitive *prim, const d
   return copies_nothing || df_check_write(c, rank, into, v);
 }
 
-/* LISTED: the sender's piece is as long as ours. */
+/* PIECE_TABLE: the sender's piece is as long as the receiver's. */
 static int has_length_of(df_checker *c, uint32_t rank, const df_primitive *prim, uint32_t from,
                          const df_check_message *m) {
   const uint32_t sent = c->players[from].plan->extents[m->piece].elements;
@@ -236,7 +239,7 @@ static int has_length_of(df_checker *c, uint32_t rank, const df_primitive *prim,
                            expected);
 }
 
-/* Both ends name pieces that are equally long. */
+/* Returns 1 if both ends name pieces of equal length. */
 static int fits(df_checker *c, uint32_t rank, const df_primitive *prim, const turn *t,
                 const df_check_message *m) {
   const df_geometry geometry = c->players[rank].plan->geometry;
@@ -254,7 +257,8 @@ static int fits(df_checker *c, uint32_t rank, const df_primitive *prim, const tu
   return geometry != DF_GEOMETRY_PIECE_TABLE || has_length_of(c, rank, prim, t->from, m);
 }
 
-/* The pieces are moved in a row, or all at once: none is written that a later one reads. */
+/* The pieces may be moved one after the other or all at once, so no piece may be written that a
+ * later one reads. */
 static int is_free_of_overlap(df_checker *c, uint32_t rank, const df_primitive *prim) {
   const int reads = !(prim->flags & DF_PRIM_RECV) || (prim->flags & DF_PRIM_REDUCE);
   for (uint32_t i = 0; i < prim->pieces && reads && prim->flags & DF_PRIM_STORE; i++)
@@ -301,7 +305,7 @@ int df_check_step(df_checker *c, uint32_t rank) {
   turn t;
   if (!take_turn(c, rank, prim, &t)) return 0;
   p->now.after[rank]++;
-  /* The reader's release of the message that had the slot before happens before this send. */
+  /* The reader's release of the former message of this slot happens before this send. */
   if (t.comes) join(&p->now, &t.in->messages[t.in_at].sent, c->n);
   if (t.goes && t.out_at >= c->o->slots)
     join(&p->now, &t.out->messages[t.out_at - c->o->slots].released, c->n);

@@ -1,4 +1,4 @@
-/* In the place of parse.c, if the library is built without libxml2. */
+/* The build uses this file in place of parse.c if the library is built without libxml2. */
 #include "plans/msccl/model.h"
 
 #include <string.h>

@@ -12,7 +12,7 @@ typedef struct value {
   uint32_t piece;
 } value;
 
-/* From block to block. */
+/* Messages from one block to another. */
 typedef struct queue {
   value *values;
   uint32_t n, used, capacity;
@@ -24,17 +24,18 @@ typedef struct converter {
   const df_file_target *target;
   df_file_diagnostic *diagnostic;
   df_file_places places;
-  queue *queues; /* by the sending block */
+  queue *queues; /* index: the sending block */
   uint64_t all;
-  int is_trial; /* finds what has to be copied */
+  int is_trial; /* 1: this pass finds the chunks that have to be copied */
   int found;
   uint32_t longest;
-  uint32_t capacity[DF_FILE_MOST_RANKS]; /* of lines */
+  uint32_t capacity[DF_FILE_MOST_RANKS]; /* capacity of lines */
 } converter;
 
 /* ---- primitives */
 
-/* A chunk of a wide buffer belongs to a rank, which may have another position. */
+/* A chunk of a wide buffer belongs to a rank whose position in the group may differ from its number
+ * in the file. */
 static uint32_t at_position(const converter *c, df_file_place place) {
   const df_file_model *m = c->model;
   const int output = place.buffer == DF_BUFFER_OUTPUT;
@@ -118,7 +119,7 @@ static int push_value(converter *c, queue *q, value v) {
   return 1;
 }
 
-/* 0: complained. */
+/* Returns 0 if it has recorded a diagnostic. */
 static int read_cell(converter *c, uint32_t rank, const df_file_step *step, df_file_place named,
                      value *v, df_file_place *at) {
   df_file_cell *from = df_file_cell_of(&c->places, rank, named);
@@ -164,21 +165,22 @@ static uint64_t highest(uint64_t contributions) {
   return 63 - (uint64_t)__builtin_clzll(contributions);
 }
 
-/* The group's order, where it is there to be kept. */
+/* Keeps the order of the group where the file allows it. */
 static int source_is_first(value source, value received) {
   return highest(source.contributions) < (uint64_t)__builtin_ctzll(received.contributions);
 }
 
 /* ---- steps */
 
-/* What the chunks of one step have in common, or it must be taken apart. */
+/* The common properties of the chunks of one step; without them the step must be split. */
 typedef struct row {
-  df_file_place source, home, other; /* of the first; other: where re's destination is now */
+  df_file_place source, home, other; /* places of the first chunk; other: where the destination of a
+                                        local reduce is stored at the moment */
   uint32_t piece;
   int average, source_first;
 } row;
 
-/* One chunk of the step: what it is and where. */
+/* One chunk of the step: its value and its places. */
 static int look_at(converter *c, const df_file_event *e, const df_file_step *step, uint32_t at,
                    value *v, row *here) {
   value source = {0};
@@ -212,7 +214,7 @@ static int is_wide(const converter *c) {
          df_operation_is_wide(c->model->operation, 1);
 }
 
-/* The parts of ranks that have other positions do not lie side by side. */
+/* The parts of ranks with permuted positions are not side by side. */
 static int stays_in_part(const converter *c, df_file_place place, uint32_t at) {
   const uint32_t pieces = c->model->pieces;
   return c->target->root == c->model->root || !is_wide(c) || place.buffer == NOWHERE ||
@@ -273,7 +275,7 @@ static int convert_step(converter *c, const df_file_event *e) {
                  df_file_further(row_of.home, i), v[i]);
     if (df_file_sends(step->kind)) fine = push_value(c, queue_of(c, e, 1), v[i]);
   }
-  /* A copy within what is one buffer in place: both names mean the copy from here on. */
+  /* A copy within a buffer that is one in place: both names refer to the copy from here on. */
   if (fine == 1 && step->kind == DF_FILE_COPY && row_of.source.buffer == DF_BUFFER_INPUT &&
       row_of.home.buffer == DF_BUFFER_OUTPUT)
     for (uint32_t i = 0; i < count; i++)
@@ -316,7 +318,7 @@ static int emit_first_copies(converter *c, uint32_t r) {
   return 1;
 }
 
-/* Results that are where they came in: an all-gather's own, out of place. */
+/* Results that are still in the input, such as an all-gather's own piece out of place. */
 static int end_rank(converter *c, uint32_t r) {
   const uint32_t line = c->model->ranks[r].line;
   for (uint32_t i = 0; i < c->places.outputs && df_file_uses(&c->places, r, 1); i++) {
@@ -412,7 +414,7 @@ int df_file_convert(const df_file_model *model, const df_file_order *order,
                  .longest = 1,
                  .is_trial = 1};
   int fine = take_memory(&c);
-  /* Copying more changes nothing that was found before, so this ends. */
+  /* An additional copy does not change earlier findings, so the loop ends. */
   do {
     if (fine == 1) fine = pass(&c);
   } while (fine == 1 && c.found);

@@ -53,7 +53,7 @@ void df_file_directory_read(df_file_directory *all, const char *path,
 }
 
 uint64_t df_file_directory_digest(const df_file_directory *all) {
-  uint64_t sum = 0; /* names may differ, and so the order */
+  uint64_t sum = 0; /* names may differ between ranks, and therefore the order */
   for (uint32_t i = 0; i < all->n; i++) sum += df_plan_file_facts_of(all->files[i]).hash;
   return sum;
 }

@@ -5,7 +5,7 @@
 #include "plans/msccl/model.h"
 
 typedef struct step {
-  uint32_t block, number; /* the block's so-manieth */
+  uint32_t block, number; /* index within the block */
   const char *kind;
   df_file_place source, destination;
   int32_t after_block, after_step;
@@ -17,10 +17,10 @@ typedef struct block {
   uint32_t channel, n_steps;
 } block;
 
-/* Steps are known by their index + 1. */
+/* Steps are identified by their index + 1. */
 typedef struct place_use {
   uint32_t writer;
-  uint32_t *readers; /* since */
+  uint32_t *readers; /* readers since the latest write */
   uint32_t n_readers, capacity;
 } place_use;
 
@@ -28,10 +28,10 @@ typedef struct writer {
   const df_plan *plan;
   step *steps;
   block *blocks;
-  place_use *uses[4]; /* by buffer */
+  place_use *uses[4]; /* index: the buffer */
   uint32_t chunks[4];
   uint32_t n_steps, step_capacity, n_blocks, block_capacity, scratch;
-  uint32_t *wanted; /* [n_blocks] a step of it, + 1 */
+  uint32_t *wanted; /* [n_blocks] index + 1 of a step of the block */
   int failed;
 } writer;
 
@@ -47,7 +47,7 @@ static void *grow(writer *w, void *array, uint32_t used, uint32_t *capacity, siz
   return moved;
 }
 
-/* The local steps' has neither peer. */
+/* The block of the local steps has no peer. */
 static uint32_t block_of(writer *w, int32_t send, int32_t recv, uint32_t channel) {
   for (uint32_t b = 0; b < w->n_blocks; b++)
     if (w->blocks[b].send == send && w->blocks[b].recv == recv && w->blocks[b].channel == channel)
@@ -67,7 +67,8 @@ static place_use *use_of(writer *w, df_file_place place) {
   return &w->uses[place.buffer][place.chunk];
 }
 
-/* In place it is the same memory: what is read there must be read before. */
+/* In place it is the same memory, so a chunk that is read there must be read before it is
+ * overwritten. */
 static df_file_place overlap(const writer *w, df_file_place place) {
   const df_plan_key *key = &w->plan->key;
   const int wide_in = df_operation_is_wide(key->operation, 0);
@@ -85,7 +86,7 @@ static df_file_place overlap(const writer *w, df_file_place place) {
   return other;
 }
 
-/* This step must come behind that one: the latest of each block will do. */
+/* This step must follow that one. The latest step of each block suffices. */
 static void wait_for(writer *w, uint32_t index) {
   if (index == 0) return;
   uint32_t *wanted = &w->wanted[w->steps[index - 1].block];
@@ -114,7 +115,7 @@ static step *append(writer *w, step s) {
 
 static const df_file_place nowhere = {DF_BUFFER_NONE, 0};
 
-/* reads_too: re's destination. */
+/* reads_too: the destination of a local reduce, which is read too. */
 static void add(writer *w, const char *kind, uint32_t in, df_file_place source,
                 df_file_place destination, int reads_too) {
   if (w->failed) return;
@@ -137,7 +138,7 @@ static void add(writer *w, const char *kind, uint32_t in, df_file_place source,
             .after_step = -1};
   for (uint32_t b = 0; b < w->n_blocks; b++) {
     if (w->wanted[b] == 0 || b == in) continue;
-    if (s.after_block >= 0) /* one wait a step */
+    if (s.after_block >= 0) /* a step can have one wait */
       append(w, (step){.block = in,
                        .kind = "nop",
                        .after_block = s.after_block,

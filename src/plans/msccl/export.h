@@ -1,4 +1,4 @@
-/* Plans as MSCCL's XML, so that other libraries and tools can have them, and read them back. */
+/* Export of plans as MSCCL's XML, for other libraries and tools, and for df_plan_file_read. */
 #ifndef DF_PLANS_MSCCL_EXPORT_H
 #define DF_PLANS_MSCCL_EXPORT_H
 
@@ -7,10 +7,10 @@
 #include "plans/plan.h"
 
 /*
- * All positions' plans of a key, whose position counts for nothing. Each peer has a block of its
- * own for sending, and one for receiving; what a primitive fuses is taken apart, and what reads or
- * overwrites another block's chunk waits for it. dfcclInvalidArgument: there is no such file, and
- * *sentence says why.
+ * Writes the plans of all positions of a key; key->position is ignored. Each peer has its own block
+ * for sending, and one for receiving. A primitive of several actions is split, and a step that
+ * reads or overwrites another block's chunk waits for that block. dfcclInvalidArgument: such a file
+ * is impossible, and *sentence gives the reason.
  */
 dfcclResult_t df_plan_export(const df_plan_key *key, FILE *out, char *sentence,
                              size_t sentence_bytes);

@@ -7,7 +7,8 @@
 #include "plans/check/check.h"
 #include "plans/msccl/convert.h"
 
-/* One chunk a message, for long collectives; rows of chunks, for short ones. */
+/* One list has one chunk per message, for long collectives; the other has rows of chunks, for short
+ * ones. */
 enum { ONE_BY_ONE, ROWS, FORMS };
 
 typedef struct form {
@@ -25,9 +26,10 @@ struct df_plan_file {
   df_plan_file_facts facts;
 };
 
-/* ---- one list a rank */
+/* ---- one list per rank */
 
-/* The least slots, a power of two; then a list for links that have that many and two at least. */
+/* Finds the least number of slots, a power of two; then makes a list for links with that number, at
+ * least two. */
 static int order_form(df_plan_file *file, int one_by_one, form *f, df_file_diagnostic *diagnostic) {
   int fine = df_file_connect(&file->model, &f->order, diagnostic) ? -1 : 0;
   for (f->slots = 1; fine < 0 && f->slots <= DF_MAX_LINK_SLOTS; f->slots *= 2) {
@@ -74,7 +76,7 @@ static void free_plans(proof *p) {
   }
 }
 
-/* As df_file_convert. */
+/* The result is as in df_file_convert. */
 static int make_plans(proof *p, int which, int average, df_file_diagnostic *diagnostic) {
   const df_file_model *m = &p->file->model;
   int fine = 1;
@@ -112,8 +114,8 @@ static int is_proven(proof *p, const question *q) {
   return df_plan_check(p->plans, &options, p->sentence, sizeof p->sentence) == dfcclSuccess;
 }
 
-/* The checker's complaint, at the line of the primitive. */
-static int complain_of(const proof *p, df_file_diagnostic *diagnostic) {
+/* Records the checker's diagnostic, at the line of the primitive. */
+static int report_finding(const proof *p, df_file_diagnostic *diagnostic) {
   const df_plan_check_findings *f = &p->findings;
   uint32_t line = p->file->model.line;
   if (f->rank < p->file->model.n && p->lines[f->rank])
@@ -123,8 +125,8 @@ static int complain_of(const proof *p, df_file_diagnostic *diagnostic) {
   return df_file_complain(diagnostic, line, "%s", p->sentence);
 }
 
-/* Without a word that a link has slots no write follows a release: so all slots are the hardest
- * for lending, and the fewest for waiting. */
+/* The proof must hold for any number of slots. For lending, the largest number is the hardest case,
+ * since no write follows a release; for waits, the smallest is. */
 static int prove_form(df_plan_file *file, int which, form *f, df_file_diagnostic *diagnostic) {
   proof *p = calloc(1, sizeof *p);
   if (p == NULL) return df_file_no_memory(diagnostic);
@@ -143,11 +145,11 @@ static int prove_form(df_plan_file *file, int which, form *f, df_file_diagnostic
                                .scales = reduces && !average,
                                .lending = DF_LENDS_NOTHING,
                                .slots = least};
-      if (!is_proven(p, &whole)) fine = complain_of(p, diagnostic);
+      if (!is_proven(p, &whole)) fine = report_finding(p, diagnostic);
       f->ordered &= p->findings.ordered;
       f->same_bits &= p->findings.same_bits;
-      if (fine && !is_proven(p, &cut)) fine = complain_of(p, diagnostic);
-      if (fine && !is_proven(p, &scaled)) fine = complain_of(p, diagnostic);
+      if (fine && !is_proven(p, &cut)) fine = report_finding(p, diagnostic);
+      if (fine && !is_proven(p, &scaled)) fine = report_finding(p, diagnostic);
     }
   }
   if (fine == 1) {
@@ -182,7 +184,7 @@ static int prove(df_plan_file *file, df_file_diagnostic *diagnostic) {
                    prove_form(file, ONE_BY_ONE, single, diagnostic) == 1;
   if (!single->exists) return 0;
   if (!has_rows(&file->model)) return 1;
-  /* Rows are a gain, and no condition. */
+  /* Rows are faster but not required. */
   char unused[DF_SENTENCE_BYTES];
   df_file_diagnostic nothing = {.file = file->name, .sentence = unused, .bytes = sizeof unused};
   rows->exists =
@@ -267,14 +269,14 @@ void df_plan_from_file(df_plan *plan) {
                                  .average = plan->key.average,
                                  .plans = plans};
   int fine = df_file_convert(&file->model, &f->order, &target, &diagnostic);
-  if (fine < 0) { /* with another root, a row may not lie side by side */
+  if (fine < 0) { /* with a different root, the pieces of a row may not be side by side */
     const df_file_target single = {
         .root = plan->key.root, .one_by_one = 1, .average = plan->key.average, .plans = plans};
     f = &file->forms[ONE_BY_ONE];
     df_plan_empty(plan);
     fine = df_file_convert(&file->model, &f->order, &single, &diagnostic);
   }
-  if (fine != 1) plan->failed = 1; /* it was proved, so for want of memory */
+  if (fine != 1) plan->failed = 1; /* the file has been proved, so the reason is lack of memory */
   plan->least_slots = f->slots;
   plan->direct_in_place = f->lends_in_place;
   plan->lends_nothing = !f->lends;

@@ -1,4 +1,4 @@
-/* Files of a directory, each read once for the process. */
+/* The files of a directory; each is read once for the process. */
 #include "base/mutex.h"
 #include "plans/msccl/file.h"
 
@@ -16,7 +16,7 @@
 
 typedef struct entry {
   struct entry *next;
-  char *text; /* its bytes: a file may be changed between two looks */
+  char *text; /* hash of its bytes, because a file may change between two looks */
   size_t bytes;
   df_plan_file *file;
 } entry;
@@ -24,12 +24,13 @@ typedef struct entry {
 static df_mutex lock = DF_MUTEX_INITIALIZER;
 static entry *entries DF_GUARDED_BY(lock);
 
-/* NULL: *sentence says why; errno ENOENT: there is no such file. The caller frees it. */
+/* NULL: *sentence gives the reason; errno ENOENT: there is no such file. The caller frees the
+ * result. */
 static char *read_all(const char *path, size_t *bytes, char *sentence, size_t sentence_bytes) {
   struct stat status;
   char *text = NULL, shown[201];
   df_escape(shown, sizeof shown, path);
-  const int in = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would keep us waiting */
+  const int in = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a pipe would block */
   const int error = errno;
   if (in < 0 || fstat(in, &status) != 0 || !S_ISREG(status.st_mode)) {
     snprintf(sentence, sentence_bytes, "%s: %s", shown,
@@ -49,7 +50,7 @@ static char *read_all(const char *path, size_t *bytes, char *sentence, size_t se
   return text;
 }
 
-/* The file as a complaint names it: its path, cut in front if it is long. */
+/* The file's name in a diagnostic: its path, whose beginning is cut if it is long. */
 static const char *shown(const char *path) {
   const size_t length = strlen(path);
   return length < 200 ? path : path + (length - 199);

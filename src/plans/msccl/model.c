@@ -10,7 +10,7 @@ int df_file_complain(df_file_diagnostic *diagnostic, uint32_t line, const char *
   if (diagnostic->is_made) return 0;
   va_list arguments;
   df_text text = {.at = diagnostic->sentence, .left = diagnostic->bytes};
-  char file[201]; /* its name is the directory's owner's */
+  char file[201]; /* the name of a directory's file is chosen by its owner */
   diagnostic->is_made = 1;
   df_escape(file, sizeof file, diagnostic->file);
   df_say(&text, "%s:%u: ", file, line);
@@ -39,14 +39,14 @@ void df_file_model_free(df_file_model *model) {
   memset(model, 0, sizeof *model);
 }
 
-/* ---- what was read, as a whole */
+/* ---- checks of the whole model */
 
 static int by_id(const void *a, const void *b) {
   const int32_t x = ((const df_file_block *)a)->id, y = ((const df_file_block *)b)->id;
   return (x > y) - (x < y);
 }
 
-/* Copies come first, and blocks that wait for steps know them by place, so ids move up by one. */
+/* Copies come first. Steps refer to blocks by index, so indices move up by one. */
 static int order_blocks(df_file_model *m, uint32_t r, df_file_diagnostic *diagnostic) {
   df_file_rank *rank = &m->ranks[r];
   if (rank->n_blocks == 0) return 1;
@@ -99,7 +99,7 @@ int df_file_model_finish(df_file_model *m, df_file_diagnostic *diagnostic) {
                               m->n, r);
     if (m->in_place == 2 && m->ranks[r].output_chunks == 0) m->in_place = 1;
   }
-  if (m->in_place == 2) m->in_place = 0; /* its steps are right in either case */
+  if (m->in_place == 2) m->in_place = 0; /* its steps are correct in both cases */
   for (uint32_t r = 0; r < m->n; r++)
     if (!order_blocks(m, r, diagnostic) || !check_connections(m, r, diagnostic)) return 0;
   for (uint32_t b = 0; b < m->n_blocks; b++)

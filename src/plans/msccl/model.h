@@ -1,6 +1,6 @@
 /*
- * An algorithm as an MSCCL file has it: blocks of steps that run side by side on each rank. The
- * reader makes it, and everything after the reader relies on what is said here.
+ * The model of an algorithm in an MSCCL file: blocks of steps that run concurrently on each rank.
+ * The reader makes it, and all later passes rely on the invariants that are given here.
  */
 #ifndef DF_PLANS_MSCCL_MODEL_H
 #define DF_PLANS_MSCCL_MODEL_H
@@ -9,10 +9,10 @@
 #include "context/descriptor.h"
 #include "plans/operation.h"
 
-/* Of one file. */
+/* The limits of one file. */
 enum {
   DF_FILE_MOST_BYTES = 64 << 20,
-  DF_FILE_MOST_RANKS = 64, /* more could not be proved */
+  DF_FILE_MOST_RANKS = 64, /* the checker's limit */
   DF_FILE_MOST_BLOCKS = 4096,
   DF_FILE_MOST_CHANNELS = DF_MAX_CHANNELS,
   DF_FILE_MOST_STEPS = 1 << 18,
@@ -22,7 +22,7 @@ enum {
 typedef enum {
   DF_FILE_SEND,         /* s */
   DF_FILE_RECV,         /* r */
-  DF_FILE_RECV_SEND,    /* rcs: stores, too */
+  DF_FILE_RECV_SEND,    /* rcs: also stores */
   DF_FILE_REDUCE_SEND,  /* rrs */
   DF_FILE_REDUCE_STORE, /* rrc */
   DF_FILE_REDUCE_BOTH,  /* rrcs */
@@ -57,62 +57,64 @@ typedef struct df_file_place {
 typedef struct df_file_step {
   uint32_t line;
   df_file_kind kind;
-  df_file_place source, destination; /* of what it reads and stores */
-  uint32_t count;                    /* chunks, side by side; at least 1 */
-  int32_t after_block, after_step; /* waits until that block has done that step; -1: for nothing */
+  df_file_place source, destination; /* places that the step reads and stores */
+  uint32_t count;                    /* number of chunks, side by side; at least 1 */
+  int32_t after_block, after_step; /* the step waits until that block has executed that step; -1: no
+                                      wait */
 } df_file_step;
 
 typedef struct df_file_block {
   uint32_t line;
   int32_t id;
-  int32_t send_to, recv_from; /* ranks; -1: none */
+  int32_t send_to, recv_from; /* peer ranks; -1: none */
   uint32_t channel;
-  uint32_t first, n_steps; /* in `steps` */
+  uint32_t first, n_steps; /* range in `steps` */
 } df_file_block;
 
 typedef struct df_file_rank {
-  uint32_t line; /* 0: the file has not described it */
+  uint32_t line; /* 0: the file has no <gpu> for this rank */
   uint32_t scratch_chunks, output_chunks;
-  uint32_t first, n_blocks; /* in `blocks`, by id */
+  uint32_t first, n_blocks; /* range in `blocks`, by id */
 } df_file_rank;
 
 typedef struct df_file_model {
   char name[64];
-  uint32_t line; /* of <algo> */
+  uint32_t line; /* line of <algo> */
   df_operation operation;
   uint32_t n, root;
-  uint32_t chunks;      /* of the larger buffer, in one loop */
-  uint32_t pieces;      /* of each rank's part of it; not wide: chunks */
-  int in_place;         /* input and output are one buffer */
-  uint64_t least, most; /* bytes; most 0: no limit */
+  uint32_t chunks;      /* number of chunks of the larger buffer in one loop */
+  uint32_t pieces;      /* number of chunks of each rank's part of it; not wide: equal to chunks */
+  int in_place;         /* 1: input and output are one buffer */
+  uint64_t least, most; /* sizes in bytes; most 0: no limit */
   df_file_rank *ranks;  /* [n] */
   df_file_block *blocks;
   df_file_step *steps;
   uint32_t n_blocks, n_steps, n_channels;
 } df_file_model;
 
-/* The first complaint is kept: "FILE:LINE: why". */
+/* The diagnostic of a file: "FILE:LINE: why". The first one is kept. */
 typedef struct df_file_diagnostic {
   const char *file;
   char *sentence;
   size_t bytes;
   int is_made;
-  int no_memory; /* and nothing is known of the file */
+  int no_memory; /* 1: out of memory, so the file has not been checked */
 } df_file_diagnostic;
 
-/* Returns 0. line 0: of the file as a whole. */
+/* Records a diagnostic and returns 0. line 0: it concerns the file as a whole. */
 int df_file_complain(df_file_diagnostic *diagnostic, uint32_t line, const char *format, ...)
     DF_PRINTF(3, 4);
 int df_file_no_memory(df_file_diagnostic *diagnostic);
 
-/* 0: the text is no such file. Reads by libxml2, one call at a time. */
+/* Returns 0 if the text is not such a file. Reads by libxml2, one call at a time. */
 int df_file_parse(df_file_model *model, const char *text, size_t bytes,
                   df_file_diagnostic *diagnostic);
-/* For the reader: sorts blocks, and checks what no element tells by itself. 0: complained. */
+/* Called by the reader: sorts blocks, and checks the rules that involve several elements. Returns 0
+ * if it has recorded a diagnostic. */
 int df_file_model_finish(df_file_model *model, df_file_diagnostic *diagnostic);
 void df_file_model_free(df_file_model *model);
 
-/* Chunks of a buffer that steps may name. */
+/* The number of chunks of a buffer that steps may name. */
 uint32_t df_file_chunks(const df_file_model *model, uint32_t rank, df_buffer buffer);
 
 #endif

@@ -2,12 +2,12 @@
 
 #include <stdlib.h>
 
-/* Looks at blocks, which take longer than any file that makes sense. */
+/* Most looks at blocks; a valid file needs far fewer. */
 #define MOST_LOOKS ((uint64_t)1 << 27)
 
 typedef struct block_state {
-  uint32_t step, part;     /* the next */
-  uint64_t sent, received; /* through the connection that it sends by */
+  uint32_t step, part;     /* index of the next step */
+  uint64_t sent, received; /* through the connection by which it sends */
 } block_state;
 
 typedef struct schedule {
@@ -29,7 +29,7 @@ static uint32_t find_sender(const df_file_model *m, uint32_t rank, const df_file
   return UINT32_MAX;
 }
 
-/* The block's next step from *at on that sends or receives. NULL: there is none. */
+/* The block's next step, from *at on, that sends or receives. NULL: there is none. */
 static const df_file_step *next_message(const df_file_model *m, const df_file_block *block,
                                         int sends, uint32_t *at) {
   while (*at < block->n_steps) {
@@ -122,7 +122,7 @@ static void note(schedule *s, uint32_t b, const df_file_step *step, df_file_orde
   state->step++;
 }
 
-static int complain_of_circle(const schedule *s, df_file_diagnostic *diagnostic) {
+static int report_circle(const schedule *s, df_file_diagnostic *diagnostic) {
   const uint32_t b = s->active[0];
   const df_file_model *m = s->model;
   const df_file_step *step = &m->steps[m->blocks[b].first + s->blocks[b].step];
@@ -137,7 +137,8 @@ static int complain_of_circle(const schedule *s, df_file_diagnostic *diagnostic)
       reason == WAITS_FOR_MESSAGE ? m->blocks[b].recv_from : m->blocks[b].send_to, s->n_active);
 }
 
-/* Each block does one step in turn, so that the list goes on as the file's blocks would. */
+/* Each block executes one step in turn, so that the list proceeds as the file's concurrent blocks
+ * would. */
 static int run(schedule *s, df_file_order *order, df_file_diagnostic *diagnostic) {
   const df_file_model *m = s->model;
   uint64_t looks = 0;
@@ -156,7 +157,7 @@ static int run(schedule *s, df_file_order *order, df_file_diagnostic *diagnostic
     }
     s->n_active = left;
     if (!moved && wants_slot) return -1;
-    if (!moved) return complain_of_circle(s, diagnostic);
+    if (!moved) return report_circle(s, diagnostic);
     if (looks > MOST_LOOKS)
       return df_file_complain(diagnostic, m->line,
                               "its %u steps in %u blocks take too long to order", m->n_steps,

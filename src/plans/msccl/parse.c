@@ -1,6 +1,7 @@
 /*
- * MSCCL's XML, by libxml2: no document type, so no entities; nothing but the text at hand. libxml2
- * is entered by one thread at a time, and prepares itself before the first.
+ * The reader of MSCCL's XML, by libxml2. It refuses document types, so there are no entities, and
+ * reads only the given text. One thread at a time uses libxml2, which is initialised before the
+ * first use.
  */
 #include <libxml/parser.h>
 #include <libxml/parserInternals.h>
@@ -24,19 +25,19 @@ typedef struct reader {
   df_file_model *model;
   df_file_diagnostic *diagnostic;
   uint32_t depth;
-  int open[MOST_DEPTH + 1]; /* elements */
+  int open[MOST_DEPTH + 1]; /* depth in elements */
   int ended;                /* the only <algo> */
   uint32_t rank;
   uint32_t block_capacity, step_capacity;
   int32_t declared_channels;
 } reader;
 
-/* One element's attributes, as libxml2 gives them. */
+/* The attributes of one element, as libxml2 gives them. */
 typedef struct attributes {
   reader *in;
   const char *element;
   int n;
-  const xmlChar **of; /* [n][5]: name, prefix, URI, value, its end */
+  const xmlChar **of; /* [n][5]: name, prefix, URI, value, end of the value */
 } attributes;
 
 static uint32_t line_of(const reader *in) {
@@ -47,7 +48,7 @@ static uint32_t line_of(const reader *in) {
 
 /* ---- attributes */
 
-/* 0: it is not there. A longer value is cut, and no value that makes sense is so long. */
+/* Returns 0 if the attribute is missing. A longer value is truncated; no valid value is so long. */
 static int find(const attributes *a, const char *name, char *value) {
   for (int i = 0; i < a->n; i++) {
     const xmlChar **one = &a->of[5 * i];
@@ -70,7 +71,7 @@ static int read_whole(const char *text, int64_t *number) {
   return 1;
 }
 
-/* `missing`: its value where the attribute may be missing; INT64_MIN: it may not. */
+/* `missing`: the value of a missing attribute; INT64_MIN: the attribute must be there. */
 static int number(const attributes *a, const char *name, int64_t least, int64_t most,
                   int64_t missing, int64_t *value) {
   char text[VALUE_BYTES], shown[VALUE_BYTES];
@@ -85,7 +86,7 @@ static int number(const attributes *a, const char *name, int64_t least, int64_t 
                 shown, a->element, (long long)least, (long long)most);
 }
 
-/* ---- what is inside what */
+/* ---- nesting of elements */
 
 static void *room(reader *in, void *array, uint32_t used, uint32_t *capacity, size_t item) {
   if (used < *capacity) return array;
@@ -99,7 +100,7 @@ static void *room(reader *in, void *array, uint32_t used, uint32_t *capacity, si
   return moved;
 }
 
-/* NULL: no memory, or too many. */
+/* NULL: out of memory, or too many. */
 static df_file_step *add_step(reader *in) {
   df_file_model *m = in->model;
   if (m->n_steps == DF_FILE_MOST_STEPS)
@@ -180,7 +181,7 @@ static int read_algo(const attributes *a) {
   m->root = (uint32_t)root;
   m->chunks = (uint32_t)chunks;
   m->pieces = (uint32_t)(wide ? chunks / n : chunks);
-  m->in_place = in_place && !out_of_place ? 1 : in_place ? 2 : 0; /* 2: see read_gpu */
+  m->in_place = in_place && !out_of_place ? 1 : in_place ? 2 : 0; /* 2: explained at read_gpu */
   m->least = (uint64_t)least;
   m->most = (uint64_t)most;
   a->in->declared_channels = (int32_t)channels;
@@ -221,11 +222,11 @@ static int read_block(const attributes *a) {
   block->id = (int32_t)id;
   block->send_to = (int32_t)send;
   block->recv_from = (int32_t)recv;
-  block->channel = (uint32_t)DF_MAX(channel, 0); /* -1, older files: of a block without peers */
+  block->channel = (uint32_t)DF_MAX(channel, 0); /* -1 in older files: a block without peers */
   return 1;
 }
 
-/* names: of buffer and offset; older files have one pair for both places. */
+/* names: of the attributes for buffer and offset; older files have one pair for both places. */
 static int read_place(const attributes *a, const char *buffer, const char *offset, uint32_t count,
                       df_file_place *place) {
   char text[VALUE_BYTES], shown[VALUE_BYTES];
@@ -306,7 +307,8 @@ static int read_step(const attributes *a) {
   return 1;
 }
 
-/* TE-CCL's: chunks that a run out of place copies before all else. A block of its own. */
+/* An element of TE-CCL's files: chunks that a run out of place copies before everything else. They
+ * become their own block. */
 static int read_copy(const attributes *a) {
   df_file_model *m = a->in->model;
   int64_t from = 0, to = 0;
@@ -328,7 +330,7 @@ static int read_copy(const attributes *a) {
   return 1;
 }
 
-/* ---- what libxml2 calls */
+/* ---- callbacks of libxml2 */
 
 static void stop(reader *in) { xmlStopParser(in->context); }
 
@@ -337,7 +339,7 @@ static void handle_start(void *context, const xmlChar *name, const xmlChar *pref
                          int n_attributes, int n_defaulted, const xmlChar **given) {
   static const struct {
     const char *name;
-    int inside; /* ELEMENTS: nothing */
+    int inside; /* ELEMENTS: no element */
     int (*read)(const attributes *a);
   } elements[ELEMENTS] = {{"algo", ELEMENTS, read_algo},
                           {"gpu", ALGO, read_gpu},
@@ -401,7 +403,7 @@ static void handle_error(void *context, xmlErrorPtr error) {
   df_file_complain(in->diagnostic, (uint32_t)error->line, "%s", shown);
 }
 
-/* ---- the whole */
+/* ---- the whole file */
 
 static void prepare_libxml2(void) { xmlInitParser(); }
 

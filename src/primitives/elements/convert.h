@@ -83,7 +83,7 @@ DF_CONVERT uint32_t df_widen_magnitude(uint32_t shifted, int offset) {
 /* On 32-bit words, so that vector lanes keep their size: read at the word's top, written at its
  * bottom. "number": no NaN. */
 
-/* E5M2 too: it is a float16's upper byte. What is below must be zero. */
+/* E5M2 too: it is the upper byte of a float16, and the lower byte must be zero. */
 DF_CONVERT float df_widen_float16_top(uint32_t word) {
   const uint32_t shifted = (word & 0x7fffffffu) >> 3;
   const uint32_t finite = df_widen_magnitude(shifted, 112);

@@ -1,12 +1,12 @@
-/* Max and Min on the floats' bits. A number beats a NaN; -0 is below +0; E5M2's infinity becomes
- * the largest finite value. As signed integers floats are in order, unless both are negative: then
- * reversed. */
+/* Max and Min on the bits of floats. A number wins against a NaN; -0 is below +0; an infinity of
+ * E5M2 becomes the largest finite value. As signed integers, floats are in order unless both are
+ * negative; then the order is reversed. */
 #ifndef DF_PRIMITIVES_ELEMENTS_ELEMENT_H
 #define DF_PRIMITIVES_ELEMENTS_ELEMENT_H
 
 #include "primitives/elements/convert.h"
 
-/* infinity: magnitudes above it are NaNs. */
+/* infinity: magnitudes above it are NaNs */
 #define DF_DEFINE_FLOAT_ORDER(type, bits, infinity)                                                \
   DF_CONVERT uint##bits##_t df_order_##type(uint##bits##_t a, uint##bits##_t b, int larger) {      \
     const uint##bits##_t mask = (uint##bits##_t)(((uint##bits##_t)1 << (bits - 1)) - 1);           \

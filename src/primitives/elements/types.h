@@ -7,14 +7,16 @@
 enum {
 #define DF_TYPE(id, ...) DF_TYPE_##id,
 #include "primitives/elements/types.def"
-  DF_DATA_TYPES /* of dfcclDataType_t */
+  DF_DATA_TYPES /* number of values of dfcclDataType_t */
 };
 enum {
 #define DF_REDUCTION(id, ...) DF_REDUCTION_##id,
 #include "primitives/elements/types.def"
-  DF_REDUCE_OPERATORS,                    /* of dfcclRedOp_t; Avg is Sum, then a division */
-  DF_OPERATOR_USER = DF_REDUCE_OPERATORS, /* in a descriptor: of primitives/user_operator.h */
-  DF_FIRST_USER_OPERATOR = 256            /* in dfcclRedOp_t: the first of them */
+  DF_REDUCE_OPERATORS,                    /* number of operators of dfcclRedOp_t; Avg is computed as
+                                             a Sum and a division */
+  DF_OPERATOR_USER = DF_REDUCE_OPERATORS, /* in a descriptor: a user-defined operator
+                                             (primitives/user_operator.h) */
+  DF_FIRST_USER_OPERATOR = 256            /* in dfcclRedOp_t: the first user-defined operator */
 };
 
 #define DF_TYPE(id, ...)                                                                           \
@@ -24,7 +26,7 @@ enum {
   DF_STATIC_ASSERT((int)dfccl##id == (int)DF_REDUCTION_##id, "the order of dfccl.h");
 #include "primitives/elements/types.def"
 
-/* 0: no data type. */
+/* 0: invalid data type. */
 DF_CORE size_t df_type_size(dfcclDataType_t type) {
   switch (type) {
 #define DF_TYPE(id, name, nccl, tool, bytes, ...)                                                  \

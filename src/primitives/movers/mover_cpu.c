@@ -9,7 +9,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* clang 14's builtin does not know F16C. "avx2" includes whether the system saves wide
+/* clang 14's builtin does not support F16C. "avx2" includes the check that the system saves wide
  * registers. */
 static int processor_has_f16c(void) {
   unsigned eax, ebx, ecx, edx;

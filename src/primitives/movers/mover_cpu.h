@@ -1,6 +1,8 @@
-/* All variants give the same bits. Integers wrap; division truncates. Narrow floats are computed in
- * float32 and rounded once; nothing is flushed or contracted. Pointers need the element's alignment
- * only; dst is a source or overlaps none. The floating-point environment must be C's default. */
+/* Movers: loops over elements. All variants give the same bits. Integers wrap around; division
+ * truncates. Narrow floats are computed in float32 and rounded once; subnormals are not flushed,
+ * and operations are not contracted. Pointers need only the alignment of the element. dst may be
+ * equal to a source, but must not overlap one otherwise. The floating-point environment must be C's
+ * default. */
 #ifndef DF_PRIMITIVES_MOVERS_MOVER_CPU_H
 #define DF_PRIMITIVES_MOVERS_MOVER_CPU_H
 
@@ -17,26 +19,27 @@ typedef void (*df_divide_fn)(void *dst, const void *src, size_t count, uint32_t 
 
 typedef struct df_mover_cpu {
   const char *name; /* "plain", "avx2", "avx512", "neon" */
-  /* NULL: Avg, and what df_type_has_operator denies. */
+  /* NULL for Avg and for operators that df_type_has_operator excludes. */
   df_reduce_fn reduce[DF_DATA_TYPES][DF_REDUCE_OPERATORS];
   df_reduce_average_fn reduce_average[DF_DATA_TYPES];
   df_divide_fn divide[DF_DATA_TYPES];
-  /* Past the caches, as copy_stream; dst is no source. "plain": reduce. */
+  /* Stores past the caches, as copy_stream does; dst must not be a source. In "plain" it is reduce.
+   * */
   df_reduce_fn reduce_stream[DF_DATA_TYPES][DF_REDUCE_OPERATORS];
-  /* dst == src does nothing. */
+  /* If dst == src, nothing is done. */
   void (*copy)(void *dst, const void *src, size_t bytes);
-  /* Past the caches. Ends with the fence that makes dst visible before the caller's next store.
-   * "plain": copy. */
+  /* Stores past the caches. It ends with the fence that makes dst visible before the caller's next
+   * store. In "plain" it is copy. */
   void (*copy_stream)(void *dst, const void *src, size_t bytes);
 } df_mover_cpu;
 
 /* Never NULL. */
 const df_mover_cpu *df_mover_cpu_best(void);
 
-/* NULL: unknown, not compiled, or the processor lacks it. */
+/* NULL: the name is unknown, the variant was not compiled, or the processor cannot execute it. */
 const df_mover_cpu *df_mover_cpu_by_name(const char *name);
 
-/* NULL: not compiled. */
+/* NULL: the variant was not compiled. */
 extern const df_mover_cpu *const df_mover_cpu_plain;
 extern const df_mover_cpu *const df_mover_cpu_avx2;
 extern const df_mover_cpu *const df_mover_cpu_avx512;

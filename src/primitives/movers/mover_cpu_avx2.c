@@ -1,4 +1,4 @@
-/* Run only if the processor has both. */
+/* This code runs only if the processor has both instruction sets. */
 #if defined(__AVX2__) && defined(__F16C__)
 #include "primitives/movers/mover_cpu_kernels.inc.h"
 

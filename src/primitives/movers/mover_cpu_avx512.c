@@ -1,4 +1,4 @@
-/* Run only if the processor has all of them. */
+/* This code runs only if the processor has all of these instruction sets. */
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 #include "primitives/movers/mover_cpu_kernels.inc.h"
 

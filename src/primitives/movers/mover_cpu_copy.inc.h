@@ -90,7 +90,7 @@ static void df_copy(void *dst, const void *src, size_t bytes) {
     _mm256_stream_si256((__m256i *)((to) + 32), high);                                             \
   } while (0)
 #else
-/* To memory order these are two plain stores, which later plain stores may overtake on Arm. */
+/* For memory order these are two plain stores, which later plain stores may overtake on Arm. */
 static inline void df_store_pair_stream(char *to, df_wide low, df_wide high) {
   typedef struct {
     char bytes[32];
@@ -109,7 +109,8 @@ static inline void df_store_pair_stream(char *to, df_wide low, df_wide high) {
 #define DF_STREAM_FENCE() __asm__ volatile("dmb ishst" ::: "memory")
 #endif
 
-/* No fence. Streams whole lines only: a line written in part would first be read from memory. */
+/* Has no fence. Only whole lines are stored past the caches, because a line that is written in part
+ * would first be read from memory. */
 static void df_stream(char *to, const char *from, size_t bytes) {
   const size_t head = DF_MIN((size_t)(-(uintptr_t)to & 63u), bytes);
   df_copy(to, from, head);
@@ -126,7 +127,7 @@ static void df_copy_stream(void *dst, const void *src, size_t bytes) {
   DF_STREAM_FENCE();
 }
 
-/* Through a block that stays in the first-level cache. */
+/* Copies through a block that stays in the first-level cache. */
 static void df_reduce_blocks(df_reduce_fn reduce, size_t element, void *dst, const void *a,
                              const void *b, size_t count) {
   enum { BLOCK_BYTES = 4096 };

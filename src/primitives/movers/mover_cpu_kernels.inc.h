@@ -1,4 +1,4 @@
-/* Compiled once for each instruction set, by mover_cpu_<isa>.c. */
+/* This file is compiled once for each instruction set, by mover_cpu_<isa>.c. */
 #ifndef DF_PRIMITIVES_MOVERS_MOVER_CPU_KERNELS_INC_H
 #define DF_PRIMITIVES_MOVERS_MOVER_CPU_KERNELS_INC_H
 
@@ -16,7 +16,7 @@
 #include <arm_neon.h>
 #endif
 
-/* Bytes of a register, for line copies; 0: none. */
+/* Bytes of a register that line copies use; 0: no such copies. */
 #if defined(__AVX512F__)
 #define DF_MOVER_STREAM_BYTES 64
 #elif defined(__AVX2__)
@@ -27,14 +27,15 @@
 #define DF_MOVER_STREAM_BYTES 0
 #endif
 
-/* dst is a source or overlaps none. Else compilers test for overlap, and take dst == a for one. */
+/* dst is equal to a source or overlaps none. Without this pragma compilers test for overlap, and
+ * treat dst == a as an overlap. */
 #if defined(__clang__)
 #define DF_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define DF_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-/* Applications' buffers have types of their own. */
+/* Applications access their buffers with their own types. */
 typedef uint8_t __attribute__((may_alias)) DF_MAY_ALIAS_U8;
 typedef uint16_t __attribute__((may_alias)) DF_MAY_ALIAS_U16;
 typedef uint32_t __attribute__((may_alias)) DF_MAY_ALIAS_U32;
@@ -80,7 +81,7 @@ typedef int64_t __attribute__((may_alias)) DF_MAY_ALIAS_I64;
     }                                                                                              \
   }
 
-/* ---- Integers. Sums and products are alike signed and unsigned. */
+/* ---- Integers. Sums and products are the same for signed and unsigned. */
 
 DF_DEFINE_REDUCE(df_sum_int8, DF_MAY_ALIAS_U8, (unsigned)x + y)
 DF_DEFINE_REDUCE(df_sum_int16, DF_MAY_ALIAS_U16, (unsigned)x + y)

@@ -11,7 +11,7 @@ typedef uint32_t DF_UNALIGNED_U32 __attribute__((aligned(1), may_alias));
    (lane((v) << 8 & 0xff000000u, (w) << 8 & 0xff000000u) << 16) |                                  \
    (lane((v)&0xff000000u, (w)&0xff000000u) << 24))
 
-/* A word's NaNs at once. Only a NaN can give an infinity or a NaN. Adding 1 without the sign
+/* All NaNs of a word at once. Only a NaN can give an infinity or a NaN. Adding 1 without the sign
  * carries into the sign's place only from a NaN. */
 static inline uint32_t df_float8e4m3_nans(uint32_t word) {
   return ((word & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u;
@@ -27,7 +27,7 @@ static inline uint32_t df_float8e4m3_set_nans(uint32_t word, uint32_t nans) {
   (void *dst, const void *a, const void *b, size_t count, uint32_t divisor)
 #define DF_DIVIDE_PARAMETERS (void *dst, const void *a, size_t count, uint32_t divisor)
 
-/* lane may use prologue's variables. The last word may be partial. */
+/* lane may use the variables of prologue. The last word may be partial. */
 #define DF_DEFINE_NARROW_LOOP(name, parameters, bytes, word, lane, prologue)                       \
   static void name parameters {                                                                    \
     prologue;                                                                                      \
@@ -92,9 +92,9 @@ DF_NARROW_ARITHMETIC(float8e5m2, 1, DF_WORD_OF_4, DF_E5M2_SUM, DF_E5M2_PROD, DF_
 DF_NARROW_ARITHMETIC(float16, 2, DF_WORD_OF_2, DF_HALF_SUM, DF_HALF_PROD, DF_HALF_AVERAGE,
                      DF_HALF_DIVIDE)
 
-#else /* the processor converts */
+#else /* the processor has an instruction for the conversion */
 
-/* Only NaNs differ: they are made canonical. */
+/* Only NaNs differ from the processor's result: they are made canonical. */
 #if defined(__AVX512F__)
 enum { DF_HALF_LANES = 16 };
 typedef __m512 df_half_vector;

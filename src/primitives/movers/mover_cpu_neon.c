@@ -1,4 +1,4 @@
-/* Every 64-bit Arm Linux has it: no options. */
+/* Every 64-bit Arm Linux has NEON, so no compiler options are needed. */
 #if defined(__aarch64__) && defined(__ARM_NEON)
 #define DF_MOVER_NEON 1
 #include "primitives/movers/mover_cpu_kernels.inc.h"

@@ -1,4 +1,4 @@
-/* The reference, for the compiler's baseline. */
+/* The reference variant, compiled for the compiler's baseline. */
 #include "primitives/movers/mover_cpu_kernels.inc.h"
 
 static const df_mover_cpu table = DF_MOVER_TABLE("plain");

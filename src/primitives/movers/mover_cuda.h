@@ -1,4 +1,5 @@
-/* The rules of mover_cpu.h for one element, bit for bit. For the host too: checks need no GPU. */
+/* The rules of mover_cpu.h for one element, bit for bit. The host can compile this file too, so
+ * that checks need no GPU. */
 #ifndef DF_PRIMITIVES_MOVERS_MOVER_CUDA_H
 #define DF_PRIMITIVES_MOVERS_MOVER_CUDA_H
 
@@ -90,8 +91,8 @@ typedef df_cuda_integer<uint32_t, uint32_t> df_cuda_uint32;
 typedef df_cuda_integer<int64_t, uint64_t> df_cuda_int64;
 typedef df_cuda_integer<uint64_t, uint64_t> df_cuda_uint64;
 
-/* in_flight: vectors that a lane loads before it uses the first; 1 if arithmetic is slower than
- * memory. */
+/* in_flight: number of vectors that a lane loads before it uses the first; 1 if arithmetic is
+ * slower than memory. */
 #define DF_CUDA_OPERATION(name, n_sources, vectors, member, expression)                            \
   template <class Type> struct df_cuda_##name {                                                    \
     typedef typename Type::element element;                                                        \
