@@ -199,10 +199,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     else if (what % 64 == 3)
       append(v, &v->portion, 1);
     if (what == 0xff)
-      df_wire_attach(v->wire, DF_WIRE_SMALL, &v->stream); /* the connection was lost */
-    int did = df_wire_receive(v->wire, DF_WIRE_SMALL);
-    df_wire_ring_noted(v->wire);
-    did |= df_wire_send(v->wire);
+      df_pump_attach(v->wire, DF_PUMP_SMALL, &v->stream); /* the connection was lost */
+    int did = df_pump_receive(v->wire, DF_PUMP_SMALL);
+    df_pump_ring_peers(v->wire);
+    did |= df_pump_send(v->wire);
     DF_ASSERT(!did || !was_lost);
     DF_ASSERT(!v->wire->is_lost || v->wire->reason[0] != 0);
   }

@@ -205,12 +205,12 @@ static void join_thread(df_plugin_thread *thread) DF_REQUIRES(lock) {
 
 /* Plugins may need a larger stack than the threads of the library have. */
 static int start(df_plugin_thread *thread) DF_REQUIRES(lock) {
-  sigset_t all, before;
+  sigset_t every, before;
   join_thread(thread);
-  sigfillset(&all);
+  sigfillset(&every);
   thread->state = OPENS;
   thread->must_end = 0;
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_sigmask(SIG_SETMASK, &every, &before);
   const int error = df_thread_create(&thread->id, STACK_BYTES, 0, run, thread);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (error) thread->state = ABSENT;
