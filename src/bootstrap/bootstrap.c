@@ -165,7 +165,8 @@ static dfcclResult_t add_places(df_rendezvous *r, const df_root_place *place,
 static dfcclResult_t look_for_rank_0(df_rendezvous *r, const df_root_place *place) {
   if (place == NULL || place->hosts == DF_HOSTS_ONE || r->network->is_off) {
     if (place && place->hosts == DF_HOSTS_SEVERAL)
-      return df_fail(dfcclInvalidUsage, "the job has several hosts, but DFCCL_NET is none");
+      return df_fail(dfcclInvalidUsage,
+                     "the job has several hosts, but DFCCL_NET=none allows one only");
     return dfcclSuccess;
   }
   if (place->hosts == DF_HOSTS_SEVERAL && !r->network->has_secret)
@@ -193,7 +194,8 @@ static dfcclResult_t look_for_id(df_rendezvous *r, const df_id_content *content)
   if (r->is_near) return dfcclSuccess;
   if (r->network->is_off)
     return df_fail(dfcclInvalidUsage,
-                   "the unique id was made on another host, but DFCCL_NET is none on this one");
+                   "the unique id was made on another host, but DFCCL_NET=none on this host "
+                   "allows this host only");
   df_interfaces *interfaces = calloc(1, sizeof *interfaces);
   if (interfaces == NULL) return df_fail(dfcclOutOfMemory, "no memory for the interfaces");
   dfcclResult_t result = df_interfaces_find(interfaces, r->network->interfaces);

@@ -130,7 +130,7 @@ static dfcclResult_t call_rank(mesh_work *work, link_attempt *attempt) {
     return df_fail(dfcclRemoteError, "rank %d runs as user %u, rank %d as user %u", attempt->rank,
                    other, work->r->rank, geteuid());
   }
-  df_greeting greeting;
+  df_handshake_greeting greeting;
   df_message_start(&greeting, DF_MESSAGE_GREETING, sizeof greeting);
   greeting.from = work->r->rank;
   greeting.to = attempt->rank;
@@ -218,7 +218,7 @@ static dfcclResult_t accept_pending(mesh_work *work) {
 }
 
 static bool on_greeting(mesh_work *work, link_attempt *caller) {
-  df_greeting greeting;
+  df_handshake_greeting greeting;
   int got = receive_packet(caller->fd, DF_MESSAGE_GREETING, &greeting, sizeof greeting);
   if (got <= 0) return got == 0;
   const df_rendezvous *r = work->r;

@@ -41,7 +41,7 @@ typedef struct {
   unsigned char own[DF_KEY_BYTES], secret[DF_KEY_BYTES], key[DF_KEY_BYTES];
   union {
     df_header header;
-    df_greeting greeting;
+    df_handshake_greeting greeting;
     df_answer answer;
     df_signal signal;
     unsigned char bytes[sizeof(df_answer)];
@@ -184,7 +184,7 @@ static dfcclResult_t call(contact *c) {
 }
 
 static void send_greeting(const df_far_mesh *mesh, contact *c) {
-  df_greeting greeting;
+  df_handshake_greeting greeting;
   const int error = df_socket_error(c->fd);
   if (error) {
     rest(c, error);
@@ -253,9 +253,9 @@ static void accept_pending(df_far_mesh *mesh, int listener) {
 }
 
 static bool handle_greeting(const df_far_mesh *mesh, contact *c) {
-  int got = receive(c, DF_MESSAGE_GREETING, sizeof(df_greeting));
+  int got = receive(c, DF_MESSAGE_GREETING, sizeof(df_handshake_greeting));
   if (got <= 0) return got == 0;
-  const df_greeting *greeting = &c->in.greeting;
+  const df_handshake_greeting *greeting = &c->in.greeting;
   const df_rendezvous *r = mesh->r;
   if (greeting->to != r->rank || greeting->from < 0 || greeting->from >= r->n_ranks ||
       !mesh->far[greeting->from].has_line)

@@ -146,7 +146,7 @@ typedef struct {
   df_header header;
   int32_t from, to;
   unsigned char nonce[DF_NONCE_BYTES];
-} df_greeting;
+} df_handshake_greeting;
 
 typedef struct {
   df_header header;
@@ -163,7 +163,7 @@ DF_STATIC_ASSERT(sizeof(df_signal) == 48, "signals have no padding");
 DF_STATIC_ASSERT(sizeof(df_place) == 200, "PLACE has no padding");
 DF_STATIC_ASSERT(sizeof(df_refusal) == 496, "FAILURE and LEAVE have no padding");
 DF_STATIC_ASSERT(sizeof(df_table) == 96, "TABLE has no padding");
-DF_STATIC_ASSERT(sizeof(df_greeting) == 56, "GREETING has no padding");
+DF_STATIC_ASSERT(sizeof(df_handshake_greeting) == 56, "GREETING has no padding");
 DF_STATIC_ASSERT(sizeof(df_answer) == 80, "ANSWER has no padding");
 
 enum { DF_MESSAGE_BYTES_MAX = sizeof(df_join_request) };
