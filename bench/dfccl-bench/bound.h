@@ -4,7 +4,7 @@
 
 #include "collectives.h"
 
-/* Reads options->network, if one is given. Ends the program with a sentence if it makes no sense. */
+/* Reads options->network, if one is given. Ends the program with a sentence if it is malformed. */
 void df_bench_bound_begin(const df_bench_options *options);
 /*
  * Microseconds, or 0: the operation has no bound. No algorithm can be faster on the network of the

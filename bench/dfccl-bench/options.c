@@ -181,11 +181,11 @@ static void apply(df_bench_options *options, int option, char **argv) {
     break;
   case 'd':
     if (!df_tool_type_parse(optarg, &options->type))
-      df_tool_usage_error("option -d does not know the type '%s' (try --help)", optarg);
+      df_tool_usage_error("option -d: unknown type '%s' (try --help)", optarg);
     break;
   case 'o':
     if (!df_tool_operator_parse(optarg, &options->op))
-      df_tool_usage_error("option -o does not know the operator '%s' (try --help)", optarg);
+      df_tool_usage_error("option -o: unknown operator '%s' (try --help)", optarg);
     break;
   case 'a':
     options->algorithm = optarg;
@@ -240,7 +240,7 @@ static void apply(df_bench_options *options, int option, char **argv) {
   }
 }
 
-/* What depends on the operation. */
+/* Completes and checks the options that depend on the operation. */
 static void complete(df_bench_options *options) {
   bool tune = options->operation == DF_BENCH_TUNE;
   bool disorder = options->operation == DF_BENCH_DISORDER;
@@ -288,7 +288,7 @@ static void complete(df_bench_options *options) {
   if (tune && options->algorithm != NULL)
     df_tool_usage_error("tune measures all algorithms: -a is for the other operations");
   if (options->algorithm == NULL || strcmp(options->algorithm, "auto") == 0) return;
-  if (strncmp(options->algorithm, "file:", 5) == 0) return; /* the library knows it */
+  if (strncmp(options->algorithm, "file:", 5) == 0) return; /* the library checks it */
   int algorithm = df_algorithm_by_name(options->algorithm);
   int operation =
       df_operation_by_word(operation_names[disorder ? DF_BENCH_ALL_REDUCE : options->operation]);

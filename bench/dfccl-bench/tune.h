@@ -25,7 +25,7 @@ bool df_tune_has(int way, df_operation operation, int n_ranks);
 const char *df_tune_name(int way);         /* as options.algorithm */
 const df_plan_file *df_tune_file(int way); /* NULL: it is an algorithm */
 
-/* What was measured for one operation, number of ranks and kind of memory. */
+/* The measurements for one operation, number of ranks and kind of memory. */
 typedef struct {
   df_operation operation;
   int n_ranks;
@@ -33,8 +33,9 @@ typedef struct {
   int n_sizes;
   struct {
     size_t bytes;
-    double us[DF_TUNE_WAYS];     /* medians; 0: it has not the operation, or was far too slow */
-    double spread[DF_TUNE_WAYS]; /* of all rounds but the first and the last, by the median */
+    double us[DF_TUNE_WAYS]; /* medians; 0: it has not the operation, or was far too slow */
+    double spread
+        [DF_TUNE_WAYS]; /* spread of all rounds but the first and the last, divided by the median */
   } sizes[DF_TUNE_MAX_SIZES];
 } df_tune_series;
 

@@ -49,7 +49,7 @@ static double best_of(const double *us, int ways) {
   return best;
 }
 
-/* Of a way's time to the best one's. */
+/* Returns the time of a way divided by that of the best one. */
 static double ratio_of(const df_tune_series *series, int size, int way, int ways) {
   const double *us = series->sizes[size].us;
   return us[way] > 0 ? us[way] / best_of(us, ways) : DF_TUNE_HOPELESS;

@@ -32,7 +32,7 @@ typedef enum { CALLS, RING, RING_DEFERRED, RING_ZERO_COPY, WAYS } way;
 static const char *const names[WAYS] = {"calls", "io_uring", "io_uring, deferred",
                                         "io_uring, zero copy"};
 
-/* Linux 6.2's: each notification tells whether the bytes were copied. */
+/* A flag of Linux 6.2: each notification reports whether the bytes were copied. */
 #define REPORT_USAGE (1u << 3)
 #define WERE_COPIED (1u << 31)
 

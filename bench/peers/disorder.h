@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 typedef struct {
-  const char *directory; /* of this job alone */
+  const char *directory; /* directory of this job alone */
   int rank, n_ranks;     /* rank -1: the library says */
   int collectives;
   bool same_communicator; /* for all collectives; else each has one of its own */

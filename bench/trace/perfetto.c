@@ -54,7 +54,7 @@ static uint64_t thread_of(const df_span *span, uint32_t lane) {
          (span->kind == DF_SPAN_CALLBACK ? MOST_LANES - 1 : lane);
 }
 
-/* Of the runs of one collective, which lie side by side: who came last, and when. */
+/* For the runs of one collective, which are adjacent: the last member, and its time. */
 static const df_span *last_to_come(const df_job_trace *job, const df_span *span) {
   const df_span *first = span, *end = job->spans + job->n_spans, *last = span;
   while (first > job->spans && first[-1].kind == DF_SPAN_RUN && first[-1].row == span->row &&
