@@ -31,7 +31,8 @@ typedef struct df_network_model {
  * DF_MODEL_RANKS_MAX. dfcclInvalidArgument, dfcclSystemError, dfcclOutOfMemory.
  */
 dfcclResult_t df_network_model_read(df_network_model *model, const char *file, uint32_t ranks);
-/* The same for text in memory; file is the name used in sentences. Both: to be freed, also on failure. */
+/* The same for text in memory; file is the name used in sentences. Both: to be freed, also on
+ * failure. */
 dfcclResult_t df_network_model_parse(df_network_model *model, const char *file, const char *text,
                                      size_t bytes, uint32_t ranks);
 void df_network_model_free(df_network_model *model);

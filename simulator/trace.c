@@ -259,8 +259,9 @@ static dfcclResult_t count_call(emission *emit, const df_trace_rank *rank, uint3
   return dfcclSuccess;
 }
 
-/* Frames of torch and of this project's package say nothing of the program. A program's own folders
- * may be called torch or dfccl, too: only what is installed, or known by a folder inside, counts. */
+/* Frames of torch and of this project's package say nothing of the program. A program's own
+ * folders may be called torch or dfccl, too: only what is installed, or known by a folder
+ * inside, counts. */
 static bool is_of_program(const char *file) {
   static const char *const others[] = {"-packages/torch/", "/torch/distributed", "/torch/nn/",
                                        "/torch/autograd/", "/torch/utils/",      "/torch/_",

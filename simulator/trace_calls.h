@@ -60,8 +60,8 @@ typedef struct {
 dfcclResult_t df_trace_bad(const df_trace_place *place, const char *key, const char *what,
                            const cJSON *value);
 
-/* The group of that name and those members: ranks is a list of numbers, or such a list as a text, or
- * NULL if the file does not tell. */
+/* The group of that name and those members: ranks is a list of numbers, or such a list as a
+ * text, or NULL if the file does not tell. */
 dfcclResult_t df_trace_group(df_trace *trace, const df_trace_place *place, const char *name,
                              const cJSON *ranks, uint32_t *group);
 

@@ -45,7 +45,8 @@ typedef struct {
 /*
  * One collective on float32 with operator sum. count is what dfcclRegister* wants: the elements of
  * a buffer; of each rank's part for all-gather, reduce-scatter, all-to-all, gather and scatter.
- * Broadcast: send == recv. The other operations are out of place, unless the adapter says otherwise (in_place).
+ * Broadcast: send == recv. The other operations are out of place, unless the adapter says otherwise
+ * (in_place).
  */
 typedef struct {
   peer_operation operation;

@@ -11,8 +11,8 @@
 #include "common/launch.h"
 #include "common/sort.h"
 
-/* Each algorithm gets about this much time for each size and round. Rounds alternate with those of the
- * others; an algorithm that is so much slower than the best gets none. */
+/* Each algorithm gets about this much time for each size and round. Rounds alternate with those
+ * of the others; an algorithm that is so much slower than the best gets none. */
 enum {
   ROUND_NS = 1140000,
   ROUNDS = 7,

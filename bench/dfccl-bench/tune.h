@@ -18,8 +18,8 @@ enum {
   DF_TUNE_WAYS = DF_ALGORITHMS + DF_TUNE_FILES
 };
 
-/* dfccl-bench/tune_files.c. Reads the files of DFCCL_ALGORITHMS that can be proved; the others are named on
- * standard error. Before the first job. */
+/* dfccl-bench/tune_files.c. Reads the files of DFCCL_ALGORITHMS that can be proved; the others
+ * are named on standard error. Before the first job. */
 void df_tune_read_files(void);
 bool df_tune_has(int way, df_operation operation, int n_ranks);
 const char *df_tune_name(int way);         /* as options.algorithm */
@@ -42,8 +42,8 @@ typedef struct {
 /* Measures, and writes the table. Returns the program's exit status. */
 int df_bench_tune(const df_bench_options *options, int argc, char **argv);
 
-/* dfccl-bench/tune_table.c: the table's origin, in comments; the rules of each series, in the order of
- * their sizes; and all that was measured, in comments (microseconds). */
+/* dfccl-bench/tune_table.c: the table's origin, in comments; the rules of each series, in the
+ * order of their sizes; and all that was measured, in comments (microseconds). */
 void df_tune_write_header(FILE *file, int argc, char **argv);
 void df_tune_write_rules(FILE *file, const df_tune_series *series, uint32_t ranks_least,
                          uint32_t ranks_most);

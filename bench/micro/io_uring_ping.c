@@ -103,7 +103,8 @@ static void submit(ring *r, int fd, uint8_t op, char *at, size_t bytes) {
   must(syscall(__NR_io_uring_enter, r->fd, 1, 0, 0, NULL, 0) == 1, "io_uring_enter");
 }
 
-/* Spins until there is a completion. 1: it is the request's, with its result; 0: bytes are free again. */
+/* Spins until there is a completion. 1: it is the request's, with its result; 0: bytes are free
+ * again. */
 static int reap(end *e, ring *r, int *result) {
   const uint32_t head = *r->cq_head;
   while (__atomic_load_n(r->cq_tail, __ATOMIC_ACQUIRE) == head)

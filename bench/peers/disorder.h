@@ -1,5 +1,6 @@
-/* One rank of one library in the disorder demonstration: dfccl-bench/disorder.c is the same for all of them,
- * the library is behind these functions. Those that return false have printed a sentence. */
+/* One rank of one library in the disorder demonstration: dfccl-bench/disorder.c is the same for
+ * all of them, the library is behind these functions. Those that return false have printed a
+ * sentence. */
 #ifndef DF_PEERS_DISORDER_H
 #define DF_PEERS_DISORDER_H
 

@@ -1,4 +1,5 @@
-/* The traces of a job's ranks (DFCCL_TRACE, src/host/observe/trace.c), read and brought onto one clock. */
+/* The traces of a job's ranks (DFCCL_TRACE, src/host/observe/trace.c), read and brought onto one
+ * clock. */
 #ifndef DF_BENCH_TRACE_JOB_H
 #define DF_BENCH_TRACE_JOB_H
 

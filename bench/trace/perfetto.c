@@ -1,5 +1,5 @@
-/* The format is Chrome's trace events. A rank is a process there. Runs of one collective overlap, so
- * each gets the first lane of its collective that is free. */
+/* The format is Chrome's trace events. A rank is a process there. Runs of one collective
+ * overlap, so each gets the first lane of its collective that is free. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,7 +47,8 @@ static void write_thread(writer *w, uint32_t rank, uint64_t thread, const char *
   fputs("}}", w->file);
 }
 
-/* Threads of a rank: synchronisations are 0; then MOST_LANES for each row, the last for callbacks. */
+/* Threads of a rank: synchronisations are 0; then MOST_LANES for each row, the last for
+ * callbacks. */
 static uint64_t thread_of(const df_span *span, uint32_t lane) {
   if (span->kind == DF_SPAN_SYNCHRONISATION) return 0;
   return 1 + (uint64_t)span->row * MOST_LANES +

@@ -60,8 +60,8 @@ static bool read_big(const cJSON *line, const char *name, uint64_t *number) {
   return *end == '\0' && errno == 0;
 }
 
-/* Nanoseconds: of a clock that starts with the machine 36 years, since 1970 until 2043. Then sums and differences of
- * times, also of different ranks, fit 64 bits. */
+/* Nanoseconds: of a clock that starts with the machine 36 years, since 1970 until 2043. Then
+ * sums and differences of times, also of different ranks, fit 64 bits. */
 #define MOST_CLOCK_NS ((uint64_t)1 << 60)
 #define MOST_UNIX_NS ((uint64_t)1 << 61)
 

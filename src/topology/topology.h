@@ -9,8 +9,8 @@ enum { DF_TOPOLOGY_CPU_WORDS = 16 };
 
 typedef struct df_topology_host {
   uint64_t identity;
-  uint64_t
-      cpus[DF_TOPOLOGY_CPU_WORDS]; /* processors that any rank may use, modulo the number of bits */
+  /* Processors that any rank may use, modulo the number of bits. */
+  uint64_t cpus[DF_TOPOLOGY_CPU_WORDS];
   uint32_t n_cores;
 } df_topology_host;
 
