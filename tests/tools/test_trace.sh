@@ -161,7 +161,7 @@ refuse '{"run":0,"of":1,"from":1,"to":2305843009213693952,"status":0}' \
   "from and to are not times in nanoseconds"
 refuse "${described%?},\"from_run\":1,\"at\":9223372036854775808}" '"at" is not a time'
 refuse '{"run":0,"of":1,"from":1,"to":2}' "the run has no status"
-refuse '{"run":0.5,"of":1,"from":1,"to":2,"status":0}' "the line is none"
+refuse '{"run":0.5,"of":1,"from":1,"to":2,"status":0}' "the line does not have"
 refuse '{"collective":2,"id":"x","name":"","operation":"","bytes":1,"group":[0],"algorithm":""}' \
   "the collective lacks"
 refuse "${described%?},\"from_run\":3}

@@ -21,7 +21,7 @@
 #include "support/rest.h"
 
 enum {
-  STRANGERS = 240, /* fewer than the root holds, so that ranks are not among those who give way */
+  STRANGERS = 240, /* fewer than the root holds, so that no rank is displaced */
   FLOOD = DF_UNPROVEN_MAX + 88,
   CALLS_MAX = 4,
   SCRIPT_MAX = 1024
@@ -188,6 +188,6 @@ DF_TEST(pending_callers, learn_nothing_and_do_not_prevent_the_job, 120) {
   join_among_callers(STRANGERS, BEHAVIOURS, STRANGERS / BEHAVIOURS);
 }
 
-DF_TEST(strangers, who_are_more_than_the_root_holds_do_not_keep_the_job_from_forming, 120) {
-  join_among_strangers(FLOOD, PATIENT_MANNERS, FLOOD - DF_UNPROVEN_MAX);
+DF_TEST(pending_callers, more_than_the_root_holds_do_not_prevent_the_job, 120) {
+  join_among_callers(FLOOD, PATIENT_BEHAVIOURS, FLOOD - DF_UNPROVEN_MAX);
 }
