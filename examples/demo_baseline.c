@@ -12,7 +12,7 @@
 enum { NOTHING = -1 };
 
 struct demo_baseline {
-  size_t bytes; /* of this whole structure */
+  size_t bytes; /* bytes of this whole structure */
   int n_ranks;
   const demo_layout *layout;
   pthread_mutex_t mutex; /* guards what follows */

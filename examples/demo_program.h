@@ -1,7 +1,7 @@
 /*
  * The program of `dfccl-demo disorder`: every rank runs the same all-reduces in its own random
- * order, iteration after iteration, and checks every element. What runs the all-reduces is an
- * engine: the library, or the in-order baseline.
+ * order, iteration after iteration, and checks every element. An engine executes the
+ * all-reduces: the library, or the in-order baseline.
  */
 #ifndef DFCCL_DEMO_PROGRAM_H
 #define DFCCL_DEMO_PROGRAM_H
@@ -27,10 +27,10 @@ typedef struct {
  * sum, and no rounding hides it. */
 typedef struct {
   size_t *offsets; /* collectives + 1: the first element of each collective in a rank's buffers */
-  size_t elements; /* of all collectives together */
+  size_t elements; /* elements of all collectives together */
 } demo_layout;
 
-/* What a rank tells at its end. */
+/* The report of a rank at its end. */
 typedef struct {
   uint64_t completed; /* runs that ended well: one for each collective and iteration */
   uint64_t checked, wrong;

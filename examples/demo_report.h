@@ -1,4 +1,4 @@
-/* What the demo prints at the end. */
+/* The output of the demo at its end. */
 #ifndef DFCCL_DEMO_REPORT_H
 #define DFCCL_DEMO_REPORT_H
 

@@ -71,7 +71,8 @@ static bool find_missing(judgement *judged) {
   return true;
 }
 
-/* What a trace tells of a GPU's call of a collective; NULL if it does not call it. */
+/* Returns a trace's record of the call of a collective by a GPU; NULL if the GPU does not call
+ * it. */
 static const df_call *find_call(const judgement *judged, uint32_t gpu, uint32_t collective) {
   const df_sequences *sequences = &judged->schedule.sequences;
   if (!judged->schedule.call) return NULL;
@@ -183,8 +184,8 @@ static void add_unfinished(const judgement *judged, cJSON *object) {
   cJSON_AddNumberToObject(object, "unfinished_count", judged->unfinished);
 }
 
-/* Of traces: the number of a GPU's call among its calls, and the program's lines; null if the GPU
- * does not make it, as far as recorded. */
+/* Adds, for traces, the number of the call among the calls of the GPU, and the lines of the
+ * program; null if the GPU does not make the call, as far as recorded. */
 static void add_call(const judgement *judged, cJSON *object, uint32_t gpu, uint32_t collective,
                      const char *number, const char *place) {
   if (!judged->schedule.of_traces) return;
@@ -221,7 +222,7 @@ static bool print_json(const judgement *judged) {
   return df_json_print(object);
 }
 
-/* A line on what a trace tells of a call. */
+/* Prints a line about the record of a call in a trace. */
 static void print_call(const judgement *judged, uint32_t gpu, uint32_t collective) {
   if (!judged->schedule.of_traces) return;
   const df_call *call = find_call(judged, gpu, collective);

@@ -124,7 +124,9 @@ static void print_circle(const story *told) {
              : "A synchronisation holds a GPU until everything submitted before it is complete:");
   for (uint32_t i = 0; i < count; i++) {
     const df_wait *wait = &told->circle.wait[i];
-    const df_wait *before = &told->circle.wait[(i + count - 1) % count]; /* who waits for us */
+    const df_wait *before =
+        &told->circle
+             .wait[(i + count - 1) % count]; /* the wait of the GPU that waits for this one */
     printf("  GPU %u has begun %s (its event %llu) and waits until GPU %u comes to it.\n"
            "    So it does not come to %s (its event %llu), for which GPU %u waits.\n",
            wait->gpu, name_of(told, wait->collective, waited),
@@ -154,7 +156,7 @@ static void cure(story *told, uint32_t gpu, bool reorder, uint32_t *kept) {
 
 static dfcclResult_t print_cures(story *told) {
   df_sequences *sequences = &told->expansion.sequences;
-  puts("\n3. What would have changed it (each tried by itself)");
+  puts("\n3. Changes that would have prevented it (each tried by itself)");
   for (uint32_t i = 0; i < told->circle.count && i < MAX_CURES_TRIED; i++) {
     uint32_t gpu = told->circle.wait[i].gpu;
     uint64_t events = sequences->first[gpu + 1] - sequences->first[gpu];

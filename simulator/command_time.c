@@ -18,7 +18,7 @@ typedef struct {
   const char *algorithm_name, *sizes, *slot, *network_file, *trace_file, *files[2];
   uint64_t ranks, slots, split, lanes, first, last, slot_bytes;
   int file_count;
-  df_plan_file *file; /* of --algorithm file:PATH */
+  df_plan_file *file; /* the file of --algorithm file:PATH */
   bool json;
 } time_options;
 

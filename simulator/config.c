@@ -12,7 +12,7 @@ const char *const df_grouping_names[2] = {"Megatron", "Arbitrary"};
 const char *const df_order_names[2] = {"concat", "roundrobin"};
 const char *const df_check_names[2] = {"exact", "reference"};
 
-/* What random.seed gets in the published program when fix_seed is 1. */
+/* The seed of random.seed in the published program when fix_seed is 1. */
 enum { PUBLISHED_SEED = 2023 };
 
 typedef enum {

@@ -15,7 +15,7 @@ typedef struct {
 /* A GPU's part: positions first .. last, then its events while the worklist runs. */
 typedef struct {
   uint64_t first, last;
-  uint32_t next, end; /* of event[] */
+  uint32_t next, end; /* indices into event[] */
   uint32_t pending;
   uint32_t first_block; /* index + 1 into the cluster's blocks; 0: none */
   bool waiting;         /* at a barrier, for what is pending */
@@ -28,7 +28,7 @@ typedef struct {
 struct df_cluster_work {
   const df_layout *layout;
   const df_field *field;
-  gpu_part *gpu;         /* by GPU number; valid if gpu_stamp says so */
+  gpu_part *gpu;         /* by GPU number; valid if gpu_stamp has the current cluster */
   uint64_t *gpu_stamp;   /* the cluster that last touched a GPU */
   uint32_t *group_place; /* group -> its entry in part[]; valid for the groups of the cluster */
   uint64_t stamp;
@@ -207,8 +207,9 @@ static bool write_block(df_cluster_work *work, slot_reader *reader, const df_blo
   return true;
 }
 
-/* A GPU's events: its expected order, except in the cluster's blocks. Blocks without a barrier
- * inside are written in the expected order: nothing can tell the difference. */
+/* Writes the events of a GPU in its expected order, except in the blocks of the cluster. Blocks
+ * without a barrier inside are written in the expected order, because the order within them has no
+ * effect. */
 static bool write_events(df_cluster_work *work, uint32_t gpu, uint64_t round,
                          const df_rare_slots *rare, const df_cluster *cluster, size_t *events) {
   gpu_part *state = &work->gpu[gpu];

@@ -10,8 +10,8 @@
 
 #include "sequences.h"
 
-/* *deadlock tells whether the sequences deadlock. sweep_seed picks the timing, which must not
- * matter: which GPU submits its next event next. Every member of a collective must run it. */
+/* *deadlock becomes true if the sequences deadlock. sweep_seed chooses the timing, which must not
+ * matter: the GPU that submits its next event. Every member of a collective must run it. */
 dfcclResult_t df_oracle_deadlocks(const df_sequences *sequences, uint64_t sweep_seed,
                                   bool *deadlock);
 

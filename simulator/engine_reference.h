@@ -18,7 +18,7 @@ typedef struct {
   uint32_t place; /* the GPU's membership: an index of layout->gpu_group[] */
 } df_reference_slot;
 
-/* What one GPU has submitted: all positions before next, except holes[]. */
+/* The submissions of one GPU: all positions before next, except holes[]. */
 typedef struct {
   const df_reference_slot *slot; /* by position */
   uint64_t next, length, left;   /* left: not submitted yet */

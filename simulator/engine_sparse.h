@@ -26,7 +26,7 @@ typedef struct {
   const df_layout *layout;
   const df_field *field;
   df_rare_slots rare;
-  df_block *block; /* of the latest round, by key_low */
+  df_block *block; /* blocks of the latest round, by key_low */
   size_t block_count, block_room;
   df_cluster_work *work;
 } df_sparse;

@@ -12,7 +12,7 @@
  *   common   everything else: K = 1 without a barrier, or K = 0 with or without one
  *
  * A block can only contain a barrier if it contains a rare slot. Every engine sees the same round:
- * the common slots' draws are a function of (seed, round, slot), whoever asks, in whatever order.
+ * the draws of common slots are a function of (seed, round, slot), for all callers in every order.
  */
 #ifndef DF_SIM_FIELD_H
 #define DF_SIM_FIELD_H
@@ -27,9 +27,9 @@ typedef struct {
   uint64_t seed, slot_count;
   double disorder;               /* d */
   double rare;                   /* the probability that a slot is rare */
-  double far_share;              /* of the rare slots, those with K >= 2 */
+  double far_share;              /* share of the rare slots with K >= 2 */
   double barrier;                /* s; 1 in the single-queue model */
-  double common_skip;            /* of the common slots, those with K = 1 */
+  double common_skip;            /* share of the common slots with K = 1 */
   double common_skip_or_barrier; /* and with those that have a barrier */
   double inverse_log_common;     /* 1 / log(1 - rare) */
   double inverse_log_disorder;   /* 1 / log(d) */
@@ -67,7 +67,7 @@ static inline df_field_cursor df_field_cursor_start(uint64_t round) {
   return (df_field_cursor){.round = round, .pair = UINT64_MAX};
 }
 
-/* What a slot that is not rare holds. The cursor remembers the neighbour's draw. */
+/* Returns the content of a slot that is not rare. The cursor stores the draw of its neighbour. */
 df_common_slot df_field_common(const df_field *field, df_field_cursor *cursor, uint64_t slot);
 
 #endif

@@ -35,7 +35,7 @@ typedef struct df_flows {
 
 /* flows: all that there will be. dfcclOutOfMemory. */
 dfcclResult_t df_flows_make(df_flows *flows, const df_network_model *model, uint32_t n_flows);
-/* What a flow passes between two ranks. Before the first begin. */
+/* Sets the resources that a flow passes between two ranks. Must precede the first begin. */
 void df_flows_connect(df_flows *flows, const df_network_model *model, uint32_t flow, uint32_t from,
                       uint32_t to, double *latency);
 void df_flows_free(df_flows *flows);

@@ -23,7 +23,7 @@ enum { FIRST_BLOCK_BYTES = 65536, ALIGNMENT = 16 };
 static const size_t largest_block_bytes = (size_t)64 << 20, huge_page_bytes = (size_t)2 << 20;
 
 static df_json_block *parsing; /* the newest block of the file being parsed */
-static uint64_t parsing_bytes; /* of all its blocks */
+static uint64_t parsing_bytes; /* bytes of all its blocks */
 static bool parsing_failed;
 
 static void *carve(size_t bytes) {

@@ -9,16 +9,16 @@ enum { DF_MT_WORDS = 624 };
 
 typedef struct {
   uint32_t state[DF_MT_WORDS];
-  uint32_t
-      output[DF_MT_WORDS]; /* the whole state, tempered at once: the compiler can vectorise it */
+  /* The whole state, tempered at once: the compiler can vectorise it. */
+  uint32_t output[DF_MT_WORDS];
   unsigned used;
 } df_mt19937;
 
 /* The authors' init_by_array with count words of key (count >= 1). */
 void df_mt19937_seed_array(df_mt19937 *generator, const uint32_t *key, size_t count);
 
-/* What random.seed(seed) does in CPython: init_by_array with the seed's 32-bit words, lowest first,
- * without leading zero words. */
+/* Does the same as random.seed(seed) in CPython: init_by_array with the 32-bit words of the seed,
+ * lowest first, without leading zero words. */
 void df_mt19937_seed(df_mt19937 *generator, uint64_t seed);
 
 /* Makes the next 624 outputs. Called by df_mt19937_next only. */

@@ -20,7 +20,7 @@ typedef struct {
   uint64_t used, bytes_room;
   uint32_t *slot;  /* open addressing; number + 1, or 0 */
   uint64_t slots;  /* a power of two */
-  uint64_t secret; /* of the hash: nobody can write a file of names that all collide */
+  uint64_t secret; /* secret of the hash, so that no file can contain names that all collide */
 } df_names;
 
 dfcclResult_t df_names_create(df_names *names);

@@ -260,7 +260,7 @@ typedef struct cut {
   double rate, latency;
 } cut;
 
-/* What must leave the ranks of a cut, or come to them, whichever is more. */
+/* Returns the bytes that must leave the ranks of a cut, or reach them, whichever is more. */
 static double bytes_of_cut(const df_network_model *m, df_operation operation, double bytes,
                            const cut *c) {
   const double in = c->inside, out = m->ranks - c->inside, piece = bytes / m->ranks;

@@ -18,10 +18,10 @@ typedef struct df_network_model {
   uint32_t *host_ranks;                 /* [hosts] */
   double inside_latency, inside_rate;   /* between ranks of a host; the rate is each rank's */
   double between_latency, between_rate; /* between hosts; the rate is each NIC's */
-  uint32_t nics;                        /* of a host: rank `local` uses NIC local modulo nics */
-  uint32_t switch_hosts;                /* hosts below a switch */
-  double switch_latency, switch_rate;   /* to other switches; the rate is the switch's */
-  double reduce_rate, copy_rate;        /* of a rank's processor; 0: takes no time */
+  uint32_t nics;                      /* NICs of a host: rank `local` uses NIC local modulo nics */
+  uint32_t switch_hosts;              /* hosts below a switch */
+  double switch_latency, switch_rate; /* to other switches; the rate is the switch's */
+  double reduce_rate, copy_rate;      /* rates of a rank's processor; 0: takes no time */
   double overhead; /* a connection is busy for so long with each message, besides its bytes */
   int is_free_of_contention;
 } df_network_model;
@@ -31,7 +31,8 @@ typedef struct df_network_model {
  * DF_MODEL_RANKS_MAX. dfcclInvalidArgument, dfcclSystemError, dfcclOutOfMemory.
  */
 dfcclResult_t df_network_model_read(df_network_model *model, const char *file, uint32_t ranks);
-/* The same for text in memory; file is the name used in sentences. Both: to be freed, also on failure. */
+/* The same for text in memory; file is the name used in sentences. Both: to be freed, also on
+ * failure. */
 dfcclResult_t df_network_model_parse(df_network_model *model, const char *file, const char *text,
                                      size_t bytes, uint32_t ranks);
 void df_network_model_free(df_network_model *model);

@@ -6,8 +6,8 @@
 #include "names.h"
 #include "sequences.h"
 
-/* How much of its program a GPU's list of events holds. The library's recordings say so; of other
- * schedules all is known. */
+/* Completeness of the list of events of a GPU. The recordings of the library report it; other
+ * schedules are complete. */
 typedef enum {
   DF_RECORDED_NOTHING, /* no entry under "gpus" */
   DF_RECORDED_WHOLE,
@@ -17,7 +17,7 @@ typedef enum {
 
 extern const char *const df_recorded_names[]; /* by df_recorded, from DF_RECORDED_WHOLE on */
 
-/* What a trace tells of a call. */
+/* The record of a call in a trace. */
 typedef struct {
   uint32_t number; /* the place among the rank's calls, from 1; 0 for a sync event */
   uint32_t stack;  /* number in stacks, or DF_NO_STACK */
@@ -31,13 +31,13 @@ typedef struct {
   bool has_sync;
   df_names groups;                                 /* scope 0 */
   df_names collectives;                            /* scope: the group */
-  uint32_t *group_first, *group_member, *group_of; /* what sequences borrows */
+  uint32_t *group_first, *group_member, *group_of; /* memory that sequences borrows */
   uint8_t *recorded;                               /* GPU -> df_recorded */
 
   bool of_traces;
   df_call *call;                          /* parallel to sequences.event; NULL without traces */
   df_names stacks;                        /* scope 0; "at a.py:3 in f < ..." */
-  char note[DF_MAX_NOTES][DF_NOTE_BYTES]; /* what had to be assumed */
+  char note[DF_MAX_NOTES][DF_NOTE_BYTES]; /* assumptions that were necessary */
   int note_count;
 } df_schedule;
 

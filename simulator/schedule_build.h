@@ -14,7 +14,7 @@ typedef struct {
   uint32_t first_room;
   uint64_t event_count, event_room;
   uint32_t *event;
-  df_call *call;           /* parallel to event[]; NULL if readers tell nothing of calls */
+  df_call *call;           /* parallel to event[]; NULL if readers have no records of calls */
   uint64_t *first, *count; /* GPU -> its events */
   uint8_t *recorded;       /* GPU -> df_recorded */
   uint32_t *last_gpu;      /* collective -> the GPU + 1 that ran it last */

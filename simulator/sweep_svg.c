@@ -22,8 +22,8 @@ static void colour_at(double t, int rgb[3]) {
     rgb[i] = (int)lround(stops[stop][i] + (place - stop) * (stops[stop + 1][i] - stops[stop][i]));
 }
 
-/* The colour scale: logarithmic from the smallest ratio that can be told from none to the largest.
- */
+/* The colour scale: logarithmic from the smallest ratio that can be distinguished from zero to the
+ * largest. */
 typedef struct {
   double low, high;
 } scale;
@@ -55,7 +55,7 @@ static const char *percent_text(double ratio, char text[DF_TICK_TEXT_BYTES]) {
 /* The largest ratio that so many rounds without a deadlock leave likely. */
 static double bound_of(const df_estimate *cell) { return df_wilson95(0, cell->rounds).high; }
 
-/* What was counted: "2.5% (5 of 200)"; "0 of 200, below 1.88%" (95%). */
+/* Writes the count: "2.5% (5 of 200)"; "0 of 200, below 1.88%" (95%). */
 static void write_count(FILE *stream, const df_estimate *cell) {
   char text[DF_TICK_TEXT_BYTES];
   unsigned long long hits = cell->deadlocks, rounds = cell->rounds;
@@ -187,7 +187,8 @@ static void write_map_ticks(const df_sweep *sweep, FILE *stream) {
   }
 }
 
-/* What a cell without a deadlock tells, in three lines: all cells have the same rounds. */
+/* Writes the result of a cell without a deadlock, in three lines: all cells have the same
+ * rounds. */
 static void write_none_seen(FILE *stream, const df_estimate *cell, int x, int y) {
   char text[DF_TICK_TEXT_BYTES];
   fprintf(

@@ -77,7 +77,7 @@ static uint32_t stand_in_draw(uint32_t *draws, uint32_t gpus, uint32_t limit) {
 }
 
 /* Groups of mean size (members of a GPU: between 2 and 3 on average), no GPU left out: the GPUs are
- * dealt like cards, again and again. Groups come in pairs: their counts, from half the mean to one
+ * dealt like cards, in turns. Groups come in pairs: their counts, from half the mean to one
  * and a half, add up to twice the mean. */
 static dfcclResult_t stand_in(const df_table1_row *row, df_config *config) {
   uint32_t smallest = row->gpus <= 64 ? 3 : 5, range = 6, draws = 0, used = 0, dealt = row->gpus;

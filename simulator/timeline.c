@@ -23,7 +23,7 @@ typedef struct moment {
 /* From one rank to another. Entry k of a ring is message k modulo its size. */
 typedef struct connection {
   uint32_t from, to, channel;
-  uint32_t size;                    /* of the rings; as many slots as can matter */
+  uint32_t size;                    /* size of the rings; as many slots as can matter */
   uint64_t sent, arrived, received; /* numbers of messages; the one on the wire is `arrived` */
   uint32_t *bytes;
   moment *sending;  /* when the sender gave it to the connection */
@@ -40,7 +40,7 @@ typedef enum { RANK_READY, RANK_WORKING, RANK_ENDED } rank_state;
 typedef struct player {
   df_plan *plan;
   df_part part;
-  connection **links; /* [n_links] of the plan */
+  connection **links; /* [n_links], links of the plan */
   uint32_t loop, primitive;
   rank_state state;
   moment ready;              /* the end of the primitive before; while working: of this one */
@@ -60,7 +60,7 @@ typedef struct timeline {
   player *players;
   connection *connections;
   uint32_t n_connections, n_ended;
-  uint8_t *rings; /* of all connections */
+  uint8_t *rings; /* rings of all connections */
   double now;
 } timeline;
 
@@ -219,7 +219,7 @@ static void play(timeline *t, uint32_t rank) {
 
 /* ---- making it */
 
-/* Of hierarchical plans: the network's hosts. NULL: no memory. */
+/* Creates the levels of hierarchical plans: the hosts of the network. NULL: out of memory. */
 static df_levels *make_levels(const df_timeline_question *q, int several) {
   const df_network_model *m = q->network;
   df_levels *levels = df_levels_new(m->ranks, q->split ? 2 : 1);

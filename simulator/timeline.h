@@ -15,15 +15,15 @@ typedef struct df_timeline_question {
   const df_network_model *network;
   df_operation operation;
   int algorithm;
-  const struct df_plan_file *file; /* of DF_FROM_FILE */
-  uint32_t split;                  /* of two-level plans; 0: as many as the first host has ranks */
-  uint32_t lanes;                  /* of hierarchical plans; 0: as many as the library takes */
-  uint64_t bytes;                  /* of a rank's larger buffer, in elements of 4 bytes */
-  uint32_t slots;                  /* of each connection */
+  const struct df_plan_file *file; /* the file of DF_FROM_FILE */
+  uint32_t split; /* subgroup size of two-level plans; 0: as many as the first host has ranks */
+  uint32_t lanes; /* channels of hierarchical plans; 0: as many as the library uses */
+  uint64_t bytes; /* bytes of a rank's larger buffer, in elements of 4 bytes */
+  uint32_t slots; /* slots of each connection */
   uint64_t slot_bytes;
 } df_timeline_question;
 
-/* What the time of the slowest rank's last result is made of: seconds. */
+/* The parts of the time until the last result of the slowest rank, in seconds. */
 typedef struct df_timeline_path {
   double latency, transfer, work, credit; /* credit: for a slot that comes back */
   uint32_t messages;

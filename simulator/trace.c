@@ -132,7 +132,7 @@ static dfcclResult_t complete_groups(df_trace *trace, df_schedule *schedule) {
          "the traces do not name process groups: each call is taken to be one of all ranks");
   for (uint32_t g = 0; g < trace->groups.count && !trace->groups_unnamed; g++) {
     if (!unknown[g]) continue;
-    snprintf(text, sizeof text, "no file tells the members of group %.100s: taken to be %s",
+    snprintf(text, sizeof text, "no file has the members of group %.100s: assumed to be %s",
              df_names_text(&trace->groups, g),
              trace->members[g].everybody ? "all ranks with a file" : "the ranks that use it");
     note(schedule, text);
@@ -180,7 +180,7 @@ typedef struct {
   const df_trace *trace;
   bool waits_only;
   uint64_t *start;
-  uint32_t *group;   /* of the trace -> of the schedule, + 1 */
+  uint32_t *group;   /* group of the trace -> group of the schedule, + 1 */
   df_names ordinals; /* scope: the schedule's group; text: a signature */
   uint64_t *made;    /* by ordinal: how often the rank has made it */
   uint32_t *made_by; /* and which rank + 1 */
@@ -259,8 +259,9 @@ static dfcclResult_t count_call(emission *emit, const df_trace_rank *rank, uint3
   return dfcclSuccess;
 }
 
-/* Frames of torch and of this project's package say nothing of the program. A program's own folders
- * may be called torch or dfccl, too: only what is installed, or known by a folder inside, counts. */
+/* Frames of torch and of this project's package say nothing of the program. A program's own
+ * folders may be called torch or dfccl, too: only what is installed, or known by a folder
+ * inside, counts. */
 static bool is_of_program(const char *file) {
   static const char *const others[] = {"-packages/torch/", "/torch/distributed", "/torch/nn/",
                                        "/torch/autograd/", "/torch/utils/",      "/torch/_",

@@ -1,7 +1,7 @@
 /* Traces of torch and PARAM as schedules: Flight Recorder dumps, Execution Traces (Chakra), and
- * PARAM's basic lists. One file is one rank's. A call's identity is its group, operation, type, size
- * and name, and how often the rank has made such a call before: two ranks that make the same calls
- * in different orders wait for each other in a library that executes calls in order. */
+ * PARAM's basic lists. One file is one rank's. A call's identity is its group, operation, type,
+ * size and name, and how often the rank has made such a call before: two ranks that make the
+ * same calls in different orders wait for each other in a library that executes calls in order. */
 #ifndef DF_SIM_TRACE_H
 #define DF_SIM_TRACE_H
 

@@ -1,4 +1,5 @@
-/* Calls of a rank as a trace tells them, before they are matched with other ranks' calls. */
+/* The calls of a rank as recorded in a trace, before they are matched with the calls of other
+ * ranks. */
 #ifndef DF_SIM_TRACE_CALLS_H
 #define DF_SIM_TRACE_CALLS_H
 
@@ -11,7 +12,7 @@
 typedef struct {
   uint32_t group;      /* number in df_trace.groups */
   uint32_t signature;  /* number in df_trace.signatures */
-  uint32_t from, to;   /* of a message: places in the group, or ranks if peers_are_ranks */
+  uint32_t from, to;   /* ends of a message: places in the group, or ranks if peers_are_ranks */
   uint64_t number;     /* among the rank's calls, from 1 */
   uint64_t sequence;   /* in its group, as the trace counts; 0: it does not */
   const cJSON *frames; /* NULL: none; belongs to the file */
@@ -46,7 +47,7 @@ typedef struct {
   df_trace_rank *rank;
   int rank_count;
   bool messages_left_out;
-  bool groups_unnamed;   /* of an Execution Trace without names of groups */
+  bool groups_unnamed;   /* an Execution Trace without names of groups */
   bool waits_are_single; /* the program waits for one call while others go on */
 } df_trace;
 
@@ -59,8 +60,8 @@ typedef struct {
 dfcclResult_t df_trace_bad(const df_trace_place *place, const char *key, const char *what,
                            const cJSON *value);
 
-/* The group of that name and those members: ranks is a list of numbers, or such a list as a text, or
- * NULL if the file does not tell. */
+/* The group of that name and those members: ranks is a list of numbers, or such a list as a
+ * text, or NULL if the file does not tell. */
 dfcclResult_t df_trace_group(df_trace *trace, const df_trace_place *place, const char *name,
                              const cJSON *ranks, uint32_t *group);
 

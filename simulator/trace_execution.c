@@ -199,7 +199,7 @@ static int kind_of(const cJSON *node) {
   return KINDS;
 }
 
-/* Gloo's nodes do not tell the peer. */
+/* Nodes of Gloo do not record the peer. */
 static bool is_gloo_message(const char *name) {
   return strcmp(name, "gloo:send") == 0 || strcmp(name, "gloo:recv") == 0 ||
          strcmp(name, "gloo:recv_any_source") == 0;

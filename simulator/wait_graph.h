@@ -17,8 +17,8 @@ typedef struct {
   bool shortest;  /* false: the search was cut short; there may be a shorter one */
 } df_circle;
 
-/* Finds a shortest circle in the standstill that dense holds for sequences. Of several, one through
- * the lowest-numbered GPU. circle->wait is the caller's to free. */
+/* Finds a shortest circle in the standstill that dense holds for sequences; among several, one
+ * through the lowest-numbered GPU. The caller frees circle->wait. */
 dfcclResult_t df_wait_graph_circle(const df_sequences *sequences, const df_dense *dense,
                                    df_circle *circle);
 

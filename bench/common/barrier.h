@@ -22,8 +22,8 @@ typedef struct {
 /* If the members are processes, barrier lies in df_tool_shared_alloc memory. */
 void df_tool_barrier_init(df_tool_barrier *barrier, unsigned members);
 
-/* Waits until every member has called it. What a member wrote before is seen by all after. Returns
- * false, at once and ever after, when the barrier was broken. */
+/* Waits until every member has called it. All members then see the data that any member wrote
+ * before. Returns false, at once and in all later calls, if the barrier was broken. */
 bool df_tool_barrier_wait(df_tool_barrier *barrier);
 
 /* Frees the others when a member fails. May be called at any time by anybody. */

@@ -1,4 +1,4 @@
-/* What the command-line tools have in common: exit statuses, one-sentence errors, option values. */
+/* Common parts of the command-line tools: exit statuses, one-sentence errors, option values. */
 #ifndef DF_BENCH_COMMON_CLI_H
 #define DF_BENCH_COMMON_CLI_H
 
@@ -13,7 +13,7 @@
 enum {
   DF_TOOL_SUCCESS = 0,
   DF_TOOL_FAILED = 1,  /* the run failed: wrong elements, or the library reported an error */
-  DF_TOOL_USAGE = 2,   /* the command line makes no sense */
+  DF_TOOL_USAGE = 2,   /* the command line is malformed */
   DF_TOOL_DEADLOCK = 3 /* a deadlock was found */
 };
 

@@ -10,13 +10,14 @@
 
 typedef struct {
   const char *name;  /* as nccl-tests spells it */
-  size_t bytes;      /* of one element */
-  bool is_float;     /* else an integer */
-  bool is_signed;    /* of integers */
-  int exponent_bits; /* of floats */
-  int mantissa_bits; /* of floats, the hidden one not counted */
-  uint32_t max_bits; /* of 16- and 8-bit floats: the encoding of the largest finite number */
-  bool saturates;    /* of those: beyond it the largest finite number, else infinity */
+  size_t bytes;      /* bytes of one element */
+  bool is_float;     /* false: an integer */
+  bool is_signed;    /* integers: signed */
+  int exponent_bits; /* floats: bits of the exponent */
+  int mantissa_bits; /* floats: bits of the mantissa, without the hidden one */
+  uint32_t max_bits; /* 16- and 8-bit floats: the encoding of the largest finite number */
+  /* 16- and 8-bit floats: larger values become the largest finite number; false: infinity. */
+  bool saturates;
 } df_tool_type;
 
 /* The description of a type; never NULL for the library's types. */

@@ -1,5 +1,5 @@
-/* --env: this process is one rank of a job that a launcher has started, perhaps over several hosts.
- * What ranks of one machine tell each other through shared memory goes through the library. */
+/* --env: this process is one rank of a job that a launcher has started, possibly multi-node. Data
+ * that ranks of one machine otherwise exchange through shared memory goes through the library. */
 #ifndef DF_BENCH_COMMON_ENV_H
 #define DF_BENCH_COMMON_ENV_H
 
@@ -12,12 +12,12 @@ typedef struct {
   int rank, n_ranks;
 } df_tool_env;
 
-/* Joins by dfcclInitFromEnv. False: the reason is on standard error. Waits that last are told there
- * too (DFCCL_DEBUG=warn, unless it is set). */
+/* Joins by dfcclInitFromEnv. Returns false with the reason on standard error. Long waits are
+ * reported there too (DFCCL_DEBUG=warn, unless it is set). */
 bool df_tool_env_join(df_tool_env *env, const dfcclConfig_t *config);
 
-/* Runs the job's rank_main as this rank. Afterwards every rank has all reports. False: this rank has
- * failed, and has said so. */
+/* Runs the job's rank_main as this rank. Afterwards every rank has all reports. Returns false if
+ * this rank has failed and has printed the reason. */
 bool df_tool_env_launch(const df_tool_job *job, const df_tool_env *env);
 
 /* All ranks call it; afterwards all have the result. False: the rank has failed. */

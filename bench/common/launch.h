@@ -18,7 +18,7 @@ typedef struct {
 
 struct df_tool_job;
 
-/* What a rank's main function gets. */
+/* The arguments of the main function of a rank. */
 typedef struct {
   int rank, n_ranks;
   dfcclContext_t context;            /* NULL in a job without the library */

@@ -192,7 +192,8 @@ static void receive(launcher *self, int number) {
     someone_failed(self);
 }
 
-/* Kills what has not ended in time after a failure. Its pipe then ends, and receive() says so. */
+/* Kills the processes that have not ended in time after a failure. Their pipes then end, and
+ * receive() reports it. */
 static void kill_late(launcher *self) {
   for (int r = 0; r < self->job->n_ranks; r++)
     if (self->children[r].report_pipe >= 0) kill(self->children[r].pid, SIGKILL);
@@ -255,7 +256,7 @@ bool df_tool_launch_processes(const df_tool_job *job) {
     files.rlim_cur = files.rlim_max; /* two pipes for each rank; a refusal shows in pipe() */
     setrlimit(RLIMIT_NOFILE, &files);
   }
-  fflush(stdout); /* else each child would print what is still buffered */
+  fflush(stdout); /* otherwise each child would print the text that is still buffered */
   signal(SIGPIPE, SIG_IGN);
   launcher self = {.job = job,
                    .children = calloc(ranks, sizeof(child_process)),

@@ -94,8 +94,9 @@ void df_tool_memory_free(void *buffer, size_t bytes) {
     driver.free((uintptr_t)buffer);
 }
 
-/* The driver returns from a copy of pageable memory, and from a fill, before the device has done it.
- * The daemon's stream does not wait for the default stream, so a fill could come after a result. */
+/* The driver returns from a copy of pageable memory, and from a fill, before the device has done
+ * it. The daemon's stream does not wait for the default stream, so a fill could come after a
+ * result. */
 static bool await_default_stream(int error) { return error == 0 && driver.synchronize(NULL) == 0; }
 
 bool df_tool_memory_put(void *buffer, const void *host, size_t bytes) {

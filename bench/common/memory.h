@@ -8,7 +8,7 @@
 
 #include "dfccl.h"
 
-/* Makes the calling thread use a device's memory: device number (wish modulo the number of
+/* Makes the calling thread use a device's memory: device number (request modulo the number of
  * devices) for CUDA, nothing for the CPU. *device is its ordinal (0 for the CPU). Returns NULL, or
  * a sentence that says why it could not be done. The backend is the same in all calls of a
  * process. Any thread; must be called by every thread that uses the functions below. */

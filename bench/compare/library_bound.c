@@ -35,7 +35,7 @@ typedef struct {
 } counter;
 
 typedef struct {
-  _Alignas(64) uint64_t number; /* of the message, from 1 on; written last */
+  _Alignas(64) uint64_t number; /* number of the message, from 1 on; written last */
   char data[MAIL_BYTES];        /* its beginning shares the line */
 } letter;
 
@@ -45,7 +45,7 @@ typedef struct {
 } mailbox;
 
 static struct {
-  counter *ready, *done; /* of each rank */
+  counter *ready, *done; /* one for each rank */
   mailbox *boxes;        /* [reader * ranks + writer] */
   char *buffers;         /* two of BUFFER_BYTES for each rank */
 } shared;

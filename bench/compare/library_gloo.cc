@@ -24,7 +24,7 @@ static std::shared_ptr<gloo::rendezvous::Context> context;
 static std::unique_ptr<gloo::ReduceScatterHalvingDoubling<float>> reduce_scatter;
 
 bool peer_open(peer_world *world) try {
-  const char *address = std::getenv("COMPARE_ADDRESS"); // of this rank's host, if there are several
+  const char *address = std::getenv("COMPARE_ADDRESS"); // address of this host in a multi-node run
   gloo::transport::tcp::attr attributes(address ? address : "127.0.0.1");
   auto device = gloo::transport::tcp::CreateDevice(attributes);
   gloo::rendezvous::FileStore store(world->directory);

@@ -44,7 +44,7 @@ void peer_free(int variant, int buffer, void *memory, size_t bytes) {
 }
 
 static int counts[PEER_MAX_RANKS], places[PEER_MAX_RANKS];
-static MPI_Comm ring = MPI_COMM_NULL; /* of neighbours */
+static MPI_Comm ring = MPI_COMM_NULL; /* the communicator of neighbours */
 
 static bool make_ring(void) {
   int rank = 0, n = 0;

@@ -18,7 +18,7 @@
 
 static peer_world world;
 
-/* ---- what the ranks of a group share: a file of the driver's, zeroed */
+/* ---- shared data of the ranks of a group: a file of the driver, zeroed */
 
 typedef struct {
   _Alignas(64) unsigned arrived;
@@ -190,7 +190,8 @@ static long long check(const peer_case *one) {
   for (size_t i = 0; has_result(one) && i < recv_count(one); i++)
     wrong += result[i] != expected(one, i);
   peer_connect(); /* nobody's buffers change while others still read them */
-  memset(one->send, 0, send_count(one) * sizeof(float)); /* what is reduced in place stays finite */
+  memset(one->send, 0,
+         send_count(one) * sizeof(float)); /* data that is reduced in place remains finite */
   return wrong;
 }
 

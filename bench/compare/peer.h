@@ -1,7 +1,7 @@
 /*
  * One rank of one library in a comparison. peer.c is the same for all of them: it takes commands
- * from the driver, fills and checks buffers, and times the loop of calls. What differs is the
- * adapter: library_NAME.c, which implements the functions at the end.
+ * from the driver, fills and checks buffers, and times the loop of calls. Each library has an
+ * adapter, library_NAME.c, which implements the functions at the end.
  */
 #ifndef DF_COMPARE_PEER_H
 #define DF_COMPARE_PEER_H
@@ -22,12 +22,12 @@ typedef enum {
   PEER_ALLTOALL,
   PEER_GATHER,
   PEER_SCATTER,
-  PEER_ALLGATHERV, /* of uneven pieces, here equal ones; as the following four */
+  PEER_ALLGATHERV, /* a vector collective, here with equal pieces, as are the following four */
   PEER_REDUCESCATTERV,
   PEER_GATHERV,
   PEER_SCATTERV,
   PEER_ALLTOALLV,
-  PEER_ALLTOALLDYNAMIC, /* receivers do not know the counts: MPI's exchange them in each call */
+  PEER_ALLTOALLDYNAMIC, /* receivers do not have the counts: MPI's exchange them in each call */
   PEER_NEIGHBOURS,      /* each rank sends to the next one, the last to the first */
   PEER_SCAN,            /* inclusive */
   PEER_BARRIER,
@@ -45,7 +45,8 @@ typedef struct {
 /*
  * One collective on float32 with operator sum. count is what dfcclRegister* wants: the elements of
  * a buffer; of each rank's part for all-gather, reduce-scatter, all-to-all, gather and scatter.
- * Broadcast: send == recv. The other operations are out of place, unless the adapter says otherwise (in_place).
+ * Broadcast: send == recv. The other operations are out of place, unless the adapter says otherwise
+ * (in_place).
  */
 typedef struct {
   peer_operation operation;
@@ -58,7 +59,7 @@ typedef struct {
 void peer_connect(void);
 void *peer_exchange(void); /* PEER_EXCHANGE_BYTES */
 
-/* ---- what an adapter implements. Functions that return false have printed a sentence. */
+/* ---- functions of an adapter. Those that return false have printed a sentence. */
 
 bool peer_open(peer_world *world);
 void peer_close(void);

@@ -1,4 +1,4 @@
-/* What the CUDA device takes for granted of a GPU, measured without the library. Every part ends by
+/* The assumptions of the CUDA device about a GPU, measured without the library. Every part ends by
  * itself. */
 #ifndef DF_BENCH_CUDA_PROBE_H
 #define DF_BENCH_CUDA_PROBE_H
@@ -32,7 +32,7 @@ cudaStream_t probe_stream(int priority);
 int probe_priority(bool greatest);
 
 /* Kernels, launched with blocks * threads on a stream. */
-/* Writes *up = 1, and stays until *stop is not 0 or ns are over. */
+/* Writes *up = 1, and stays until *stop is not 0 or ns nanoseconds have passed. */
 void probe_resident(cudaStream_t stream, int threads, uint64_t *up, const uint64_t *stop,
                     uint64_t ns);
 void probe_mark(cudaStream_t stream, uint64_t *word, uint64_t value); /* one store */
@@ -40,7 +40,7 @@ void probe_lazy_mark(cudaStream_t stream, uint64_t *word);            /* a kerne
 
 void probe_slices(); /* forks: before any CUDA call of this process */
 void probe_facts();
-void probe_pages(); /* what tests page-lock: static variables and the stack */
+void probe_pages(); /* memory that tests page-lock: static variables and the stack */
 void probe_bus();
 void probe_locks();
 void probe_queues();

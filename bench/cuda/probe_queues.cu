@@ -1,5 +1,5 @@
-/* Who waits for whom: calls for the driver's lock, launches behind other streams' commands, kernels
- * launched again. */
+/* Waiting between threads, streams and kernels: calls for the lock of the driver, launches behind
+ * commands of other streams, kernels that are launched again. */
 #include "probe.h"
 
 #include <atomic>

@@ -13,7 +13,7 @@
 static df_network_model network;
 static bool has_network;
 
-/* What the model knows of the operation; false: no bound. */
+/* Finds the operation of the model; returns false if there is no bound. */
 static bool known_operation(df_bench_operation given, df_operation *operation) {
   const df_bench_operation even = df_bench_even(given);
   if ((int)even >= (int)DF_OP_COUNT || even == DF_BENCH_BARRIER) return false;

@@ -65,7 +65,7 @@ static int64_t wrong_elements(df_bench_rank *bench, const df_bench_case *one) {
   const df_bench_job *job = bench->job;
   const int rank = bench->self->rank, ranks = bench->self->n_ranks;
   const df_operation operation = (df_operation)df_bench_even(job->options.operation);
-  /* Of an input with a part for each rank, this rank's part counts. */
+  /* An input may have a part for each rank; this rank's part counts. */
   const size_t first = df_operation_is_wide(operation, 0) ? (size_t)rank * one->shape.count : 0;
   const size_t count = one->shape.recv_count;
   if (df_operation_is_scan(operation))

@@ -1,4 +1,4 @@
-/* What a rank works on, and the check of its results. */
+/* The data of a rank, and the check of its results. */
 #ifndef DF_BENCH_DFCCL_BENCH_CHECK_H
 #define DF_BENCH_DFCCL_BENCH_CHECK_H
 
@@ -8,7 +8,7 @@ typedef struct {
   const df_bench_job *job;
   df_tool_rank *self;
   void *buffers[2];    /* out of place: send and receive; in place: the second */
-  size_t buffer_bytes; /* of each */
+  size_t buffer_bytes; /* bytes of each buffer */
 } df_bench_rank;
 
 /* One registered collective and its buffers. */

@@ -9,17 +9,19 @@
 
 /* One collective of one size, by the conventions of nccl-tests. Counts are elements. */
 typedef struct {
-  size_t count;      /* what the register function wants; the table's count column */
-  size_t send_count; /* of a rank's send buffer */
-  size_t recv_count; /* of a rank's receive buffer */
-  size_t bytes;      /* of the larger buffer: the table's size column, the numerator of algbw */
+  size_t count;      /* the count for the register function; the count column of the table */
+  size_t send_count; /* elements of a rank's send buffer */
+  size_t recv_count; /* elements of a rank's receive buffer */
+  /* Bytes of the larger buffer: the size column of the table, the numerator of algbw. */
+  size_t bytes;
 } df_bench_shape;
 
-/* The shape for a wished size. Operations that divide the buffer among the ranks round the part
- * down to 16 bytes, so that small sizes become 0. */
+/* Returns the shape for a requested size. Operations that divide the buffer among the ranks round
+ * the part down to 16 bytes, so that small sizes become 0. */
 df_bench_shape df_bench_shape_of(const df_bench_options *options, size_t bytes);
 
-/* Of uneven pieces: the operation that has the same buffers if pieces are equal; else itself. */
+/* For a vector collective returns the operation that has the same buffers if pieces are equal,
+ * otherwise the operation itself. */
 df_bench_operation df_bench_even(df_bench_operation operation);
 
 /* busbw / algbw. */

@@ -62,7 +62,7 @@ static bool integer_less(const df_tool_type *type, uint64_t a, uint64_t b) {
   return type->is_signed ? (int64_t)a < (int64_t)b : a < b;
 }
 
-/* Of the first n ranks. */
+/* Reduces the values of the first n ranks. */
 static uint64_t integer_reduced(const df_bench_data *data, int n, size_t position) {
   const df_tool_type *type = df_tool_type_of(data->type);
   uint64_t result = integer_input(data, 0, position);

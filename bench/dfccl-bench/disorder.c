@@ -44,7 +44,7 @@ typedef struct {
 /* Shared by all ranks, processes included. Only rank 0 writes the rows. */
 typedef struct {
   df_tool_barrier barrier;
-  dfcclUniqueId id; /* of the patient contexts */
+  dfcclUniqueId id; /* the id of the patient contexts */
   atomic_llong wrong;
   int rows_done;
   disorder_row rows[DISORDER_MAX_ROWS];
@@ -69,7 +69,7 @@ typedef struct {
   df_tool_rank *self;
   rank_side automatic, patient;
   df_bench_shape shape;
-  uint8_t *orders; /* [batch][DISORDER_BATCH] of the turn at hand */
+  uint8_t *orders; /* [batch][DISORDER_BATCH], orders of the current turn */
 } disorder_rank;
 
 static bool meet(const disorder_rank *rank) {
@@ -176,7 +176,8 @@ static void note_turn(disorder_rank *rank, disorder_row *row, disorder_mode whic
 
 /* ---- one size ---- */
 
-/* How many batches a turn has: told by rank 0, from a few of them. */
+/* Computes the number of batches in a turn: rank 0 estimates it from a few batches, and sends it to
+ * the others. */
 static bool plan_turns(disorder_rank *rank, disorder_row *row) {
   int batches = rank->job->options.iterations;
   uint64_t slowest = 0;

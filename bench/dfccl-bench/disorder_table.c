@@ -9,7 +9,8 @@
 #include "common/sort.h"
 
 static const char *const mode_names[MODES] = {"ordered", "disordered", "patient", "blocking"};
-/* What a mode's times are divided by: the price of disorder, and of preemption. */
+/* The mode by whose times those of a mode are divided: the ratio is the price of disorder, and of
+ * preemption. */
 static const disorder_mode compared_with[MODES] = {MODE_PATIENT, MODE_ORDERED, MODE_ORDERED,
                                                    MODE_ORDERED};
 

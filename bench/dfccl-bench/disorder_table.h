@@ -1,4 +1,4 @@
-/* What dfccl-bench disorder has measured, and how it is printed. */
+/* The measurements of dfccl-bench disorder, and their output. */
 #ifndef DF_BENCH_DFCCL_BENCH_DISORDER_TABLE_H
 #define DF_BENCH_DFCCL_BENCH_DISORDER_TABLE_H
 
@@ -22,12 +22,12 @@ typedef struct {
 
 typedef struct {
   size_t bytes, count;
-  int batches; /* of a turn */
+  int batches; /* batches of a turn */
   disorder_result modes[MODES];
 } disorder_row;
 
-/* Both return false if standard output cannot be written; the header then says so, a row does not.
- */
+/* Both return false if standard output cannot be written; the header then prints a sentence, a row
+ * does not. */
 bool df_disorder_print_header(const df_bench_options *options);
 bool df_disorder_print_row(const df_bench_options *options, const disorder_row *row);
 bool df_disorder_print_json(const df_bench_options *options, const disorder_row *rows, int count);

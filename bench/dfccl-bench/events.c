@@ -19,7 +19,7 @@
 
 enum { COLLECTIVES = 8, DEFAULT_BATCHES = 200, RING = 8192, RUN_TIMEOUT_MS = 120000 };
 
-/* Of one rank. */
+/* The events of one rank. */
 typedef struct {
   dfcclEvent_t *events;
   size_t count;
@@ -32,7 +32,7 @@ typedef struct {
   rank_events *ranks;
 } events_job;
 
-/* Of one collective, over all ranks and blocks. */
+/* The sums of one collective over all ranks and blocks. */
 typedef struct {
   uint64_t runs, set_aside, fetched, queue_sum, queue_most;
   double *prepare_us, *execute_us; /* [prepared], [executed] */

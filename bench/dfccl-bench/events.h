@@ -1,5 +1,5 @@
-/* dfccl-bench events: what a GPU's daemon does with collectives in disorder, collective by collective
- * (Figures 9 and 11 of Pan et al., EuroSys 2025). */
+/* dfccl-bench events: what a GPU's daemon does with collectives in disorder, collective by
+ * collective (Figures 9 and 11 of Pan et al., EuroSys 2025). */
 #ifndef DF_BENCH_DFCCL_BENCH_EVENTS_H
 #define DF_BENCH_DFCCL_BENCH_EVENTS_H
 

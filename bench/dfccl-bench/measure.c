@@ -23,7 +23,8 @@ bool df_bench_job_init(df_bench_job *job, const df_bench_options *options) {
   size_t iterations = options->iterations != 0 ? (size_t)options->iterations : MAX_ITERATIONS;
   *job =
       (df_bench_job){.options = *options, .data = {options->type, options->op, options->n_ranks}};
-  /* What is only moved may have any value: those of max use the whole range of a type. */
+  /* Data that is only moved may have any value: the values for max use the whole range of a
+   * type. */
   if (!df_bench_has_operator(options->operation)) job->data.op = dfcclMax;
   job->shared_bytes = sizeof(df_bench_shared) + iterations * ranks * sizeof(uint64_t);
   job->shared = df_tool_shared_alloc(job->shared_bytes);

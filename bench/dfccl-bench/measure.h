@@ -29,9 +29,9 @@ enum { DF_BENCH_MAX_ROWS = 64 };
 /* Shared by all ranks, processes included. Only rank 0 writes rows and iterations. */
 typedef struct {
   df_tool_barrier barrier;
-  int iterations; /* of the measurement at hand */
+  int iterations; /* iterations of the current measurement */
   int rows_done;
-  atomic_llong wrong;        /* elements, of the check at hand */
+  atomic_llong wrong;        /* wrong elements in the current check */
   atomic_llong wrong_in_all; /* elements, of all sizes */
   double copy_gbps; /* CUDA: device memory to device memory, for comparison; 0: not measured */
   df_bench_row rows[DF_BENCH_MAX_ROWS];

@@ -29,74 +29,81 @@ bool df_bench_has_in_place(df_bench_operation operation) {
 static void print_operations(void) {
   int column = printf("OP:");
   for (int i = 0; i < DF_BENCH_ALL_TO_ALL_DYNAMIC; i++) {
-    const int wraps = column + strlen(operation_names[i]) > 90;
+    const int wraps = column + strlen(operation_names[i]) > 74;
     if (wraps) column = 0;
     column += printf("%s%s", i == 0 ? " " : wraps ? ",\n" : ", ", operation_names[i]);
   }
 }
 
+static const char operations_help[] =
+    "(The V operations and neighbours have equal pieces here. neighbours: each rank\n"
+    "sends to the next one. sendrecv: rank 0 sends to rank 1. barrier has no size.)\n"
+    "\n"
+    "or a measurement of another kind:\n"
+    "  overhead   the cost of the library around an empty collective (one rank)\n"
+    "  tune       measures all algorithms with 2, 4, 8 ... RANKS ranks, as threads\n"
+    "             and as processes, and writes a table for DFCCL_TUNING\n"
+    "  disorder   times batches of eight all-reduces in four modes:\n"
+    "               ordered      in the same order on all ranks\n"
+    "               disordered   in a random order of each rank\n"
+    "               patient      ordered, with thresholds that never expire\n"
+    "               blocking     ordered, one collective at a time\n"
+    "             and prints ratios of turns of one round, preemptions and quits\n"
+    "  events     (--backend cuda) disordered batches: preemptions, length of the\n"
+    "             task queue, time to prepare and to execute, by collective\n";
+
+static const char options_help[] =
+    "  -n, --ranks RANKS         ranks on this machine (2; tune: 8)\n"
+    "      --processes           one process for each rank instead of one thread\n"
+    "      --env                 this process is one rank of a job that torchrun,\n"
+    "                            mpirun or Slurm has started, or a shell with RANK,\n"
+    "                            WORLD_SIZE, MASTER_ADDR and MASTER_PORT; rank 0\n"
+    "                            prints\n"
+    "  -b, --minbytes MIN        first size, with suffix K, M or G\n"
+    "                            (8; disorder, events: 256)\n"
+    "  -e, --maxbytes MAX        last size (128M; tune: 8M; disorder, events: 1M)\n"
+    "  -f, --stepfactor FACTOR   ratio of a size to the one before\n"
+    "                            (2; tune: 4; disorder: 16)\n"
+    "  -i, --iters ITERS         timed iterations (fewer for larger sizes);\n"
+    "                            disorder: batches of a turn; events: batches\n"
+    "  -w, --warmup_iters WARMUP untimed iterations before (5)\n"
+    "  -d, --datatype TYPE       int8 uint8 int16 uint16 int32 uint32 int64 uint64\n"
+    "                            half float double bfloat16 f8e4m3 f8e5m2 (float)\n"
+    "  -o, --op REDOP            sum prod max min avg; integers: band bor bxor (sum)\n"
+    "  -a, --algorithm NAME      name of an algorithm, see docs/TUNING.md\n"
+    "                            (the choice of the library)\n"
+    "      --rounds ROUNDS       disorder: turns of each mode (21); tune: turns of\n"
+    "                            1 ms of each algorithm at each size (7)\n"
+    "      --seed SEED           disorder, events: seed of the random orders (1)\n"
+    "      --out FILE            tune: file for the table (standard output)\n"
+    "      --alloc user|dfccl    ordinary memory, or memory of dfcclMemAlloc (user)\n"
+    "      --in-place            in-place results only (the table otherwise has\n"
+    "                            both; JSON has the out-of-place results)\n"
+    "      --backend cpu|cuda    device that executes the collectives (cpu)\n"
+    "      --check[=0|1]         check every element of one more, untimed run (1)\n"
+    "      --explain             print how the library would execute each size, and\n"
+    "                            why, without timing it\n"
+    "      --bound               print the lower bound of the operation beside each\n"
+    "                            time, and the fraction of its speed that is\n"
+    "                            reached, for this machine (by the speed of memcpy)\n"
+    "      --network FILE        with --bound: the bound for the network of FILE\n"
+    "                            (docs/SIMULATOR.md)\n"
+    "      --json                print one JSON object\n"
+    "      --help, --version\n"
+    "\n"
+    "Columns, sizes and bandwidths are those of nccl-tests. An iteration is one run\n"
+    "and the wait for it. Its time is that of the slowest rank; the time column is\n"
+    "the median over the iterations.\n"
+    "\n"
+    "Exit status:\n"
+    "  0  success\n"
+    "  1  the run failed\n"
+    "  2  wrong usage\n";
+
 static void print_help(void) {
   puts("usage: dfccl-bench OP [options]\n");
   print_operations();
-  puts(
-      "\n"
-      "(barrier has no size; sendrecv goes from rank 0 to rank 1 of two; the V operations have "
-      "equal\n"
-      "pieces here; neighbours: to the next rank, from the one before); or overhead: what the\n"
-      "machinery around an empty collective costs (one rank); or tune: measures all algorithms "
-      "with\n"
-      "2, 4, 8 ... RANKS ranks, as threads and as processes, and writes a table for "
-      "DFCCL_TUNING;\n"
-      "or disorder: batches of eight all-reduces, in one order (ordered), in a random order of "
-      "each\n"
-      "rank's own (disordered), in one order with thresholds that never run out (patient), one at "
-      "a time\n"
-      "(blocking): the time of a batch, ratios of turns of one round, preemptions and quits of a "
-      "rank;\n"
-      "or events (--backend cuda): such batches in random orders: preemptions, length of the task "
-      "queue,\n"
-      "time to prepare and to execute, by collective.\n"
-      "\n"
-      "  -n, --ranks RANKS         ranks on this machine (2; tune: 8)\n"
-      "      --processes           one process for each rank instead of one thread\n"
-      "      --env                 this process is one rank of a job that torchrun, mpirun or "
-      "Slurm has\n"
-      "                            started, or a shell with RANK, WORLD_SIZE, MASTER_ADDR and\n"
-      "                            MASTER_PORT; rank 0 prints\n"
-      "  -b, --minbytes MIN        first size (8; disorder, events: 256); sizes take the suffixes "
-      "K, "
-      "M, G\n"
-      "  -e, --maxbytes MAX        last size (128M; tune: 8M; disorder, events: 1M)\n"
-      "  -f, --stepfactor FACTOR   each size is the last one times FACTOR (2; tune: 4; disorder: "
-      "16)\n"
-      "  -i, --iters ITERS         timed iterations (default: fewer for larger sizes); disorder:\n"
-      "                            batches of a turn; events: batches\n"
-      "  -w, --warmup_iters WARMUP untimed iterations before (5)\n"
-      "  -d, --datatype TYPE       int8 uint8 int16 uint16 int32 uint32 int64 uint64 half float\n"
-      "                            double bfloat16 f8e4m3 f8e5m2 (float)\n"
-      "  -o, --op REDOP            sum prod max min avg; integers: band bor bxor (sum)\n"
-      "  -a, --algorithm NAME      an algorithm's name (docs/TUNING.md; the library's choice)\n"
-      "      --rounds ROUNDS       disorder: turns of each mode (21); tune: of each algorithm at "
-      "each\n"
-      "                            size, 1 ms each (7)\n"
-      "      --seed SEED           disorder, events: of the random orders (1)\n"
-      "      --out FILE            tune: where the table goes (standard output)\n"
-      "      --alloc user|dfccl    ordinary memory, or dfcclMemAlloc's (user)\n"
-      "      --in-place            only in place (the table otherwise has both; JSON has the\n"
-      "                            out-of-place results)\n"
-      "      --backend cpu|cuda    (cpu)\n"
-      "      --check[=0|1]         check every element of one more, untimed run (1)\n"
-      "      --explain             say what the library does for each size, and why; time nothing\n"
-      "      --bound               print the operation's lower bound beside each time, and which\n"
-      "                            part of the speed of the bound is reached: of this machine, by\n"
-      "                            the speed of memcpy, or\n"
-      "      --network FILE        ... of this network (docs/SIMULATOR.md)\n"
-      "      --json                print one JSON object\n"
-      "      --help, --version\n"
-      "\n"
-      "Columns, sizes and bandwidths are those of nccl-tests. An iteration is run and wait; its\n"
-      "time is that of the slowest rank; the time column is the median over the iterations.\n"
-      "Exit status: 0 all right, 1 the run failed, 2 wrong usage.");
+  printf("\n%s\n%s", operations_help, options_help);
 }
 
 enum {
@@ -181,11 +188,11 @@ static void apply(df_bench_options *options, int option, char **argv) {
     break;
   case 'd':
     if (!df_tool_type_parse(optarg, &options->type))
-      df_tool_usage_error("option -d does not know the type '%s' (try --help)", optarg);
+      df_tool_usage_error("option -d: unknown type '%s' (try --help)", optarg);
     break;
   case 'o':
     if (!df_tool_operator_parse(optarg, &options->op))
-      df_tool_usage_error("option -o does not know the operator '%s' (try --help)", optarg);
+      df_tool_usage_error("option -o: unknown operator '%s' (try --help)", optarg);
     break;
   case 'a':
     options->algorithm = optarg;
@@ -240,7 +247,7 @@ static void apply(df_bench_options *options, int option, char **argv) {
   }
 }
 
-/* What depends on the operation. */
+/* Completes and checks the options that depend on the operation. */
 static void complete(df_bench_options *options) {
   bool tune = options->operation == DF_BENCH_TUNE;
   bool disorder = options->operation == DF_BENCH_DISORDER;
@@ -288,7 +295,7 @@ static void complete(df_bench_options *options) {
   if (tune && options->algorithm != NULL)
     df_tool_usage_error("tune measures all algorithms: -a is for the other operations");
   if (options->algorithm == NULL || strcmp(options->algorithm, "auto") == 0) return;
-  if (strncmp(options->algorithm, "file:", 5) == 0) return; /* the library knows it */
+  if (strncmp(options->algorithm, "file:", 5) == 0) return; /* the library checks it */
   int algorithm = df_algorithm_by_name(options->algorithm);
   int operation =
       df_operation_by_word(operation_names[disorder ? DF_BENCH_ALL_REDUCE : options->operation]);

@@ -39,7 +39,7 @@ typedef struct {
   bool check, json, progress;
   bool bound;          /* the lower bound beside each time */
   const char *network; /* bound: the model's file; NULL: this machine */
-  bool explain;        /* what the library would do, instead of measuring it */
+  bool explain;        /* print how the library would execute it, instead of measuring it */
 } df_bench_options;
 
 enum { DF_BENCH_MAX_ITERATIONS = 100000, DF_BENCH_MAX_ROUNDS = 1000, DF_BENCH_ROOT = 0 };

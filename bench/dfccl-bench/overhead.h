@@ -1,4 +1,4 @@
-/* What the machinery around an empty collective costs. */
+/* The cost of the library around an empty collective. */
 #ifndef DF_BENCH_DFCCL_BENCH_OVERHEAD_H
 #define DF_BENCH_DFCCL_BENCH_OVERHEAD_H
 

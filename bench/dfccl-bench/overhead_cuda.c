@@ -20,7 +20,7 @@ typedef struct {
   double *submitted_ns, *called_ns; /* [runs] */
   uint64_t *moments[KINDS];         /* [runs], of the latest */
   double *durations_ns[KINDS];      /* [runs] */
-  int noted[KINDS];                 /* of these, at most runs */
+  int noted[KINDS];                 /* number of durations_ns, at most runs */
 } timed_job;
 
 static void note_time(dfcclCollId_t collective, dfcclResult_t status, void *argument) {

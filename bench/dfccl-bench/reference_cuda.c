@@ -10,7 +10,7 @@
 
 enum { COPIES = 9, STREAM_NON_BLOCKING = 1 };
 
-/* Of the CUDA driver, with its types spelt out. */
+/* Functions of the CUDA driver, with their types written out. */
 static struct {
   int (*load)(void **module, const void *image);
   int (*get_function)(void **function, void *module, const char *name);

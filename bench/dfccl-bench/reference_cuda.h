@@ -1,4 +1,4 @@
-/* What the GPU itself does, in the same run as the library: what its numbers are compared with. */
+/* The speed of the GPU itself, measured in the same run as the library, for comparison. */
 #ifndef DF_BENCH_DFCCL_BENCH_REFERENCE_CUDA_H
 #define DF_BENCH_DFCCL_BENCH_REFERENCE_CUDA_H
 

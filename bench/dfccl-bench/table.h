@@ -1,11 +1,11 @@
-/* What dfccl-bench prints: the table of nccl-tests, or JSON. */
+/* The output of dfccl-bench: the table of nccl-tests, or JSON. */
 #ifndef DF_BENCH_DFCCL_BENCH_TABLE_H
 #define DF_BENCH_DFCCL_BENCH_TABLE_H
 
 #include "measure.h"
 
-/* Both return false if standard output cannot be written; the header then says so, a row does not.
- */
+/* Both return false if standard output cannot be written; the header then prints a sentence, a row
+ * does not. */
 bool df_bench_print_header(const df_bench_options *options);
 bool df_bench_print_row(const df_bench_options *options, const df_bench_row *row);
 

@@ -11,8 +11,8 @@
 #include "common/launch.h"
 #include "common/sort.h"
 
-/* Each algorithm gets about this much time for each size and round. Rounds alternate with those of the
- * others; an algorithm that is so much slower than the best gets none. */
+/* Each algorithm gets about this much time for each size and round. Rounds alternate with those
+ * of the others; an algorithm that is so much slower than the best gets none. */
 enum {
   ROUND_NS = 1140000,
   ROUNDS = 7,
@@ -27,7 +27,7 @@ enum { RUN_TIMEOUT_MS = 120000 };
 /* Shared by all ranks, processes included. Rank 0 writes what all obey. */
 typedef struct {
   df_tool_barrier barrier;
-  int repeats[DF_TUNE_WAYS]; /* of each round; 0: not measured */
+  int repeats[DF_TUNE_WAYS]; /* repeats in each round; 0: not measured */
   df_tune_series series[DF_BENCH_TUNED];
   uint64_t times_ns[]; /* [(algorithm * rounds + round) * n_ranks + rank] */
 } shared_state;

@@ -49,7 +49,7 @@ static double best_of(const double *us, int ways) {
   return best;
 }
 
-/* Of a way's time to the best one's. */
+/* Returns the time of a way divided by that of the best one. */
 static double ratio_of(const df_tune_series *series, int size, int way, int ways) {
   const double *us = series->sizes[size].us;
   return us[way] > 0 ? us[way] / best_of(us, ways) : DF_TUNE_HOPELESS;
@@ -102,9 +102,9 @@ static void write_rule(rule_writer *writer, int way, uint64_t bytes_most) {
   writer->rule.bytes_least = bytes_most + 1;
 }
 
-/* Behind a size whose way is another one than the next size's. Many times have a step somewhere between
- * two sizes, so neither way reaches where the other size says that it is slow; if both are, a third one
- * that is good at both has what lies between. */
+/* Behind a size whose way is another one than the next size's. Many times have a step somewhere
+ * between two sizes, so neither way reaches where the other size says that it is slow; if both
+ * are, a third one that is good at both has what lies between. */
 static void write_border(rule_writer *writer, const df_tune_series *series, int size, int before,
                          int after, int ways) {
   const size_t smaller = series->sizes[size].bytes, larger = series->sizes[size + 1].bytes;

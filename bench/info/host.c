@@ -8,7 +8,7 @@
 #include "info/net.h"
 
 static const char *control_protection(const df_network *network) {
-  return network->secret_is_public ? "control messages are sealed by a key that everybody knows"
+  return network->secret_is_public ? "control messages are encrypted, but with a key that is public"
                                    : "control messages are encrypted (X25519, ChaCha20-Poly1305)";
 }
 
@@ -23,12 +23,12 @@ static const char *data_protection(const df_network *network) {
                           "encrypted (TLS 1.3)",
       [DF_SECURITY_NONE] = "connections for data are authenticated; data is in the clear"};
   return network->secret_is_public
-             ? "whoever reaches a job's ports may join it; data is in the clear"
+             ? "every process that reaches a job's ports may join it; data is in the clear"
              : sentences[network->security];
 }
 
 static const char *secret_text(const df_network *network) {
-  if (network->secret_is_public) return "none: everybody may join (DFCCL_NET_SECURITY is none)";
+  if (network->secret_is_public) return "none: every process may join (DFCCL_NET_SECURITY=none)";
   return network->has_secret ? "is set"
                              : "none: jobs of several hosts need a unique id, or DFCCL_SECRET "
                                "(openssl rand -hex 32)";

@@ -28,7 +28,7 @@ typedef enum { WAY_ITSELF, WAY_PROCESS, WAY_MEMORY, WAY_WIRE } way;
 typedef struct {
   way way;
   char address[DF_ADDRESS_TEXT];
-  double latency_us;     /* of a small message, one way; 0: the lower rank has measured */
+  double latency_us;     /* latency of a small message, one way; 0: the lower rank has measured */
   double bandwidth_gbps; /* 10^9 bytes a second */
   int connections;
   df_traffic traffic[DF_PUMP_PORTS_MOST]; /* the lower rank's */
@@ -38,8 +38,8 @@ typedef struct {
   char host[64];
   int process;
   df_interfaces interfaces;
-  char network[DF_NETWORK_TEXT]; /* what carries its connections, as DFCCL_NET names it */
-  df_security security;          /* of its connections */
+  char network[DF_NETWORK_TEXT]; /* the network of its connections, as DFCCL_NET names it */
+  df_security security;          /* protection of its connections */
   info_pair pairs[RANKS_MAX];
 } info_rank;
 
@@ -77,7 +77,8 @@ static void copy_remote_end(const char *ends, char address[DF_ADDRESS_TEXT]) {
   snprintf(address, DF_ADDRESS_TEXT, "%.*s", (int)(end ? end - there : DF_ADDRESS_TEXT), there);
 }
 
-/* What the measurement has sent and received. The mesh knows no address of ranks of this host. */
+/* The bytes that the measurement has sent and received. The mesh has no addresses of ranks of this
+ * host. */
 static void count_traffic(dfcclContext_t context, info_rank *own) {
   df_endpoint *wire = context->transports.wire;
   df_rank_lock(&context->lock);
@@ -159,7 +160,7 @@ static const char *way_text(const info_rank *rank, const info_pair *pair) {
   return pair->way == WAY_WIRE ? rank->network : ways[pair->way];
 }
 
-/* What goes through shared memory never leaves the host. */
+/* Data in shared memory never leaves the host. */
 static const char *security_text(const info_rank *rank, const info_pair *pair) {
   return pair->way == WAY_WIRE ? df_security_names[rank->security] : "within the host";
 }
@@ -248,13 +249,13 @@ static void print_text(const info_rank *ranks, int n) {
   puts("\nlatency: of an all-reduce of 4 bytes between the two; GB/s: of one of 4 MiB.");
 }
 
-/* What a rank knows before it has met the others. */
+/* Prints the facts that a rank has before it has joined. */
 typedef struct {
   df_network network;
   df_launch launch; /* without ranks: nothing is known of the job */
 } info_start;
 
-/* What is wrong with it the join finds, too, and says. */
+/* Faults of it are found and reported by the join, too. */
 static void read_start(info_start *start) {
   df_net net;
   *start = (info_start){0};

@@ -1,4 +1,4 @@
-/* What dfccl-info net prints. False: it failed, and said so. */
+/* Prints the output of dfccl-info net. Returns false if it failed and has printed the reason. */
 #ifndef DF_BENCH_INFO_NET_H
 #define DF_BENCH_INFO_NET_H
 

@@ -1,5 +1,5 @@
 /*
- * How far two processors are from each other, measured again and again: a host may move the
+ * How far two processors are from each other, measured repeatedly: a host may move the
  * processors of a virtual machine at any time. Each measurement prints the time of a cache line to
  * the other processor and back (least of 20 batches). Then the bandwidth of messages of 128 KB
  * through a ring of 2 MB in shared memory, with slots written through the caches and past the
@@ -26,7 +26,7 @@ enum {
   SLOT_BYTES = 128 << 10,
   SLOTS = 16,
   BATCHES = 20,
-  TRIPS = 25, /* of a batch */
+  TRIPS = 25, /* round trips of a batch */
   TRANSFERS = 21
 };
 #define OWN_BYTES ((size_t)SLOTS / 2 * SLOT_BYTES)
@@ -40,7 +40,7 @@ typedef struct shared {
 } shared;
 
 static shared *world;
-static uint8_t *own; /* what is sent, what was received */
+static uint8_t *own; /* the line that is sent, and the line that is received */
 static uint32_t trips, messages;
 
 typedef void (*copy_fn)(void *dst, const void *src, size_t bytes);

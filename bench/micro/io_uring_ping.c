@@ -32,7 +32,7 @@ typedef enum { CALLS, RING, RING_DEFERRED, RING_ZERO_COPY, WAYS } way;
 static const char *const names[WAYS] = {"calls", "io_uring", "io_uring, deferred",
                                         "io_uring, zero copy"};
 
-/* Linux 6.2's: each notification tells whether the bytes were copied. */
+/* A flag of Linux 6.2: each notification reports whether the bytes were copied. */
 #define REPORT_USAGE (1u << 3)
 #define WERE_COPIED (1u << 31)
 
@@ -103,7 +103,8 @@ static void submit(ring *r, int fd, uint8_t op, char *at, size_t bytes) {
   must(syscall(__NR_io_uring_enter, r->fd, 1, 0, 0, NULL, 0) == 1, "io_uring_enter");
 }
 
-/* Spins until there is a completion. 1: it is the request's, with its result; 0: bytes are free again. */
+/* Spins until there is a completion. 1: it is the request's, with its result; 0: bytes are free
+ * again. */
 static int reap(end *e, ring *r, int *result) {
   const uint32_t head = *r->cq_head;
   while (__atomic_load_n(r->cq_tail, __ATOMIC_ACQUIRE) == head)

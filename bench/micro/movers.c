@@ -1,7 +1,7 @@
 /*
  * Times the CPU movers: every type, operator and instruction set, and the copies, on buffers that
- * stay in the first-level cache, in the second-level cache, and in neither. What is timed is first
- * checked against the plain variant.
+ * stay in the first-level cache, in the second-level cache, and in neither. Each timed variant is
+ * first checked against the plain variant.
  *
  * "scalar" is what a loop over the conversions of convert.h costs, one element at a time.
  */

@@ -1,6 +1,6 @@
 /*
- * What a network plugin made for NCCL can do by itself: two processes call it directly, and nothing
- * of the library is between. For comparing with the library's figures over the same plugin; for
+ * The speed of a network plugin made for NCCL by itself: two processes call it directly, without
+ * the library. For comparison with the library's figures over the same plugin; for
  * development, not installed.
  *
  * Usage: bench-plugin-ping FILE [SECONDS]

@@ -1,6 +1,6 @@
 /*
- * What an idle job costs, and whom a rank that computes holds up: one rank of two, joined from the
- * environment (docs/CONFIGURATION.md). For development, not installed.
+ * The cost of an idle job, and the delay that a computing rank causes: one rank of two, joined from
+ * the environment (docs/CONFIGURATION.md). For development, not installed.
  *
  *   idle      150 all-reduces, then 5 s of sleep: CPU time and wake-ups of the process from 100 ms
  *             after the last run on

@@ -1,5 +1,6 @@
-/* One rank of one library in the disorder demonstration: dfccl-bench/disorder.c is the same for all of them,
- * the library is behind these functions. Those that return false have printed a sentence. */
+/* One rank of one library in the disorder demonstration: dfccl-bench/disorder.c is the same for
+ * all of them, the library is behind these functions. Those that return false have printed a
+ * sentence. */
 #ifndef DF_PEERS_DISORDER_H
 #define DF_PEERS_DISORDER_H
 
@@ -11,7 +12,7 @@ extern "C" {
 #endif
 
 typedef struct {
-  const char *directory; /* of this job alone */
+  const char *directory; /* directory of this job alone */
   int rank, n_ranks;     /* rank -1: the library says */
   int collectives;
   bool same_communicator; /* for all collectives; else each has one of its own */

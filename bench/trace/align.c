@@ -25,8 +25,8 @@ static int by_run(const void *a, const void *b) {
   return left->from < right->from ? -1 : left->from > right->from;
 }
 
-/* No member ends a run before all have submitted it, if it has elements. Of uneven pieces some may be
- * empty. */
+/* No member ends a run before all have submitted it, if it has elements. Pieces of vector
+ * collectives may be empty. */
 static bool needs_all(const char *operation) {
   static const char *const known[] = {"AllReduce", "AllGather", "ReduceScatter",
                                       "AllToAll",  "Barrier",   "AllToAllDynamic"};

@@ -1,4 +1,5 @@
-/* The traces of a job's ranks (DFCCL_TRACE, src/host/observe/trace.c), read and brought onto one clock. */
+/* The traces of a job's ranks (DFCCL_TRACE, src/host/observe/trace.c), read and brought onto one
+ * clock. */
 #ifndef DF_BENCH_TRACE_JOB_H
 #define DF_BENCH_TRACE_JOB_H
 
@@ -21,14 +22,14 @@ typedef struct df_traced_collective {
   uint64_t id;
   uint32_t rank, number; /* its number in that rank's trace */
   uint32_t turn;         /* the rank's registrations of this id and group before it */
-  uint32_t row;          /* of the job: the same on all members */
+  uint32_t row;          /* row of the job: the same on all members */
   char *name;
   char operation[32];
   df_traced_configuration *configurations; /* in their order; one at least */
   size_t n_configurations, configurations_room;
   uint64_t bytes;
   uint32_t *group, members;
-  uint64_t next_run; /* while it is read: after the one whose end was told last */
+  uint64_t next_run; /* while the file is read: the run after the one whose end was read last */
 } df_traced_collective;
 
 typedef enum { DF_SPAN_RUN, DF_SPAN_CALLBACK, DF_SPAN_SYNCHRONISATION } df_span_kind;
@@ -42,9 +43,9 @@ typedef struct df_span {
   int status;
 } df_span;
 
-/* What all members' registrations of one collective have in common. */
+/* The common properties of all registrations of one collective. */
 typedef struct df_traced_row {
-  const df_traced_collective *first; /* of the member with the lowest rank */
+  const df_traced_collective *first; /* collective of the member with the lowest rank */
   uint32_t seen;                     /* members whose traces are here */
 } df_traced_row;
 
@@ -52,7 +53,7 @@ typedef struct df_traced_rank {
   bool is_there, is_whole;
   char host[256];
   int process;
-  int64_t offset_ns; /* of its clock to 1970 */
+  int64_t offset_ns; /* offset of its clock to 1970 */
   int64_t moved_ns;  /* by df_job_align */
 } df_traced_rank;
 
@@ -74,12 +75,12 @@ bool df_job_read(const char *directory, df_job_trace *job);
 void df_job_align(df_job_trace *job);
 void df_job_free(df_job_trace *job);
 
-/* What became of one collective: medians over the runs that all members have ended. */
+/* The result of one collective: medians over the runs that all members have ended. */
 typedef struct df_row_summary {
   uint64_t runs, failed;
-  double time_us;     /* of the member that came last: it waited least */
-  double wait_us;     /* of the member that came first, beyond that */
-  uint32_t last_rank; /* who came last most often */
+  double time_us;     /* time of the last member: it waited least */
+  double wait_us;     /* additional time of the first member */
+  uint32_t last_rank; /* the rank that came last most often */
   double last_share;  /* in so many of the runs, 0 to 1 */
 } df_row_summary;
 
@@ -94,7 +95,7 @@ const df_traced_configuration *df_traced_configuration_of(const df_traced_collec
 /* "ring, 1 block, 8 slots of 4096 bytes, flagged" */
 void df_traced_choice(const df_traced_configuration *c, char *text, size_t bytes);
 
-/* False: it failed, and said so. */
+/* Returns false if it failed and has printed the reason. */
 bool df_job_print(const df_job_trace *job, bool json);
 /* A file for Perfetto or chrome://tracing. */
 bool df_job_write(const df_job_trace *job, const char *file);

@@ -1,5 +1,5 @@
-/* The format is Chrome's trace events. A rank is a process there. Runs of one collective overlap, so
- * each gets the first lane of its collective that is free. */
+/* The format is Chrome's trace events. A rank is a process there. Runs of one collective
+ * overlap, so each gets the first lane of its collective that is free. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,14 +47,15 @@ static void write_thread(writer *w, uint32_t rank, uint64_t thread, const char *
   fputs("}}", w->file);
 }
 
-/* Threads of a rank: synchronisations are 0; then MOST_LANES for each row, the last for callbacks. */
+/* Threads of a rank: synchronisations are 0; then MOST_LANES for each row, the last for
+ * callbacks. */
 static uint64_t thread_of(const df_span *span, uint32_t lane) {
   if (span->kind == DF_SPAN_SYNCHRONISATION) return 0;
   return 1 + (uint64_t)span->row * MOST_LANES +
          (span->kind == DF_SPAN_CALLBACK ? MOST_LANES - 1 : lane);
 }
 
-/* Of the runs of one collective, which lie side by side: who came last, and when. */
+/* For the runs of one collective, which are adjacent: the last member, and its time. */
 static const df_span *last_to_come(const df_job_trace *job, const df_span *span) {
   const df_span *first = span, *end = job->spans + job->n_spans, *last = span;
   while (first > job->spans && first[-1].kind == DF_SPAN_RUN && first[-1].row == span->row &&

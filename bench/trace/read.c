@@ -18,7 +18,7 @@ typedef struct place {
   df_job_trace *job;
   uint32_t rank;
   bool has_head;
-  size_t first; /* of this file's collectives */
+  size_t first; /* index of the first collective of this file */
 } place;
 
 static bool say(const place *at, const char *what) {
@@ -60,8 +60,8 @@ static bool read_big(const cJSON *line, const char *name, uint64_t *number) {
   return *end == '\0' && errno == 0;
 }
 
-/* Nanoseconds: of a clock that starts with the machine 36 years, since 1970 until 2043. Then sums and differences of
- * times, also of different ranks, fit 64 bits. */
+/* Nanoseconds: of a clock that starts with the machine 36 years, since 1970 until 2043. Then
+ * sums and differences of times, also of different ranks, fit 64 bits. */
 #define MOST_CLOCK_NS ((uint64_t)1 << 60)
 #define MOST_UNIX_NS ((uint64_t)1 << 61)
 
@@ -78,7 +78,7 @@ static bool read_head(place *at, const cJSON *line) {
   if (unix_ns > MOST_UNIX_NS || clock_ns > MOST_CLOCK_NS)
     return say(at, "clock_ns or unix_ns is not a time in nanoseconds");
   if (ranks < 1 || ranks > MOST_RANKS || rank >= ranks)
-    return say(at, "rank or ranks makes no sense");
+    return say(at, "rank or ranks is out of range");
   if (job->ranks == NULL) {
     job->n_ranks = (uint32_t)ranks;
     job->ranks = calloc(ranks, sizeof *job->ranks);
@@ -175,7 +175,7 @@ static bool read_collective(place *at, const cJSON *line) {
       !read_number(line, "bytes", &bytes) || !name || !operation || !algorithm)
     return say(at, "the collective lacks collective, id, bytes, name, operation or algorithm");
   df_traced_collective *known = find(at, number);
-  if (known) return read_configuration(at, line, known); /* it went over to another manner */
+  if (known) return read_configuration(at, line, known); /* the line is about a plan switch */
   if (!make_room((void **)&job->collectives, &job->collectives_room, job->n_collectives,
                  sizeof *job->collectives))
     return say(at, "no memory");
@@ -231,7 +231,7 @@ static bool read_line(place *at, const cJSON *line) {
     at->job->ranks[at->rank].is_whole = true;
     return true;
   }
-  return say(at, "the line is none that DFCCL_TRACE writes");
+  return say(at, "the line does not have a format of DFCCL_TRACE");
 }
 
 static bool read_file(df_job_trace *job, const char *file) {

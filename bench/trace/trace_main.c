@@ -5,19 +5,26 @@
 #include "trace/job.h"
 
 static void print_help(void) {
-  puts("usage: dfccl-trace DIR [-o FILE] [--json]\n"
-       "\n"
-       "Reads the traces that the ranks of a job wrote (DFCCL_TRACE=DIR), and prints for each\n"
-       "collective how long its runs took, how long ranks waited for others, and for whom;\n"
-       "and on what its runs were executed, and why.\n"
-       "\n"
-       "  -o, --output FILE  write one file of all ranks for ui.perfetto.dev or chrome://tracing\n"
-       "      --json         print one JSON object\n"
-       "      --help, --version\n"
-       "\n"
-       "Clocks of hosts are moved by the least that no run ends before a member submitted it.\n"
-       "\n"
-       "Exit status: 0 all right, 1 failed, 2 wrong usage.");
+  fputs("usage: dfccl-trace DIR [-o FILE] [--json]\n"
+        "\n"
+        "Reads the traces that the ranks of a job wrote (DFCCL_TRACE=DIR). For each\n"
+        "collective it prints the time of its runs, the time that ranks waited for\n"
+        "others, the rank that came last most often, and the algorithm and device of\n"
+        "its runs with the reason for the choice.\n"
+        "\n"
+        "  -o, --output FILE  write one file of all ranks for ui.perfetto.dev or\n"
+        "                     chrome://tracing\n"
+        "      --json         print one JSON object\n"
+        "      --help, --version\n"
+        "\n"
+        "The clocks of hosts are shifted by the smallest amounts with which no run ends\n"
+        "before all its members have submitted it.\n"
+        "\n"
+        "Exit status:\n"
+        "  0  success\n"
+        "  1  the command failed\n"
+        "  2  wrong usage\n",
+        stdout);
 }
 
 enum { OPTION_JSON = 256, OPTION_HELP, OPTION_VERSION };

@@ -158,8 +158,8 @@ static void deaf_to_run(dfcclContext_t context, df_coll *front, uint32_t ns) {
 }
 static void deaf(dfcclContext_t context, df_coll *front) { (void)context, (void)front; }
 
-/* What was found stays: in turn with other collectives its times differ, and without a limit of
- * what exploring may cost, the tuner would search again and again while it is compared. */
+/* Results are kept: in turn with other collectives the times differ, and without a limit of the
+ * cost of exploration the tuner would search repeatedly while it is compared. */
 static void keep(const player *p, int id) {
   static const df_plan_switch_owner nobody = {
       .told = deaf_to_times, .own = deaf_to_times, .ran = deaf_to_run, .called_off = deaf};
@@ -325,7 +325,7 @@ static void say_columns(void) {
         "# operation   ranks     bytes    default       best      tuned      worst b/def   t/def "
         "  b/t    found variants    runs end best(algorithm/slot/slots/copies) tuned\n");
   else if (strcmp(options.mode, "load") == 0)
-    printf("# operation   ranks     bytes load        default    learnt | default  learnt(before) "
+    printf("# operation   ranks     bytes load        default    cached | default  cached(before) "
            "tuned(under) d/t l/t variants end\n");
   else if (strcmp(options.mode, "overhead") == 0)
     printf("# operation   ranks     bytes    default      tuned   lost%%  pairs%%\n");

@@ -1,6 +1,6 @@
 /*
- * Ranks of bench-tuner-grid: one commands, by a broadcast of its own, and all obey, so it runs in threads
- * or over hosts. Collectives have numbers; 1 is the broadcast's.
+ * Ranks of bench-tuner-grid: one commands, by a broadcast of its own, and all obey, so it runs in
+ * threads or over hosts. Collectives have numbers; 1 is the broadcast's.
  */
 #ifndef DF_BENCH_TUNER_PLAYER_H
 #define DF_BENCH_TUNER_PLAYER_H

@@ -92,7 +92,7 @@ static int has_ended(dfcclContext_t ctx) {
   return strstr(c.why, "tuner: it is watching") != NULL || strstr(c.why, "it has stopped") != NULL;
 }
 
-/* Rank 0 looks now and then; all stop at the run that it names. */
+/* Rank 0 checks periodically; all ranks stop at the run that it names. */
 static void tune(const place *p) {
   trial *t = p->t;
   const double start = now_us();

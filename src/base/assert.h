@@ -13,7 +13,7 @@ extern "C"
 #endif
     void
     df_assert_failed(const char *fact, const char *file, int line);
-/* After a broken invariant, memory cannot be trusted. */
+/* The process aborts, because memory cannot be trusted after a broken invariant. */
 #define DF_ASSERT(fact) (DF_LIKELY(fact) ? (void)0 : df_assert_failed(#fact, __FILE__, __LINE__))
 #endif
 

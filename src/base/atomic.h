@@ -1,10 +1,12 @@
 /*
- * The library's only atomics and fences, named by use. docs/MEMORY_MODEL.md lists every pair.
- *   publish, observe    release, acquire of system scope: across the bus too
- *   relaxed             no order
- *   device_*, system_*  read-modify-write: among blocks; with host or processes
- *   wake fence          full: from "published" to "anybody asleep?", "going to sleep" to "news?"
- *   bus_*               the host's part, towards a device
+ * The library's only atomics and fences, named by their use. docs/MEMORY_MODEL.md lists every pair.
+ *   publish, observe   release and acquire of system scope, so also across the bus
+ *   relaxed            no order
+ *   device_*           read-modify-write among the blocks of a device
+ *   system_*           read-modify-write shared with the host or with other processes
+ *   wake fence         a full fence: between publishing work and checking for sleepers, and between
+ *                      registering as a sleeper and checking for work
+ *   bus_*              the host's side of an exchange with a device
  */
 #ifndef DF_BASE_ATOMIC_H
 #define DF_BASE_ATOMIC_H
@@ -49,7 +51,8 @@ DF_CORE void df_release_fence(void) {
   cuda::atomic_thread_fence(cuda::memory_order_acq_rel, cuda::thread_scope_system);
 #endif
 }
-/* The same for observers on this GPU, in this process: stores across the bus are not waited for. */
+/* A release fence for observers on this GPU in this process. It does not wait for stores that go
+ * across the bus. */
 DF_CORE void df_device_release_fence(void) {
 #if DF_ON_DEVICE
   cuda::atomic_thread_fence(cuda::memory_order_acq_rel, cuda::thread_scope_device);
@@ -69,7 +72,7 @@ DF_CORE void df_publish_fenced_u32(uint32_t *p, uint32_t v) {
   df_publish_u32(p, v);
 #endif
 }
-/* Two relaxed accesses: PTX gives a vector's elements no order. */
+/* A pair consists of two relaxed accesses: PTX does not order the elements of a vector access. */
 typedef struct DF_ALIGNED(16) df_word_pair {
   uint64_t first, second;
 } df_word_pair;
@@ -80,7 +83,7 @@ DF_CORE df_word_pair df_load_relaxed_pair(const df_word_pair *p) {
                : "=l"(v.first), "=l"(v.second)
                : "l"(__cvta_generic_to_global(p))
                : "memory");
-#else /* either order, by the address */
+#else /* The address chooses the order, so tests see both orders. */
   const int turned = (uintptr_t)p / sizeof *p & 1;
   if (turned) v.second = df_load_relaxed_u64(&p->second);
   v.first = df_load_relaxed_u64(&p->first);
@@ -88,7 +91,7 @@ DF_CORE df_word_pair df_load_relaxed_pair(const df_word_pair *p) {
 #endif
   return v;
 }
-/* Each of the two is an acquire. */
+/* Each of the two loads is an acquire. */
 DF_CORE df_word_pair df_observe_pair(const df_word_pair *p) {
   df_word_pair v;
 #if DF_ON_DEVICE && !defined(__CUDA_EMULATOR__)
@@ -151,7 +154,7 @@ DF_CORE void df_pause(void) {
   sched_yield();
 #endif
 }
-/* About so long, and a millisecond at most. */
+/* Waits for about ns nanoseconds, and for at most one millisecond. */
 DF_CORE void df_doze(uint32_t ns) {
 #if DF_ON_DEVICE
   __nanosleep(ns);
@@ -179,8 +182,8 @@ DF_CORE uint32_t df_observe_u32(const uint32_t *p) { return __atomic_load_n(p, _
 DF_CORE uint64_t df_observe_u64(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 DF_CORE void df_publish_u32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
 DF_CORE void df_publish_u64(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
-/* One fence before several df_publish_fenced. On the CPU each store is a release: the same cost,
- * and ThreadSanitizer understands it. */
+/* One fence precedes several df_publish_fenced. On the CPU each store is a release instead: the
+ * cost is the same, and ThreadSanitizer understands it. */
 DF_CORE void df_release_fence(void) {}
 DF_CORE void df_device_release_fence(void) {}
 DF_CORE void df_publish_fenced_u64(uint64_t *p, uint64_t v) {
@@ -201,7 +204,7 @@ DF_CORE uint32_t df_system_sub_u32(uint32_t *p, uint32_t v) {
 DF_CORE int df_system_claim_u64(uint64_t *p, uint64_t expected, uint64_t v) {
   return __atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
-/* Host only. */
+/* This function is for the host only. */
 DF_CORE int df_system_claim_u32(uint32_t *p, uint32_t expected, uint32_t v) {
   return __atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
@@ -213,15 +216,17 @@ DF_CORE uint32_t df_system_exchange_u32(uint32_t *p, uint32_t v) {
 }
 DF_CORE void df_wake_fence(void) {
 #if defined(__SANITIZE_THREAD__) || defined(DF_THREAD_SANITIZER)
-  /* The sanitizer models no fences. This is one on all its machines. */
+  /* The sanitizer does not model fences. An atomic addition is a full fence on all machines that
+   * the sanitizer supports. */
   static uint32_t fence_word;
   __atomic_fetch_add(&fence_word, 0, __ATOMIC_SEQ_CST);
 #else
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
-/* For a thread that has unlocked a mutex since it published: on x86 that was a full fence. (Left
- * out only in a process of one thread.) */
+/* A wake fence for a thread that has unlocked a mutex since it published. On x86 the unlock was a
+ * full fence, because it is a locked instruction (the C library omits the lock prefix only in a
+ * single-threaded process). */
 DF_CORE void df_wake_fence_unlocked(void) {
 #if (defined(__x86_64__) || defined(__i386__)) && !defined(__SANITIZE_THREAD__) &&                 \
     !defined(DF_THREAD_SANITIZER) && !defined(DF_SIMULATION)
@@ -230,7 +235,8 @@ DF_CORE void df_wake_fence_unlocked(void) {
   df_wake_fence();
 #endif
 }
-/* Arm's inner-shareable fences do not cross the bus; x86 orders it like memory. */
+/* On Arm, inner-shareable fences do not order accesses across the bus. x86 orders them like memory
+ * accesses. */
 DF_CORE void df_bus_release(void) {
 #if defined(__aarch64__)
   __asm__ __volatile__("dmb oshst" ::: "memory");
@@ -248,14 +254,14 @@ DF_CORE void df_pause(void) {
   __asm__ __volatile__("yield");
 #endif
 }
-/* Device code as C. */
+/* Device code that is compiled as C calls this function. */
 DF_CORE void df_doze(uint32_t ns) {
   (void)ns;
   df_pause();
 }
 
 #endif
-/* One writer; anybody may look. */
+/* The counter has one writer; any thread may read it. */
 DF_CORE void df_count(uint64_t *counter, uint64_t n) {
   df_store_relaxed_u64(counter, df_load_relaxed_u64(counter) + n);
 }

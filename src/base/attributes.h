@@ -1,4 +1,4 @@
-/* Compiler attributes; macros that let one source be C11 and CUDA C++. */
+/* Compiler attributes, and macros that let one source be compiled as C11 and as CUDA C++. */
 #ifndef DF_BASE_ATTRIBUTES_H
 #define DF_BASE_ATTRIBUTES_H
 
@@ -8,12 +8,14 @@
 #if defined(__CUDACC__)
 #define DF_CORE static __host__ __device__ __forceinline__
 #define DF_CORE_APART DF_CORE
-/* One lane's, in many places: its registers burden none of them. */
+/* A function that one lane executes and many places call. It is not inlined, so that its registers
+ * do not add to those of its callers. */
 #define DF_CORE_LEADER static __host__ __device__ __noinline__
 #else
 #define DF_CORE_LEADER static inline
 #define DF_CORE static inline
-/* Short messages do not reach it: the caller keeps its registers. */
+/* A function that the path of short messages does not call. It is not inlined, so that the caller
+ * keeps its registers. */
 #define DF_CORE_APART __attribute__((noinline, unused)) static
 #endif
 
@@ -34,14 +36,15 @@
 #define DF_ALIGNED(n) __attribute__((aligned(n)))
 #define DF_LIKELY(x) __builtin_expect(!!(x), 1)
 #define DF_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* Seldom reached. */
+/* The function is executed seldom. */
 #define DF_COLD __attribute__((cold, noinline))
-/* Often reached, yet not on the shortest way. */
+/* The function is executed often, but not on the shortest path. */
 #define DF_APART __attribute__((noinline))
 #define DF_INLINE inline __attribute__((always_inline))
 #define DF_PRINTF(text, first) __attribute__((format(printf, text, first)))
 
-/* Rules of locks, which clang's -Wthread-safety checks (base/mutex.h). gcc and nvcc do not. */
+/* Rules of locks, which clang checks with -Wthread-safety (base/mutex.h). gcc and nvcc ignore
+ * them. */
 #if defined(__clang__) && !defined(__CUDACC__) && !defined(__cplusplus)
 #define DF_THREAD_SAFETY(...) __attribute__((__VA_ARGS__))
 #else
@@ -56,7 +59,7 @@
 #define DF_RELEASE(...) DF_THREAD_SAFETY(release_capability(__VA_ARGS__))
 #define DF_EXCLUDES(...) DF_THREAD_SAFETY(locks_excluded(__VA_ARGS__))
 #define DF_ASSERT_CAPABILITY(lock) DF_THREAD_SAFETY(assert_capability(lock))
-/* Each use has its reason beside it. */
+/* A comment beside each use gives the reason. */
 #define DF_NO_THREAD_SAFETY_ANALYSIS DF_THREAD_SAFETY(no_thread_safety_analysis)
 
 #define DF_MIN(a, b) ((a) < (b) ? (a) : (b))

@@ -18,7 +18,8 @@ void df_bell_cancel(df_bell *bell) { df_system_sub_u32(&bell->sleepers, 1); }
 void df_bell_sleep(df_bell *bell, uint32_t sequence, uint64_t timeout_ns) {
   struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
                              .tv_nsec = (long)(timeout_ns % 1000000000u)};
-  /* Not FUTEX_PRIVATE: processes may share the bell. A wrong sequence returns at once. */
+  /* The futex is not FUTEX_PRIVATE, because processes may share the bell. The call returns at once
+   * if the sequence has changed. */
   syscall(SYS_futex, &bell->sequence, FUTEX_WAIT, sequence,
           timeout_ns == UINT64_MAX ? NULL : &timeout, NULL, 0);
   df_system_sub_u32(&bell->sleepers, 1);

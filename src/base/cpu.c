@@ -11,7 +11,7 @@ uint32_t df_cpu_current(void) {
 
 void df_cpu_yield(void) { sched_yield(); }
 
-enum { MOST_CPUS = 16384 }; /* the kernel refuses a set smaller than its own */
+enum { MOST_CPUS = 16384 }; /* the kernel rejects a set that is smaller than its own */
 
 typedef struct cpu_bits {
   uint64_t words[MOST_CPUS / 64];
@@ -40,7 +40,8 @@ int df_cpu_move(uint32_t cpu) {
   one.words[cpu / 64] = 1ull << cpu % 64;
   if (sched_setaffinity(0, sizeof one, (const cpu_set_t *)&one) != 0) return 0;
   if (sched_setaffinity(0, sizeof all, (const cpu_set_t *)&all) == 0) return 1;
-  /* The allowed set has changed meanwhile: allow all, lest this thread stay on one processor. */
+  /* The allowed set has changed meanwhile. Allow all processors, because otherwise this thread
+   * would remain bound to one. */
   memset(&all, 0xff, sizeof all);
   sched_setaffinity(0, sizeof all, (const cpu_set_t *)&all);
   return 1;

@@ -1,4 +1,4 @@
-/* Functions, for a simulation to replace. */
+/* Processors of the calling thread. These are functions, so that a simulation can replace them. */
 #ifndef DF_BASE_CPU_H
 #define DF_BASE_CPU_H
 
@@ -6,15 +6,17 @@
 
 #define DF_NO_CPU UINT32_MAX
 
-/* A hint; DF_NO_CPU: unknown. No system call since glibc 2.35. */
+/* Returns the current processor as a hint, or DF_NO_CPU if it is unknown. With glibc 2.35 or later
+ * this is no system call. */
 uint32_t df_cpu_current(void);
 
 void df_cpu_yield(void);
 
-/* The allowed processors as bits, modulo 64 * words. A hint. */
+/* Sets one bit for each allowed processor, modulo 64 * words. The result is a hint. */
 void df_cpu_allowed(uint64_t *bits, uint32_t words);
 
-/* The allowed set stays. 0: failed. */
+/* Moves the calling thread to the processor without changing its allowed set. Returns 0 on
+ * failure. */
 int df_cpu_move(uint32_t cpu);
 
 #endif

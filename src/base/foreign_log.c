@@ -5,8 +5,8 @@
 
 #include "base/result.h"
 
-/* All conversions are of integers, and none takes its width from an argument. Others may not fit
- * their arguments: one plugin passes a character for %s. */
+/* Returns whether all conversions are of integers and none takes its width from an argument. Other
+ * conversions may not match their arguments: one plugin passes a character for %s. */
 static int is_harmless(const char *format) {
   for (const char *at = format; (at = strchr(at, '%')) != NULL; at++) {
     at += 1 + strspn(at + 1, "-+ #0123456789");

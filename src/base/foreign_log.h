@@ -1,4 +1,4 @@
-/* What plugins made for other libraries print through ours. */
+/* Log output of plugins that were made for other libraries. */
 #ifndef DF_BASE_FOREIGN_LOG_H
 #define DF_BASE_FOREIGN_LOG_H
 
@@ -6,8 +6,9 @@
 
 #include "base/log.h"
 
-/* Defines the function that plugins of one kind are given, and declares it again for the semicolon.
- * As NCCL's plugins count levels. Nothing is formatted that would not be printed, but warnings. */
+/* Defines the log function that plugins of one kind receive, and declares it again so that a
+ * semicolon can follow. Levels are counted as in the plugins of NCCL. A message that is not printed
+ * is not formatted, except for warnings. */
 #define DF_FOREIGN_LOG(function, who)                                                              \
   void function(int level, unsigned long flags, const char *file, int line, const char *format,    \
                 ...) {                                                                             \
@@ -21,7 +22,8 @@
 
 void df_foreign_say(const char *who, int foreign_level, const char *format, va_list arguments)
     DF_PRINTF(3, 0);
-/* This thread's latest since the last call; "": none. Cut to fit. */
+/* Returns the latest warning in this thread since the last call, truncated to fit, or "" if there
+ * was none. */
 const char *df_foreign_last_warning(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Text that grows. Once there is no memory nothing more is added, and `failed` says so. */
+/* A text that grows. If memory runs out, `failed` is set and no more text is added. */
 #ifndef DF_BASE_GROWING_TEXT_H
 #define DF_BASE_GROWING_TEXT_H
 

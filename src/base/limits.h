@@ -1,8 +1,8 @@
-/* The code that uses a limit checks it. */
+/* Limits of the library. The code that uses a limit checks it. */
 #ifndef DF_BASE_LIMITS_H
 #define DF_BASE_LIMITS_H
 
-/* The simulation copies its worlds, so they are small. */
+/* The simulation copies its worlds, so its limits are small. */
 #if defined(DF_SIMULATION)
 enum {
   DF_MAX_RANKS = 16,
@@ -16,14 +16,14 @@ enum {
 };
 #else
 enum {
-  DF_MAX_RANKS = 4096,             /* of a job */
-  DF_MAX_COLLECTIVES = 65536,      /* of one context */
-  DF_POLLER_SPINS = 200,           /* Looks in vain before the poller sleeps. */
-  DF_RUNS_AHEAD_POOL = 8192,       /* Runs in the device beyond each collective's first. */
-  DF_CQ_SLOTS = 131072,            /* so a CQ is never full */
-  DF_MAX_REACHES = 4096,           /* Allocations that are lent at one time; others are copied. */
-  DF_PAGES_UNDER_LOCK = 16,        /* Pages of rings that one call may write under the lock. */
-  DF_ARENA_SEGMENT_BYTES = 4 << 20 /* Least memory that a context takes for rings. */
+  DF_MAX_RANKS = 4096,        /* ranks of a job */
+  DF_MAX_COLLECTIVES = 65536, /* collectives of one context */
+  DF_POLLER_SPINS = 200,      /* polls without success before the poller sleeps */
+  DF_RUNS_AHEAD_POOL = 8192,  /* runs in the device beyond the first one of each collective */
+  DF_CQ_SLOTS = 131072,       /* chosen so that a CQ is never full */
+  DF_MAX_REACHES = 4096,      /* allocations that are lent at one time; others are copied */
+  DF_PAGES_UNDER_LOCK = 16,   /* pages of rings that one call may write while it holds the lock */
+  DF_ARENA_SEGMENT_BYTES = 4 << 20 /* least memory that a context allocates for rings */
 };
 #endif
 
@@ -32,32 +32,35 @@ enum {
   DF_PAGE = 4096,
   DF_HUGE_PAGE = 2 << 20,
 
-  DF_MAX_BLOCKS = 32, /* of one daemon */
-  DF_TOLD_RANKS = 48, /* A block notes these ranks, a bit each, when it sends to them. */
+  DF_MAX_BLOCKS = 32, /* blocks of one daemon */
+  DF_TOLD_RANKS = 48, /* ranks for which a block has a bit that it sets when it sends to them */
   DF_TOLD_WORDS = 8,
-  DF_MAX_NAME = 64,  /* with the final zero */
-  DF_HOST_NAME = 32, /* the same; of a longer one the beginning */
+  DF_MAX_NAME = 64,  /* bytes, including the terminating zero */
+  DF_HOST_NAME = 32, /* the same; a longer name is truncated */
 
-  DF_RUNS_AHEAD = 4, /* Runs of one collective that the daemon may hold. */
+  DF_RUNS_AHEAD = 4, /* runs of one collective that the daemon may hold */
 
   DF_MIN_QUEUE_DEPTH = 2,
   DF_MAX_QUEUE_DEPTH = 65536,
   DF_MAX_BACKLOG = 1 << 24,
   DF_MAX_CONTEXT_SLOTS = 64,
-  /* With one slot a ring deadlocks: receive and send needs a free slot before it frees one. */
+  /* With one slot a ring deadlocks: a receive-and-send primitive needs a free slot before it frees
+   * one. */
   DF_MIN_LINK_SLOTS = 2,
   DF_MAX_LINK_SLOTS = 256,
-  DF_MAX_CHANNELS = 1024, /* between two ranks, in one direction, of one collective */
+  DF_MAX_CHANNELS = 1024, /* channels between two ranks, in one direction, of one collective */
   DF_MAX_SLOT_BYTES = 4 << 20,
-  DF_PACKED_MAX = 256, /* Payload bytes; longer slots gained nothing by sharing lines. */
-  /* Slots within one line: only these gain if ranks wait message by message. */
+  /* Payload bytes of a packed slot; larger slots do not gain from shared cache lines. */
+  DF_PACKED_MAX = 256,
+  /* Slots that lie within one cache line: only these gain if ranks wait for every message. */
   DF_PACKED_WHOLE_MAX = 24,
-  DF_MAX_SCRATCH_BYTES = 1 << 20, /* A block's scratch memory for one collective. */
-  DF_MAX_MESSAGE_BYTES = 64 << 10 /* Longest control message. */
+  DF_MAX_SCRATCH_BYTES = 1 << 20, /* scratch memory of a block for one collective */
+  DF_MAX_MESSAGE_BYTES = 64 << 10 /* longest control message */
 };
 
-/* dfcclDestroy waits so long for a live peer that is silent; BROKEN: of a context that is. */
-#if defined(DF_SIMULATION) /* whose adversary lets any time pass */
+/* dfcclDestroy waits up to DF_GOODBYE_NS for a live peer that sends nothing, and a broken context
+ * up to DF_BROKEN_GOODBYE_NS. */
+#if defined(DF_SIMULATION) /* the adversary of the simulation lets any amount of time pass */
 #define DF_GOODBYE_NS (UINT64_MAX / 2)
 #define DF_BROKEN_GOODBYE_NS DF_GOODBYE_NS
 #else
@@ -67,10 +70,10 @@ enum {
 
 #define DF_MAX_COUNT ((uint64_t)1 << 48) /* elements */
 
-/* A transport's. */
+/* Bytes of the offer of a transport. */
 enum { DF_OFFER_BYTES = 64 };
 
-/* In place of a device memory's descriptor. */
+/* Bytes of the handle that stands for device memory, which has no descriptor. */
 enum { DF_SEGMENT_HANDLE_BYTES = 64 };
 
 #endif

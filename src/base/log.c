@@ -12,7 +12,7 @@
 #include "base/quiet_signals.h"
 
 static uint32_t current_level = DF_LOG_NONE;
-static uint32_t lines_lost; /* since the latest written line */
+static uint32_t lines_lost; /* lost lines since the latest written line */
 
 void df_log_set_level(df_log_level level) { df_store_relaxed_u32(&current_level, (uint32_t)level); }
 
@@ -30,8 +30,8 @@ static ssize_t write_if_ready(int fd, const char *text, size_t bytes) {
   return -1;
 }
 
-/* Others may fill a pipe between poll and write, so newer kernels are asked not to wait. Files
- * refuse that, but never wait for a reader. */
+/* Another process may fill a pipe between poll and write, so the write asks newer kernels not to
+ * wait. Files do not support the flag, but a write to a file never waits for a reader. */
 static ssize_t write_without_waiting(int fd, const char *text, size_t bytes) {
 #ifdef RWF_NOWAIT
   struct stat status;
@@ -69,7 +69,8 @@ void df_log(df_log_level level, const char *format, ...) {
   char text[1152];
   int head = 0;
   uint32_t lost = df_load_relaxed_u32(&lines_lost);
-  if (lost > 0 && !df_system_claim_u32(&lines_lost, lost, 0)) lost = 0; /* another line tells */
+  if (lost > 0 && !df_system_claim_u32(&lines_lost, lost, 0))
+    lost = 0; /* another line reports the lost ones */
   if (lost > 0)
     head = snprintf(text, sizeof text, "dfccl[%d] warn: %u lines before this one are lost\n",
                     (int)getpid(), lost);

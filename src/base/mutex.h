@@ -1,9 +1,9 @@
 /* Mutexes as capabilities, so that clang's -Wthread-safety checks the rules of locks that
- * DF_REQUIRES and its relatives state (base/attributes.h).  A context, its control, its endpoints,
- * and its device reach the context's lock through pointers of their own, which clang cannot see to
- * be equal. So this lock has the type df_rank_mutex, and to hold any of that type is to hold the
- * role df_rank_role. Debug builds (DF_DEBUG_LOCKS) check the instance, at each DF_ASSERT_LOCKED and
- * DF_ASSERT_RANK_LOCKED. */
+ * DF_REQUIRES and its relatives state (base/attributes.h). A context, its control, its endpoints,
+ * and its device reach the lock of the context through pointers of their own, and clang cannot see
+ * that these are equal. Therefore this lock has the type df_rank_mutex, and a thread that holds any
+ * lock of that type holds the role df_rank_role. Debug builds (DF_DEBUG_LOCKS) check the instance
+ * at each DF_ASSERT_LOCKED and DF_ASSERT_RANK_LOCKED. */
 #ifndef DF_BASE_MUTEX_H
 #define DF_BASE_MUTEX_H
 
@@ -17,22 +17,22 @@ typedef struct DF_CAPABILITY("mutex") df_mutex {
   pthread_mutex_t raw;
 #ifdef DF_DEBUG_LOCKS
   pthread_t owner; /* valid if is_held */
-  int is_held;     /* its holder writes it; other threads see it without the lock */
+  int is_held;     /* the holder writes it; other threads read it without the lock */
 #endif
 } df_mutex;
 
-/* The lock of a context, and of all that belongs to its rank. */
+/* The lock of a context and of everything that belongs to its rank. */
 typedef struct df_rank_mutex {
   df_mutex mutex;
 } df_rank_mutex;
 
-/* No object: only attributes name it. */
+/* There is no object of this role; only attributes name it. */
 typedef struct DF_CAPABILITY("role") df_role {
   int unused;
 } df_role;
 extern df_role df_rank_role;
 
-/* The caller holds the lock of the rank. A function that may wait unlocks it meanwhile. */
+/* The caller holds the lock of the rank. A function that may wait unlocks it while it waits. */
 #define DF_RANK_LOCKED DF_REQUIRES(df_rank_role)
 
 #define DF_MUTEX_INITIALIZER                                                                       \
@@ -51,7 +51,7 @@ static inline int df_mutex_is_mine(const df_mutex *mutex) {
 static inline void df_mutex_note(df_mutex *mutex, int is_held) { (void)mutex, (void)is_held; }
 #endif
 
-/* The analysis does not see into these functions: they are what it takes for granted. */
+/* The analysis does not check the bodies of these functions; it relies on their attributes. */
 
 static inline void df_mutex_init(df_mutex *mutex) {
   pthread_mutex_init(&mutex->raw, NULL);
@@ -61,26 +61,26 @@ static inline void df_mutex_init(df_mutex *mutex) {
 static inline void df_mutex_destroy(df_mutex *mutex) { pthread_mutex_destroy(&mutex->raw); }
 
 static inline void df_lock(df_mutex *mutex) DF_ACQUIRE(*mutex) DF_NO_THREAD_SAFETY_ANALYSIS
-/* pthread's mutex is no capability */ {
+/* a mutex of pthread is not a capability */ {
   pthread_mutex_lock(&mutex->raw);
   df_mutex_note(mutex, 1);
 }
 
-/* Returns whether the caller holds the mutex now. */
+/* Returns whether the caller has acquired the mutex. */
 static inline int df_trylock(df_mutex *mutex) DF_TRY_ACQUIRE(1, *mutex) DF_NO_THREAD_SAFETY_ANALYSIS
-/* pthread's mutex is no capability */ {
+/* a mutex of pthread is not a capability */ {
   if (pthread_mutex_trylock(&mutex->raw) != 0) return 0;
   df_mutex_note(mutex, 1);
   return 1;
 }
 
 static inline void df_unlock(df_mutex *mutex) DF_RELEASE(*mutex) DF_NO_THREAD_SAFETY_ANALYSIS
-/* pthread's mutex is no capability */ {
+/* a mutex of pthread is not a capability */ {
   df_mutex_note(mutex, 0);
   pthread_mutex_unlock(&mutex->raw);
 }
 
-/* As pthread_cond_timedwait. */
+/* Does the same as pthread_cond_timedwait. */
 static inline int df_wait_until(pthread_cond_t *changed, df_mutex *mutex,
                                 const struct timespec *until) DF_REQUIRES(*mutex) {
   df_mutex_note(mutex, 0);

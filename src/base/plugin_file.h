@@ -5,13 +5,14 @@
 #include "base/text.h"
 
 /*
- * kind: "net", "tuner" or "profiler". name: a file if it has a slash; else libnccl-KIND-NAME.so is
- * looked for as the loader does, and then NAME itself; empty: libnccl-KIND.so. NULL: none, and *tried
- * says what the loader said. Of a library that was built without plugins: always NULL.
+ * kind is "net", "tuner" or "profiler". name is a file if it contains a slash. Otherwise the loader
+ * searches for libnccl-KIND-NAME.so, and then for NAME itself; an empty name selects
+ * libnccl-KIND.so. Returns NULL if nothing was found; *tried then has the loader's messages. A
+ * library that was built without plugins always returns NULL.
  */
 void *df_plugin_file_open(const char *kind, const char *name, df_text *tried);
-/* The newest of SYMBOL_v<oldest> to SYMBOL_v<newest>, and its version. NULL: it has none; then the
- * library is closed again. */
+/* Returns the newest of SYMBOL_v<oldest> to SYMBOL_v<newest> and stores its version. Returns NULL
+ * if the library has none of them; the library is then closed. */
 const void *df_plugin_file_table(void *library, const char *symbol, int oldest, int newest,
                                  int *version);
 

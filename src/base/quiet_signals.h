@@ -1,5 +1,6 @@
-/* Signals that system calls raise in the calling thread. The library reports such an error and never lets it end
- * the process: a pipe without a reader (SIGPIPE), a file beyond the limit of its size (SIGXFSZ). */
+/* Signals that system calls raise in the calling thread: SIGPIPE for a pipe without a reader, and
+ * SIGXFSZ for a file beyond its size limit. The library reports the error instead and never lets
+ * the signal end the process. */
 #ifndef DF_BASE_QUIET_SIGNALS_H
 #define DF_BASE_QUIET_SIGNALS_H
 
@@ -9,9 +10,11 @@ typedef struct df_quiet_signals {
   sigset_t before, pending;
 } df_quiet_signals;
 
-/* Until _end the calling thread blocks both signals, and system calls fail with EPIPE or EFBIG instead. */
+/* From this call until df_quiet_signals_end the calling thread blocks both signals, and system
+ * calls fail with EPIPE or EFBIG instead. */
 void df_quiet_signals_begin(df_quiet_signals *quiet);
-/* Discards what was raised in between and keeps what was pending before. Keeps errno. */
+/* Discards the signals that were raised in between, and keeps those that were pending before.
+ * Preserves errno. */
 void df_quiet_signals_end(const df_quiet_signals *quiet);
 
 #endif

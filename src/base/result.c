@@ -6,7 +6,7 @@
 
 static _Thread_local char thread_sentence[DF_SENTENCE_BYTES] = "no error";
 
-/* Values of variables and texts of peers may forge lines of a log. */
+/* Values of environment variables and texts of peers could otherwise forge lines of a log. */
 static void keep_on_one_line(char *text) {
   for (; *text; text++)
     if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';

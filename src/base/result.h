@@ -1,4 +1,5 @@
-/* Result codes, names and sentences, from one list. */
+/* Result codes with their names and texts, from one list, and the sentence of the latest
+ * failure. */
 #ifndef DF_BASE_RESULT_H
 #define DF_BASE_RESULT_H
 
@@ -24,11 +25,11 @@
 
 enum { DF_SENTENCE_BYTES = 512 };
 
-/* Records the calling thread's latest failure and returns code. Only the finder calls it. Control
- * characters become "?". */
+/* Records the calling thread's latest failure and returns code. Only the function that detects the
+ * failure calls it. Control characters become "?". */
 dfcclResult_t df_fail(dfcclResult_t code, const char *format, ...) DF_PRINTF(2, 3);
 
-/* Valid until the thread's next df_fail. */
+/* Returns the sentence, which is valid until the next df_fail of this thread. */
 const char *df_last_sentence(void);
 
 const char *df_result_name(dfcclResult_t code);

@@ -3,7 +3,7 @@
 #include <link.h>
 #include <unistd.h>
 
-/* The C library's own reserve for modules that are loaded later (2 KB by default, a tunable). */
+/* The reserve of the C library for modules that are loaded later (2 KB by default, a tunable). */
 enum { TLS_RESERVE_BYTES = 64 * 1024 };
 
 static int add_tls(struct dl_phdr_info *module, size_t bytes, void *total) {

@@ -20,17 +20,18 @@
 #include "bootstrap/net/sockets.h"
 
 enum {
-  ID_LIFETIME_MS = 10 * 60 * 1000, /* of an id that nobody uses */
-  LINGER_MS = 5000,                /* in which late ranks learn why the job of an id failed */
-  KEY_LINGER_MS = 500,             /* The same for a key: rank 0 waits so long before it returns. */
+  ID_LIFETIME_MS = 10 * 60 * 1000, /* lifetime of an id that no rank uses */
+  LINGER_MS = 5000, /* late ranks receive the reason why the job of an id failed within this time */
+  KEY_LINGER_MS = 500, /* the same for a key; rank 0 waits for this time before it returns */
   RETRY_MS = 5,
-  /* An earlier job of the key may be on its way out. After these times the holder of rank 0's
-   * address counts as a second rank 0, and a root that vanished as dead. */
+  /* The root of an earlier job with the same key may be about to end. After OLD_ROOT_MS the holder
+   * of the address of rank 0 counts as a second rank 0; after NEW_ROOT_MS a root that vanished
+   * counts as dead. */
   OLD_ROOT_MS = 3000,
   NEW_ROOT_MS = 2000,
-  LOOK_UP_MS = 500, /* between questions for a host's address */
+  LOOK_UP_MS = 500, /* between two look-ups of a host name */
   REPORT_MS = 5000,
-  OVER_NS = 1000000000 /* for so long all must refuse: a route may still be on its way */
+  OVER_NS = 1000000000 /* all addresses must refuse for this time: a route may not be set up yet */
 };
 
 static dfcclResult_t no_listener(const char *whose, int error) {
@@ -61,14 +62,15 @@ dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id, const df_network *networ
   return result;
 }
 
-/* Nobody comes from another host to such an address. */
+/* Returns whether no other host can reach the address. */
 static bool is_of_this_host_alone(const char *host) {
   df_address address;
   if (strcmp(host, "localhost") == 0) return true;
   return df_address_parse(&address, host, strlen(host)) && df_address_is_loopback(&address);
 }
 
-/* Ranks of other hosts come to doors. Where none is known to be, the job goes on without. */
+/* Opens the listeners for ranks of other hosts. If no such rank is expected for certain, a failure
+ * does not end the job. */
 static dfcclResult_t open_root_listeners(const df_rendezvous *r, const df_root_place *place,
                                          df_root_options *options) {
   if (place == NULL || place->hosts == DF_HOSTS_ONE || place->port == 0 || r->network->is_off ||
@@ -80,12 +82,13 @@ static dfcclResult_t open_root_listeners(const df_rendezvous *r, const df_root_p
   dfcclResult_t result = df_listeners_open(&options->listeners, r->network, place->port,
                                            (uint16_t)DF_MIN(last, 65535u), DF_ADDRESSES_MAX);
   if (result == dfcclSuccess || place->hosts == DF_HOSTS_SEVERAL) return result;
-  df_log(DF_LOG_WARN, "rank 0 is there for its own host only: %s", df_last_sentence());
+  df_log(DF_LOG_WARN, "rank 0 accepts ranks of its own host only: %s", df_last_sentence());
   return dfcclSuccess;
 }
 
-/* dfcclInProgress: somebody else holds the address. Rank 0's own connection is made first: else
- * others could take the root's last descriptors, and rank 0 would wait for itself. */
+/* dfcclInProgress: another process holds the address. Rank 0's own connection is made first:
+ * otherwise other ranks could take the root's last descriptors, and rank 0 would wait for
+ * itself. */
 static dfcclResult_t become_root(df_rendezvous *r, const df_root_place *place, df_root **root) {
   int listener = df_listen_abstract(SOCK_STREAM, r->name);
   if (listener == -EADDRINUSE) return dfcclInProgress;
@@ -116,7 +119,7 @@ static dfcclResult_t become_root(df_rendezvous *r, const df_root_place *place, d
   return result;
 }
 
-/* ---- a rank's way to the root ---- */
+/* ---- a rank's search for the root ---- */
 
 static bool is_own_name(const char *host) {
   char own[256] = "";
@@ -143,7 +146,7 @@ static dfcclResult_t add_places(df_rendezvous *r, const df_root_place *place,
   dfcclResult_t result = resolve(r, place->host, found, DF_ADDRESSES_MAX, &n);
   if (result != dfcclSuccess) return result;
   for (int i = 0; i < n; i++) n_remote += !df_interfaces_have(interfaces, &found[i]);
-  if (n_remote == 0) return dfcclSuccess; /* rank 0 is here */
+  if (n_remote == 0) return dfcclSuccess; /* rank 0 is on this host */
   if (!r->network->has_secret)
     return df_fail(dfcclInvalidUsage,
                    "rank %d of %d is not on the host of rank 0 (%.200s) and has no secret, "
@@ -158,20 +161,22 @@ static dfcclResult_t add_places(df_rendezvous *r, const df_root_place *place,
   return dfcclSuccess;
 }
 
-/* Where else than on this host rank 0 may be. */
+/* Collects the addresses on other hosts at which rank 0 may be. */
 static dfcclResult_t look_for_rank_0(df_rendezvous *r, const df_root_place *place) {
   if (place == NULL || place->hosts == DF_HOSTS_ONE || r->network->is_off) {
     if (place && place->hosts == DF_HOSTS_SEVERAL)
-      return df_fail(dfcclInvalidUsage, "the job has several hosts, but DFCCL_NET is none");
+      return df_fail(dfcclInvalidUsage,
+                     "the job has several hosts, but DFCCL_NET=none allows one only");
     return dfcclSuccess;
   }
   if (place->hosts == DF_HOSTS_SEVERAL && !r->network->has_secret)
     return df_fail(dfcclInvalidUsage, "rank %d of %d has no secret, but " DF_NEEDS_SECRET, r->rank,
                    r->n_ranks);
   if (place->hosts == DF_HOSTS_SEVERAL && place->port == 0)
-    return df_fail(dfcclInvalidUsage,
-                   "the job has several hosts, but nothing says where rank 0 is: set DFCCL_ROOT to "
-                   "its host and a free port there, HOST:PORT, on all ranks");
+    return df_fail(
+        dfcclInvalidUsage,
+        "the job has several hosts, but the address of rank 0 is not known: set DFCCL_ROOT to "
+        "its host and a free port there, HOST:PORT, on all ranks");
   if (r->rank == 0 || place->port == 0 || is_own_name(place->host)) return dfcclSuccess;
   df_interfaces *interfaces = calloc(1, sizeof *interfaces);
   if (interfaces == NULL) return df_fail(dfcclOutOfMemory, "no memory for the interfaces");
@@ -181,14 +186,16 @@ static dfcclResult_t look_for_rank_0(df_rendezvous *r, const df_root_place *plac
   return result;
 }
 
-/* The places of an id. On the root's machine the loopback address leads there. */
+/* Collects the addresses of an id. On the machine of the root, the loopback address is one of
+ * them. */
 static dfcclResult_t look_for_id(df_rendezvous *r, const df_id_content *content) {
   r->port = content->port;
   r->is_near = content->machine == df_machine_identity() || content->addresses[0].family == 0;
   if (r->is_near) return dfcclSuccess;
   if (r->network->is_off)
     return df_fail(dfcclInvalidUsage,
-                   "the unique id was made on another host, but DFCCL_NET is none on this one");
+                   "the unique id was made on another host, but DFCCL_NET=none on this host "
+                   "allows this host only");
   df_interfaces *interfaces = calloc(1, sizeof *interfaces);
   if (interfaces == NULL) return df_fail(dfcclOutOfMemory, "no memory for the interfaces");
   dfcclResult_t result = df_interfaces_find(interfaces, r->network->interfaces);
@@ -217,7 +224,7 @@ static dfcclResult_t nobody_there(const df_rendezvous *r) {
   return df_fail(dfcclTimeout, "rank 0 of %d did not come within %d ms", r->n_ranks, r->timeout_ms);
 }
 
-/* Nobody is at an id's places any more: so its job is over. */
+/* Reports that nothing listens at the addresses of an id any more: its job has ended. */
 static dfcclResult_t id_is_over(const df_rendezvous *r) {
   char places[DF_PROBE_TEXT];
   df_probe_describe(&r->probe, places);
@@ -228,7 +235,7 @@ static dfcclResult_t id_is_over(const df_rendezvous *r) {
                  places, ID_LIFETIME_MS / 60000);
 }
 
-/* Says whom the rank waits for, at 5 s, 10 s, 20 s ... */
+/* Logs the target of the rank's search after 5 s, 10 s, 20 s and so on. */
 static void report(const df_rendezvous *r, uint64_t begin_ns, uint64_t *next_ms) {
   char places[DF_PROBE_TEXT];
   uint64_t waited_ms = (df_clock_ns() - begin_ns) / 1000000u;
@@ -240,7 +247,8 @@ static void report(const df_rendezvous *r, uint64_t begin_ns, uint64_t *next_ms)
          r->probe.n ? ": " : " on this host", places);
 }
 
-/* Another root's table says where this rank's doors are only if that root has asked for them. */
+/* Resets the connection to the root, and closes this rank's listeners: the table of another root
+ * contains them only if that root has requested them. */
 static void forget_root(df_rendezvous *r) {
   df_socket_close(&r->fd);
   df_listeners_close(r->listeners);
@@ -249,7 +257,8 @@ static void forget_root(df_rendezvous *r) {
   memset(r->own.addresses, 0, sizeof r->own.addresses);
 }
 
-/* An earlier job's root may hold the key's address: it vanishes, and the rank tries again. */
+/* Finds the root and joins it. The root of an earlier job may hold the address of the key: when
+ * that root vanishes, the rank tries again. */
 static dfcclResult_t meet(df_rendezvous *r, const df_root_place *place, df_root **root) {
   uint64_t report_ms = REPORT_MS, begin_ns = df_clock_ns(), orphaned_ns = 0;
   uint64_t patience_ns = DF_MIN(OLD_ROOT_MS, r->timeout_ms / 2) * (uint64_t)1000000;
@@ -282,7 +291,8 @@ static dfcclResult_t meet(df_rendezvous *r, const df_root_place *place, df_root 
 static dfcclResult_t check_arguments(int n_ranks, int rank, const df_peer_info *info,
                                      int timeout_ms, const df_mesh *mesh) {
   if (info == NULL || mesh == NULL)
-    return df_fail(dfcclInvalidArgument, "the pointer to the %s is NULL", info ? "mesh" : "card");
+    return df_fail(dfcclInvalidArgument, "the pointer to the %s is NULL",
+                   info ? "mesh" : "peer info");
   if (n_ranks < 1 || n_ranks > DF_MAX_RANKS)
     return df_fail(dfcclInvalidArgument, "the number of ranks is %d, not 1 to %d", n_ranks,
                    DF_MAX_RANKS);
@@ -294,7 +304,7 @@ static dfcclResult_t check_arguments(int n_ranks, int rank, const df_peer_info *
   return df_handshake_ready();
 }
 
-/* The address is random: only the table tells it. */
+/* The address is random; other ranks learn it from the table only. */
 static dfcclResult_t open_listener(df_rendezvous *r) {
   randombytes_buf(r->own.name, sizeof r->own.name);
   int fd = df_listen_abstract(SOCK_SEQPACKET, r->own.name);
@@ -305,7 +315,7 @@ static dfcclResult_t open_listener(df_rendezvous *r) {
   return dfcclSuccess;
 }
 
-/* Rank 0 decides: ranks that differ would wait for each other's calls. */
+/* The value of rank 0 is used, because ranks with different routes would wait for each other. */
 static dfcclResult_t make_routes(df_mesh *mesh, const df_rendezvous *r) {
   const uint32_t from = r->records[0].relays_from;
   if (mesh->remote == NULL || from == 0 || (uint32_t)r->n_ranks < from) return dfcclSuccess;
@@ -342,14 +352,15 @@ static dfcclResult_t fill_mesh(df_mesh *mesh, const df_rendezvous *r) {
     mesh->remote[i].has_channel =
         mesh->remote[i].is_remote && (mesh->routes == NULL || df_routes_next(mesh->routes, i) == i);
   if (memcmp(&r->records[r->rank], &r->own, sizeof r->own) != 0)
-    return df_fail(dfcclRemoteError, "the root's table does not tell of rank %d what it said",
+    return df_fail(dfcclRemoteError, "the root's table disagrees with what rank %d reported",
                    r->rank);
   df_derive(mesh->job, sizeof mesh->job, r->key, "dfccl job", r->session, sizeof r->session, NULL,
             0);
   return dfcclSuccess;
 }
 
-/* r is on the heap: a forked child keeps its listener in a list, but not this stack. */
+/* r is on the heap: a forked child keeps the list that contains its listener, but not this
+ * stack. */
 static dfcclResult_t join(df_rendezvous *r, const df_root_place *place, const df_peer_info *info,
                           df_mesh *mesh) {
   df_root *root = NULL;
@@ -373,7 +384,8 @@ static dfcclResult_t join(df_rendezvous *r, const df_root_place *place, const df
     r->listeners = NULL;
     r->made = (df_mesh){0};
   } else {
-    /* Ranks of this process have no socket that tells them: the caller does. */
+    /* Ranks of this process have no socket on which to receive the failure; the caller notifies
+     * them. */
     *mesh = (df_mesh){.n_ranks = r->n_ranks, .rank = r->rank, .n_local = r->made.n_local};
     memcpy(mesh->job, r->made.job, sizeof mesh->job);
     mesh->absence = r->others_may_go        ? DF_ABSENCE_AWAITED
@@ -410,7 +422,7 @@ static void free_rendezvous(df_rendezvous *r) {
   free(r);
 }
 
-/* Of the keys that r has by now. */
+/* Fills in the keys that r has at this point. */
 static void prepare_probe(df_rendezvous *r) {
   memcpy(r->probe.key, r->key, sizeof r->probe.key);
   memcpy(r->probe.tag, r->tag, sizeof r->probe.tag);

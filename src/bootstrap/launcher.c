@@ -12,9 +12,9 @@
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/rendezvous/handshake.h"
 
-enum { PORTS = 8 /* that rank 0 tries: others may have the first ones */ };
+enum { PORTS = 8 /* ports that rank 0 tries; others may be in use */ };
 
-/* names ends with NULL. */
+/* The list of names ends with NULL. */
 static const char *first_set(const char *const *names) {
   for (; *names != NULL; names++)
     if (df_variable(*names) != NULL) return *names;
@@ -56,7 +56,7 @@ static dfcclResult_t read_ranks(const char *launcher, const char *rank_name, con
   return dfcclSuccess;
 }
 
-/* What the variable says: how many of the job's ranks are on this host. */
+/* Reads how many of the ranks of the job are on this host. */
 static dfcclResult_t count_hosts(const char *launcher, const char *name, df_launch *launch) {
   int here;
   if (df_variable(name) == NULL) return dfcclSuccess;
@@ -66,13 +66,13 @@ static dfcclResult_t count_hosts(const char *launcher, const char *name, df_laun
   return result;
 }
 
-/* A job's several hosts share no process: what names it must not be this host's. The root's
- * address does. */
+/* A multi-node job needs a key that is the same on all its hosts, so it cannot contain an
+ * identifier of this host. The address of the root serves as the key. */
 static void key_of_root(df_launch *launch, const char *launcher, const char *root) {
   snprintf(launch->key, sizeof launch->key, "%s root=%.200s", launcher, root);
 }
 
-/* A text too long is replaced by its hash. */
+/* A text that is too long is replaced by its hash. */
 static void set_key(df_launch *launch, const char *launcher, const char *text) {
   int length = snprintf(launch->key, sizeof launch->key, "%s %s", launcher, text);
   if ((size_t)length < sizeof launch->key) return;
@@ -100,8 +100,9 @@ static dfcclResult_t key_of_variables(df_launch *launch, const char *launcher,
   return dfcclSuccess;
 }
 
-/* No two jobs of a host share address and port, the job's own store, at one time. Run id and
- * restart count tell a restarted job from the one before. */
+/* Two jobs on a host never have the same address and port at one time, because the job's own
+ * store listens there. The run id and the restart count distinguish a restarted job from the one
+ * before. */
 static dfcclResult_t read_torchrun(df_launch *launch, const char *root) {
   static const char *const names[] = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
                                       "TORCHELASTIC_RESTART_COUNT", NULL};
@@ -118,7 +119,8 @@ static dfcclResult_t read_torchrun(df_launch *launch, const char *root) {
   if (result != dfcclSuccess) return result;
   if (port > 65535)
     return df_fail(dfcclInvalidUsage, "MASTER_PORT (of torchrun) is %d, not a port", port);
-  /* torchrun's own store listens at the port itself; so may a program's own. */
+  /* The store of torchrun itself listens at the port; without torchrun a store of the program may
+   * do so. */
   const int first = df_variable("TORCHELASTIC_RUN_ID") ? port + 1 : port;
   snprintf(launch->root.host, sizeof launch->root.host, "%s", address);
   launch->root.port = (uint16_t)(first <= 65535 ? first : 0);
@@ -126,7 +128,8 @@ static dfcclResult_t read_torchrun(df_launch *launch, const char *root) {
   return key_of_variables(launch, "torchrun", names);
 }
 
-/* Of launchers that tell no port: all ranks work out the same one. */
+/* Derives a port from the key for launchers that do not provide one: all ranks compute the same
+ * port. */
 static uint16_t port_of_key(const df_launch *launch) {
   enum { FIRST = 20000, COUNT = 10000 };
   uint32_t hash = 0;
@@ -134,7 +137,8 @@ static uint16_t port_of_key(const df_launch *launch) {
   return (uint16_t)(FIRST + hash % COUNT);
 }
 
-/* In Open MPI 4 two mpiruns can draw the same name space, so mpirun's own address is added. */
+/* In Open MPI 4 two mpiruns can choose the same name space, so the key also contains the address of
+ * mpirun. */
 static dfcclResult_t read_open_mpi(df_launch *launch, const char *root) {
   static const char *const names[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid",
                                       "OMPI_MCA_orte_hnp_uri", NULL};
@@ -175,8 +179,8 @@ static bool look_up_process(int pid, process_facts *facts) {
 }
 
 /* Hydra has no variable that names the job. But all ranks of a job on one host descend from one
- * hydra_pmi_proxy of this job alone: its pid and start time are the key. For other process managers
- * with PMI it is the parent. */
+ * hydra_pmi_proxy, which belongs to this job alone: its pid and start time are the key. For other
+ * process managers with PMI the parent process is used. */
 static int find_proxy(void) {
   enum { GENERATIONS_MAX = 64 };
   process_facts facts;
@@ -213,7 +217,7 @@ static dfcclResult_t read_mpich(df_launch *launch, const char *root) {
   return key_of_proxy(launch);
 }
 
-/* Task 0 is on the first: "node[07-09,12],other" is node07 first. */
+/* Task 0 is on the first node: for "node[07-09,12],other" that is node07. */
 static void first_node(char *host, size_t bytes, const char *list) {
   const size_t name = strcspn(list, "[,");
   size_t number = 0;
@@ -221,9 +225,9 @@ static void first_node(char *host, size_t bytes, const char *list) {
   snprintf(host, bytes, "%.*s%.*s", (int)name, list, (int)number, list + name + 1);
 }
 
-/* The restart count tells a requeued job from the one before. */
+/* The restart count distinguishes a requeued job from the one before. */
 static dfcclResult_t read_slurm(df_launch *launch, const char *root) {
-  (void)root; /* Slurm names the job on all hosts */
+  (void)root; /* Slurm provides the job id on all hosts */
   static const char *const size_names[] = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", NULL};
   static const char *const node_names[] = {"SLURM_STEP_NUM_NODES", "SLURM_NNODES", NULL};
   static const char *const list_names[] = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST",
@@ -250,7 +254,7 @@ static dfcclResult_t read_slurm(df_launch *launch, const char *root) {
   return result;
 }
 
-/* HOST:PORT, [IPV6]:PORT; its form was checked. */
+/* The root has the form HOST:PORT or [IPV6]:PORT; its form was checked before. */
 static void use_root(df_launch *launch, const char *root) {
   const char *colon = strrchr(root, ':');
   const int brackets = root[0] == '[' && colon > root + 1 && colon[-1] == ']';
@@ -260,7 +264,8 @@ static void use_root(df_launch *launch, const char *root) {
   launch->root.n_ports = 1;
 }
 
-/* The innermost launcher comes first: torchrun may run under mpirun or srun, mpirun under Slurm. */
+/* The innermost launcher is checked first: torchrun may run under mpirun or srun, and mpirun under
+ * Slurm. */
 dfcclResult_t df_launcher_read(df_launch *launch, const char *root) {
   static const struct {
     const char *names[3];

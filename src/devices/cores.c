@@ -9,7 +9,7 @@
 uint32_t df_cores_better(const uint16_t ranks[DF_CORES_SEEN],
                          const uint64_t allowed[DF_CORES_SEEN / 64], uint32_t cpu) {
   uint32_t best = DF_NO_CPU, fewest = ranks[cpu % DF_CORES_SEEN];
-  for (uint32_t i = 1; i < DF_CORES_SEEN; i++) { /* neighbours first */
+  for (uint32_t i = 1; i < DF_CORES_SEEN; i++) { /* the nearest processors come first */
     uint32_t other = (cpu + i) % DF_CORES_SEEN;
     if (!(allowed[other / 64] >> other % 64 & 1) || ranks[other] + 1u >= fewest) continue;
     best = other;
@@ -25,14 +25,15 @@ static void spread(df_cores *cores, uint32_t cpu) {
   cores->host.count_ranks(cores->host.host, ranks);
   df_cpu_allowed(allowed, DF_CORES_SEEN / 64);
   uint32_t better = df_cores_better(ranks, allowed, cpu);
-  /* Published before the move: of two ranks that want to leave, only one does. */
+  /* The new processor is published before the move, so that of two ranks that want to leave only
+   * one does. */
   if (better == DF_NO_CPU) return;
   df_store_relaxed_u32(&cores->own->cpu, better + 1);
   df_cpu_move(better);
 }
 
 void df_cores_met(df_cores *cores, uint64_t since_ns, uint64_t now_ns, uint32_t cpu) {
-  if (now_ns - since_ns < DF_CORES_MEETING_NS) return; /* nobody was there */
+  if (now_ns - since_ns < DF_CORES_MEETING_NS) return; /* no other thread ran */
   if (since_ns - cores->together_ns > DF_CORES_APART * cores->loss_ns) {
     cores->lost_ns = 0;
     cores->loss_ns = DF_CORES_FIRST_LOSS_NS;

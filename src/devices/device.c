@@ -1,4 +1,4 @@
-/* The choice of the device, and what does not depend on its kind. */
+/* The choice of the device, and functions that do not depend on its kind. */
 #include "devices/device.h"
 
 #include <string.h>

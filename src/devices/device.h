@@ -1,7 +1,5 @@
-/*
- * A rank's device: CPU or GPU. The host calls it through executor.h, memory.h and stream.h; the
- * device calls the host through host_callbacks.h.
- */
+/* The device of a rank: CPU or GPU. The host calls it through executor.h, memory.h and stream.h;
+ * the device calls the host through host_callbacks.h. */
 #ifndef DF_DEVICES_DEVICE_H
 #define DF_DEVICES_DEVICE_H
 
@@ -17,10 +15,11 @@ typedef struct df_device_kind {
   const char *name;
   const df_executor_ops *executor;
   const df_memory_ops *memory;
-  const df_stream_ops *streams; /* NULL: none */
+  const df_stream_ops *streams; /* NULL: the device has no streams */
   int has_varying;              /* runs may have fewer elements than registered */
-  int has_user_operators;       /* calls the application's functions, multiplies by its scalars */
-  /* close also undoes an open that failed half-way. */
+  /* The device calls functions of the application and multiplies by its scalars. */
+  int has_user_operators;
+  /* close also undoes an open that has failed halfway. */
   dfcclResult_t (*open)(df_rank_device *device);
   void (*close)(df_rank_device *device);
 } df_device_kind;
@@ -32,16 +31,16 @@ typedef struct df_device_options {
   struct {
     const df_mover_cpu *mover;
     uint32_t yield_polls;
-    uint64_t nap_ns; /* A waiter's sleep while others execute blocks. */
+    uint64_t nap_ns; /* sleep of a waiter while other threads execute blocks */
   } cpu;
   struct {
     int ordinal;
     uint32_t threads, collectives;
     int relays, has_timers;
-    int one_queue;        /* of hardware, for all streams */
-    uint64_t arena_bytes; /* Least size of a segment. */
+    int one_queue;        /* all streams share one hardware queue */
+    uint64_t arena_bytes; /* least size of a segment */
     uint64_t restart_ns, restart_most_ns, nap_ns;
-    uint64_t patience_ns; /* of a stream with what does not begin */
+    uint64_t patience_ns; /* how long a stream waits for a launch that does not begin */
   } cuda;
 } df_device_options;
 
@@ -55,13 +54,14 @@ struct df_rank_device {
   void *state;
   df_device *shared;
   df_block *blocks;          /* [shared->n_blocks] */
-  const uint64_t **mappings; /* [DF_MAX_REACHES] what to add to addresses */
+  const uint64_t **mappings; /* [DF_MAX_REACHES] offsets to add to addresses */
   uint32_t capacity;
 
   /* Filled by the host before open: */
   uint32_t rank, n_ranks;
   df_bell *work_bell; /* in memory that peers map */
-  df_arena *arena;    /* Used under the lock. Rings; GPU: collectives' arrays, too */
+  /* Used under the lock; has rings, and on the GPU also the arrays of collectives. */
+  df_arena *arena;
   df_device_host host;
   df_device_options options;
 };
@@ -69,12 +69,13 @@ struct df_rank_device {
 extern const df_device_kind df_device_cpu;
 extern const df_device_kind df_device_cuda;
 
-/* Open: the automatic backend, ordinal -1, 0 blocks. */
+/* Values that are still open: the automatic backend, ordinal -1, 0 blocks. */
 typedef struct df_device_choice {
   dfcclBackend_t backend;
   int ordinal;
   int max_blocks;
-  int shared_blocks;  /* CUDA, the library's choice: least of max_blocks where ranks share a GPU */
+  /* CUDA: least max_blocks where ranks share a GPU, if the library chooses it. */
+  int shared_blocks;
   int launches_block; /* CUDA_LAUNCH_BLOCKING is on */
 } df_device_choice;
 dfcclResult_t df_device_choose(df_device_choice *choice);
@@ -83,11 +84,11 @@ void df_device_init(df_rank_device *device, dfcclBackend_t backend);
 
 void df_device_fill_info(dfcclBackend_t backend, int ordinal, df_device_info *info);
 
-/* Let go while the arena grows. */
+/* The lock is released while the arena grows. */
 dfcclResult_t df_device_take_range(df_rank_device *device, uint64_t bytes,
                                    df_range *range) DF_RANK_LOCKED;
 
-/* Only with CUDA: cuda/facts.c. */
+/* These exist only in builds with CUDA: cuda/facts.c. */
 dfcclResult_t df_cuda_choose(df_device_choice *choice);
 void df_cuda_fill_info(int ordinal, df_device_info *info);
 

@@ -76,7 +76,7 @@ uint32_t df_topology_neighbours(const df_topology *topology, const int *ranks, u
   return neighbours;
 }
 
-/* `first` is the earliest member on the same host; how many members of it are before `position`. */
+/* Returns how many members on the same host have an earlier position. */
 static uint32_t place_on_host(const df_topology *topology, const int *ranks, uint32_t position) {
   uint32_t before = 0;
   for (uint32_t i = 0; i < position; i++)

@@ -138,7 +138,7 @@ void df_advice_chunk(df_advice *advice, size_t before, size_t after) {
         (uint32_t)(DF_MIN(after, (size_t)DF_MAX_SLOT_BYTES) / DF_CACHE_LINE * DF_CACHE_LINE);
 }
 
-/* ---- in words */
+/* ---- text */
 
 static void say_pair(const df_advice *advice, df_text *text) {
   df_say(text, "%s with %s", df_nccl_algorithm_name((int)(advice->value / DF_NCCL_PROTOCOLS)),
@@ -162,30 +162,29 @@ void df_advice_say(const df_advice *advice, df_text *text) {
     if (advice->blocks) df_say(text, ", and %u channels", advice->blocks);
     return;
   case DF_ADVICE_FAILED:
-    df_say(text, " is not obeyed: its call fails with %lld", advice->value);
+    df_say(text, " is ignored: its call fails with %lld", advice->value);
     return;
   case DF_ADVICE_ABSENT:
-    df_say(text, " is not obeyed: it chooses ");
+    df_say(text, " is ignored: it chooses ");
     say_pair(advice, text);
-    df_say(text, ", whose cost was -1, since there is none");
+    df_say(text, ", whose cost was -1, because it does not exist");
     return;
   case DF_ADVICE_NO_COST:
-    df_say(text, " is not obeyed: its cost of ");
+    df_say(text, " is ignored: its cost of ");
     say_pair(advice, text);
-    df_say(text, " is no number");
+    df_say(text, " is not a number");
     return;
   case DF_ADVICE_NO_CHOICE:
-    df_say(text, " is not obeyed: algorithm %lld, with its protocol, is none", advice->value);
+    df_say(text, " is ignored: algorithm %lld does not exist with its protocol", advice->value);
     return;
   case DF_ADVICE_HALF:
-    df_say(text, " is not obeyed: it names only one of algorithm and protocol");
+    df_say(text, " is ignored: it names only one of algorithm and protocol");
     return;
   case DF_ADVICE_CHANNELS:
-    df_say(text, " is not obeyed: %lld channels; it may be 0 to %d", advice->value,
-           DF_NCCL_CHANNELS);
+    df_say(text, " is ignored: %lld channels; it may be 0 to %d", advice->value, DF_NCCL_CHANNELS);
     return;
   case DF_ADVICE_CHUNK:
-    df_say(text, " is not obeyed: chunks of %lld bytes; they have %d or more", advice->value,
+    df_say(text, " is ignored: chunks of %lld bytes; they have %d or more", advice->value,
            DF_CACHE_LINE);
     return;
   default:

@@ -40,7 +40,7 @@ typedef enum {
 typedef struct df_advice {
   df_advice_kind kind;
   const char *source; /* name of the plugin or file; lives as long as the context */
-  uint32_t line;      /* of the file; 0: a plugin said so */
+  uint32_t line;      /* line of the file; 0: the advice of a plugin */
   int algorithm;      /* df_algorithm; -1: as without it */
   uint8_t nccl_algorithm, nccl_protocol;
   df_form_choice form;
@@ -51,7 +51,7 @@ typedef struct df_advice {
 typedef struct df_advice_question {
   df_operation operation;
   uint32_t n, n_hosts;
-  uint64_t bytes; /* of a rank's larger buffer */
+  uint64_t bytes; /* bytes of a rank's larger buffer */
   int reaches_buffers;
   uint32_t slot_bytes;             /* without advice */
   double tree_us, ring_us, pat_us; /* predicted; negative: no such plan */
@@ -93,7 +93,8 @@ typedef struct df_csv {
   df_csv_line *lines;
 } df_csv;
 
-/* 0: it is none, and *sentence says why as "NAME:LINE: ...". df_csv_free in any case. */
+/* Returns 0 if the text is malformed; *sentence then says why, as "NAME:LINE: ...". The caller
+ * calls df_csv_free in either case. */
 int df_csv_parse(df_csv *csv, const char *text, size_t bytes, const char *name, char *sentence,
                  size_t sentence_bytes);
 void df_csv_free(df_csv *csv);

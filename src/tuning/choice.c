@@ -10,8 +10,9 @@ enum {
   DF_PIECE_TABLE_SLOT_MOST = 128 << 10, /* between hosts */
   DF_PIECE_TABLE_SLOTS_OF_ALL = 512 << 10,
   DF_BCUBE_BASE = 4,
-  DF_CHAIN_HOSTS = 3,  /* a chain and doubling cross as often in a row */
-  DF_CHAIN_ON_HOST = 8 /* members, whose messages take less time than one to another host */
+  DF_CHAIN_HOSTS = 3, /* with fewer hosts a chain and doubling cross between hosts equally often */
+  DF_CHAIN_ON_HOST =
+      8 /* members on a host whose messages together take less time than one to another host */
 };
 
 static int memory_fits(const df_rule *rule, const df_question *q) {
@@ -36,7 +37,8 @@ static int fits(const df_rule *rule, const df_question *q, int algorithm,
          q->bytes <= rule->bytes_most;
 }
 
-/* The first rule that fits (of an algorithm, where one is named); NULL: none. */
+/* Returns the first rule that fits (with a named algorithm: the first one of that algorithm), or
+ * NULL. */
 static const df_rule *find(const df_tuning *tuning, const df_question *q, int algorithm,
                            const df_plan_file *file) {
   for (uint32_t i = 0; tuning && i < tuning->n_rules; i++)
@@ -46,7 +48,7 @@ static const df_rule *find(const df_tuning *tuning, const df_question *q, int al
   return NULL;
 }
 
-/* About as many subgroups as members of each. */
+/* Returns a split with about as many subgroups as members of each. */
 static uint32_t even_split(uint32_t n) {
   uint32_t split = 1;
   while (split * split < n) split++;
@@ -78,7 +80,8 @@ static void take_rule(const df_tuning *tuning, df_choice *choice, const df_rule 
   choice->copies = rule->copies != 0;
 }
 
-/* Limits that the advice leaves open come from the algorithm's first rule, as if it were named. */
+/* Limits that the advice leaves open come from the first rule of the algorithm, as if it were
+ * named. */
 static void take_advice(const df_tuning *tuning, const df_question *question, df_choice *choice) {
   choice->advice = *question->advice;
   if (choice->advice.kind == DF_ADVICE_TAKEN) {
@@ -93,10 +96,11 @@ static void take_advice(const df_tuning *tuning, const df_question *question, df
 
 static int is_spread(const df_question *q) { return q->hosts > 1 && q->largest_host > 1; }
 
-/* Three hosts or more: two levels send more than once what leaves a host (the root's host a
- * broadcast to each other host, all others a reduce to the root's, leaders a whole all-reduce in
- * each round), and an all-gather or reduce-scatter one piece after the other. With two hosts both
- * send the same. */
+/* Hierarchical plans gain with three hosts or more. There, two levels send the data that leaves a
+ * host more than once: in a broadcast the root's host sends to each other host, in a reduce all
+ * other hosts send to that of the root, and in an all-reduce the leaders send the whole buffer in
+ * each round. In an all-gather or reduce-scatter they send one piece after the other. With two
+ * hosts both algorithms send the same. */
 static int gains_by_levels(const df_question *q) {
   if (!is_spread(q) || q->hosts < 3) return 0;
   switch (q->operation) {
@@ -112,14 +116,14 @@ static int gains_by_levels(const df_question *q) {
   }
 }
 
-/* One message to each next host, where doubling has one of each member. */
+/* A chain sends one message to the next host, where doubling sends one for each member. */
 static int gains_by_chain(const df_question *q) {
   return df_operation_is_scan(q->operation) && q->neighbours > 1 &&
          q->neighbours <= DF_CHAIN_ON_HOST && q->hosts <= DF_CHAIN_HOSTS;
 }
 
-/* Between hosts a message costs far more than within one, so each result crosses once. -1: no such
- * algorithm, or the user has another. */
+/* Between hosts a message costs far more than within one, so each result crosses once. Returns -1
+ * if there is no such algorithm, or the user has set another one. */
 static int algorithm_by_hosts(const df_tuning *tuning, const df_question *q, const df_rule *rule) {
   if (is_own(tuning, rule)) return -1;
   if (gains_by_chain(q)) return DF_RING;
@@ -132,7 +136,7 @@ static int algorithm_by_hosts(const df_tuning *tuning, const df_question *q, con
 static void choose_levels(const df_question *q, df_choice *choice) {
   if (choice->algorithm == DF_HIERARCHICAL) {
     choice->lanes = q->lanes;
-    if (q->hosts > 1) { /* they are the levels; a split divides them further */
+    if (q->hosts > 1) { /* the hosts are the levels; a split divides them further */
       choice->split = choice->split ? choice->split : q->split;
       return;
     }
@@ -147,7 +151,7 @@ static void choose_levels(const df_question *q, df_choice *choice) {
   choice->split = DF_MIN(choice->split, q->n);
 }
 
-/* NULL: question->why says what is wrong. */
+/* Returns NULL if there is no such file; question->why then says why. */
 static const df_plan_file *find_file(const df_question *q) {
   char unused[16];
   df_text why = {.at = q->why ? q->why : unused, .left = q->why ? q->why_bytes : sizeof unused};
@@ -172,24 +176,24 @@ static const df_plan_file *find_file(const df_question *q) {
   return NULL;
 }
 
-/* Does the choice combine operands in the order of the group? */
+/* Returns whether the choice combines operands in the order of the group. */
 static int keeps_order(const df_choice *choice, df_operation operation) {
   if (choice->file) return df_plan_file_facts_of(choice->file).ordered;
   return df_algorithm_keeps_order(choice->algorithm, operation);
 }
 
-/* Slots of vector operations have a fixed size, because no member knows the others' counts. Between
- * hosts each message costs system calls and the way of a packet, so fewer and longer ones are
- * faster, as far as slots of all members do not take too much memory. */
-static uint32_t listed_slot_bytes(const df_question *q) {
+/* Slots of vector operations have a fixed size, because no member has the counts of the others.
+ * Between hosts each message costs system calls and the latency of a packet, so fewer and longer
+ * messages are faster, as long as the slots of all members do not take too much memory. */
+static uint32_t piece_table_slot_bytes(const df_question *q) {
   const uint32_t each = DF_PIECE_TABLE_SLOTS_OF_ALL / q->n / DF_CACHE_LINE * DF_CACHE_LINE;
   if (q->hosts < 2 || each < DF_PIECE_TABLE_SLOT_BYTES) return DF_PIECE_TABLE_SLOT_BYTES;
   return DF_MIN(each, (uint32_t)DF_PIECE_TABLE_SLOT_MOST);
 }
 
-/* Data of several members of a host crosses to another host once, added up or passed on there. All
- * members have to know all counts. */
-static uint32_t listed_split(const df_question *q) {
+/* Data of several members of a host crosses to another host once, and is combined or passed on
+ * there. This requires that all members have all counts. */
+static uint32_t piece_table_split(const df_question *q) {
   const int is_known_to_all =
       q->operation == DF_OP_REDUCE_SCATTER_V || q->operation == DF_OP_ALL_GATHER_V;
   return is_known_to_all && q->neighbours > 1 && q->n % q->neighbours == 0 ? q->neighbours : 0;
@@ -209,13 +213,13 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
   }
   if (df_operation_has_piece_table(question->operation)) {
     choice->algorithm = DF_DIRECT;
-    choice->slot_bytes = listed_slot_bytes(question);
-    choice->split = listed_split(question);
+    choice->slot_bytes = piece_table_slot_bytes(question);
+    choice->split = piece_table_split(question);
     choice->is_named = named >= 0;
     return 1;
   }
   const df_rule *rule = find(tuning, question, named, choice->file);
-  DF_ASSERT(rule != NULL || named >= 0); /* the built-in table has an answer for everything */
+  DF_ASSERT(rule != NULL || named >= 0); /* the built-in table has a rule for every question */
   choice->algorithm = named >= 0 ? named : (int)rule->algorithm;
   if (rule && choice->algorithm == DF_FROM_FILE) choice->file = rule->loaded;
   take_rule(tuning, choice, rule);

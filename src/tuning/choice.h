@@ -10,26 +10,27 @@ typedef struct df_question {
   const char *name;         /* or "auto", or NULL */
   const char *files;        /* the directory of "file:NAME"; NULL, "": none */
   const df_plan_file *file; /* which "file:NAME" is; NULL: it is to be found there */
-  char *why;                /* [why_bytes] what is wrong with a file; or NULL */
+  char *why;                /* [why_bytes] receives the fault of a file; or NULL */
   size_t why_bytes;
   int varying;
   int ordered; /* The operator does not commute. */
   df_operation operation;
   uint32_t n;
-  uint64_t bytes;          /* of a rank's larger buffer */
+  uint64_t bytes;          /* bytes of a rank's larger buffer */
   df_memory_kind memory;   /* DF_MEMORY_PROCESS or DF_MEMORY_HOST */
   uint32_t oversubscribed; /* 1: two members or more for each core of the context's ranks */
   uint32_t on_gpu;
   uint32_t split;      /* as configured; 0: the library's choice */
   uint32_t neighbours; /* df_topology_neighbours; 0: one host, or no such order */
   uint32_t lanes;      /* as configured; 0: the library's choice */
-  uint32_t hosts, smallest_host, largest_host; /* of the group, and members on them */
-  const df_advice *advice;                     /* of a tuner plugin; NULL: none was asked */
+  uint32_t hosts, smallest_host,
+      largest_host;        /* hosts of the group; smallest and largest number of members on them */
+  const df_advice *advice; /* advice of a tuner plugin; NULL: no plugin was asked */
 } df_question;
 
 typedef struct df_choice {
   int algorithm;
-  const df_plan_file *file; /* of DF_FROM_FILE */
+  const df_plan_file *file; /* the file of DF_FROM_FILE */
   uint32_t split;           /* in the plan's key; hierarchical: in its levels */
   uint32_t lanes;           /* hierarchical: of each host; 0: as configured */
   uint32_t blocks;          /* most blocks; 0: as configured */
@@ -39,7 +40,7 @@ typedef struct df_choice {
   df_form_choice form;
   df_advice advice;
   const df_rule *rule; /* NULL: named, and no rule fits */
-  uint32_t line;       /* of DFCCL_TUNING, where the rule stands; 0: it is built in */
+  uint32_t line;       /* line of the rule in DFCCL_TUNING; 0: it is built in */
   int is_named;
   int is_ordered;  /* in place of the rule's, which does not keep the group's order */
   int is_by_hosts; /* levels are hosts */

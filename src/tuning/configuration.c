@@ -16,9 +16,9 @@ enum {
   DF_FAR_RING_BYTES = 64 << 10, /* the same, to another host: a credit takes long */
   DF_QUARTERED_SLOTS = 8,       /* Rings with fewer slots give back each slot at once. */
   DF_BORROWED_STEPS = 32,       /* most primitives of a run that its submitter may execute */
-  DF_LENDS_RATHER = 8,          /* times lend_min: results that crowded ranks lend from here */
-  DF_STREAMS_TO_ONE = 4,        /* times stream_min: one reader's result is not lent from here */
-  DF_FILE_RING_BYTES = 8 << 20, /* of all rings in which a rank receives by a file */
+  DF_LENDS_RATHER = 8,   /* times lend_min: oversubscribed ranks lend results from this size on */
+  DF_STREAMS_TO_ONE = 4, /* times stream_min: one reader's result is not lent from here */
+  DF_FILE_RING_BYTES = 8 << 20, /* bytes of all rings in which a rank receives by a file */
   DF_FILE_LEAST_SLOT = 4096
 };
 
@@ -124,7 +124,7 @@ static df_shape_limits limits_of(const df_configuration *m, const df_configurati
   }
   limits = df_choice_limits(&m->choice, limits);
   if (q->choice.hosts > 1 &&
-      !df_operation_has_piece_table(q->choice.operation)) /* else they were */
+      !df_operation_has_piece_table(q->choice.operation)) /* otherwise they were */
     limits.slot_bytes = in_packets(limits.slot_bytes);
   return limits;
 }
@@ -151,8 +151,8 @@ static void decide_shape(df_configuration *m, const df_configuration_question *q
   m->slot_limit = (uint32_t)limits.slot_bytes;
   m->lends_for_certain = limits.lent_bytes != 0;
   m->longest_message = longest_message(m, q);
-  /* Many rings of large slots may exceed a crowded rank's part of the caches. If they do not,
-   * receivers take more (df_configuration_ring). */
+  /* Many rings of large slots may exceed an oversubscribed rank's part of the caches. If they do
+   * not, receivers take more (df_configuration_ring). */
   if (m->shape.stride > DF_PAGE_RING_STRIDE && m->oversubscribed)
     m->shape.n_slots = DF_MAX(m->shape.n_slots / 2, (uint32_t)DF_MIN_LINK_SLOTS);
   /* Messages are mostly lent; then more slots would be unused memory. */
@@ -399,7 +399,7 @@ uint32_t df_configuration_common_slots(const df_configuration *m,
   return nearest_slots(DF_MIN_LINK_SLOTS, m->shape.stride, ring * readers / m->shape.n_blocks);
 }
 
-/* ---- what is asked of a decision ---- */
+/* ---- queries of a decision ---- */
 
 const char *df_configuration_form(const df_configuration *m, const df_plan *plan, uint64_t count) {
   if (plan->n_links == 0 || count == 0) return "none";

@@ -9,7 +9,7 @@
  * 0.01 to 0.02, 0.5 to 2 and 2 to 8. */
 static const double drop = 3.0, left_behind = 1.1, least_gain = 0.01, errors = 0.5;
 
-void df_descent_begin(df_descent *descent, uint32_t most) {
+void df_coordinate_descent_begin(df_coordinate_descent *descent, uint32_t most) {
   memset(descent, 0, sizeof *descent);
   descent->most = most < DF_DESCENT_MOST ? most : DF_DESCENT_MOST;
 }
@@ -38,8 +38,8 @@ static int is_finest(const df_line_search *line_search) {
   return 1;
 }
 
-void df_descent_add(df_descent *descent, const uint8_t sizes[DF_DESCENT_AXES],
-                    const uint8_t start[DF_DESCENT_AXES]) {
+void df_coordinate_descent_add(df_coordinate_descent *descent, const uint8_t sizes[DF_DESCENT_AXES],
+                               const uint8_t start[DF_DESCENT_AXES]) {
   if (descent->n_subspaces == DF_DESCENT_SUBSPACES) return;
   df_line_search *line_search = &descent->climbs[descent->n_subspaces];
   memcpy(line_search->sizes, sizes, sizeof line_search->sizes);
@@ -49,7 +49,7 @@ void df_descent_add(df_descent *descent, const uint8_t sizes[DF_DESCENT_AXES],
   line_search->direction = line_search->stride = 1;
 }
 
-void df_descent_again(df_descent *descent, const df_point *baseline) {
+void df_coordinate_descent_again(df_coordinate_descent *descent, const df_point *baseline) {
   for (uint32_t i = 0; i < descent->n_subspaces; i++) {
     df_line_search *line_search = &descent->climbs[i], anew = {.direction = 1, .stride = 1};
     memcpy(anew.sizes, line_search->sizes, sizeof anew.sizes);
@@ -68,13 +68,13 @@ void df_descent_again(df_descent *descent, const df_point *baseline) {
   descent->has_dropped = 0;
 }
 
-df_measured *df_descent_find(df_descent *descent, const df_point *point) {
+df_measured *df_coordinate_descent_find(df_coordinate_descent *descent, const df_point *point) {
   for (uint32_t i = 0; i < descent->n_measured; i++)
     if (df_point_same(&descent->measured[i].point, point)) return &descent->measured[i];
   return NULL;
 }
 
-const df_measured *df_descent_best(const df_descent *descent) {
+const df_measured *df_coordinate_descent_best(const df_coordinate_descent *descent) {
   const df_measured *best = NULL;
   for (uint32_t i = 0; i < descent->n_measured; i++)
     if (best == NULL || descent->measured[i].time < best->time) best = &descent->measured[i];
@@ -131,8 +131,9 @@ static uint8_t place(const df_line_search *line_search, uint8_t axis, int steps)
   return (uint8_t)(there < 0 ? 0 : there > last ? last : there);
 }
 
-/* 0: the subspace has no point left to measure. What was measured before is looked up. */
-static int next_of(df_descent *descent, df_line_search *line_search, df_point *point) {
+/* Returns 0 if the subspace has no point left to measure. A point that was measured before is
+ * looked up. */
+static int next_of(df_coordinate_descent *descent, df_line_search *line_search, df_point *point) {
   while (!line_search->is_over) {
     const df_line *line = &lines[line_search->line];
     if (!has_places(line_search, line)) {
@@ -145,7 +146,7 @@ static int next_of(df_descent *descent, df_line_search *line_search, df_point *p
     if (line->down != line->up)
       point->at[line->down] =
           place(line_search, line->down, -steps * axis_step(line_search, line->down));
-    const df_measured *known = df_descent_find(descent, point);
+    const df_measured *known = df_coordinate_descent_find(descent, point);
     if (known == NULL) return 1;
     if (is_better(known, &line_search->best))
       note_success(line_search, known);
@@ -157,17 +158,17 @@ static int next_of(df_descent *descent, df_line_search *line_search, df_point *p
 
 /* ---- all */
 
-static void drop_slow(df_descent *descent) {
-  const df_measured *best = df_descent_best(descent);
+static void drop_slow(df_coordinate_descent *descent) {
+  const df_measured *best = df_coordinate_descent_best(descent);
   for (uint32_t i = 1; i < descent->n_subspaces; i++)
     if (descent->climbs[i].best.time > drop * best->time) descent->climbs[i].is_over = 1;
   descent->has_dropped = 1;
 }
 
-/* The fastest whose axes still gain; then the fastest of those whose pairs may; NULL: none. What
- * was left behind is given up. */
-static df_line_search *fastest(df_descent *descent) {
-  const double least = df_descent_best(descent)->time;
+/* Returns the fastest subspace whose axes still gain, then the fastest whose pairs may gain, or
+ * NULL. Subspaces that fell behind are given up. */
+static df_line_search *fastest(df_coordinate_descent *descent) {
+  const double least = df_coordinate_descent_best(descent)->time;
   df_line_search *best = NULL;
   for (uint32_t i = 0; i < descent->n_subspaces; i++) {
     df_line_search *line_search = &descent->climbs[i];
@@ -183,7 +184,7 @@ static df_line_search *fastest(df_descent *descent) {
 }
 
 /* Neither the start of any subspace nor what is around the default gains anything. */
-static int is_in_vain(const df_descent *descent) {
+static int is_in_vain(const df_coordinate_descent *descent) {
   const uint32_t n = descent->n_measured;
   if (descent->in_vain == 0 || !descent->has_dropped || n < descent->n_subspaces + descent->in_vain)
     return 0;
@@ -192,7 +193,7 @@ static int is_in_vain(const df_descent *descent) {
   return 1;
 }
 
-static const df_line_search *next_to_probe(const df_descent *descent) {
+static const df_line_search *next_to_probe(const df_coordinate_descent *descent) {
   const df_line_search *next = NULL;
   for (uint32_t i = 0; i < descent->n_subspaces; i++) {
     const df_line_search *line_search = &descent->climbs[i];
@@ -202,7 +203,7 @@ static const df_line_search *next_to_probe(const df_descent *descent) {
   return next;
 }
 
-int df_descent_next(df_descent *descent, df_point *point) {
+int df_coordinate_descent_next(df_coordinate_descent *descent, df_point *point) {
   if (descent->n_measured >= descent->most || is_in_vain(descent)) return 0;
   if (descent->has_extra && descent->climbs[0].is_probed) {
     *point = descent->extra;
@@ -219,8 +220,9 @@ int df_descent_next(df_descent *descent, df_point *point) {
   return 0;
 }
 
-void df_descent_correct(df_descent *descent, const df_point *point, double time) {
-  const df_measured *known = df_descent_find(descent, point);
+void df_coordinate_descent_correct(df_coordinate_descent *descent, const df_point *point,
+                                   double time) {
+  const df_measured *known = df_coordinate_descent_find(descent, point);
   if (known == NULL || time <= known->time) return;
   const double factor = time / known->time;
   for (uint32_t i = 0; i < descent->n_measured; i++)
@@ -230,7 +232,7 @@ void df_descent_correct(df_descent *descent, const df_point *point, double time)
   descent->climbs[point->subspace].best.time *= factor;
 }
 
-void df_descent_report(df_descent *descent, const df_measured *measured) {
+void df_coordinate_descent_report(df_coordinate_descent *descent, const df_measured *measured) {
   df_line_search *line_search = &descent->climbs[measured->point.subspace];
   if (descent->n_measured < DF_DESCENT_MOST) descent->measured[descent->n_measured++] = *measured;
   if (!line_search->is_probed) {

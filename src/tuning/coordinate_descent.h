@@ -54,7 +54,7 @@ typedef struct df_line_search {
   uint8_t is_probed, looks_at_pairs, is_over;
 } df_line_search;
 
-typedef struct df_descent {
+typedef struct df_coordinate_descent {
   uint32_t n_subspaces, most;
   uint32_t in_vain; /* 0: no matter how many */
   df_line_search climbs[DF_DESCENT_SUBSPACES];
@@ -64,25 +64,28 @@ typedef struct df_descent {
   uint32_t n_measured;
   df_measured measured[DF_DESCENT_MOST];
   int has_dropped;
-} df_descent;
+} df_coordinate_descent;
 
-void df_descent_begin(df_descent *descent, uint32_t most);
+void df_coordinate_descent_begin(df_coordinate_descent *descent, uint32_t most);
 /* At most DF_DESCENT_SUBSPACES. The first one is the default, which is never dropped. */
-void df_descent_add(df_descent *descent, const uint8_t sizes[DF_DESCENT_AXES],
-                    const uint8_t start[DF_DESCENT_AXES]);
+void df_coordinate_descent_add(df_coordinate_descent *descent, const uint8_t sizes[DF_DESCENT_AXES],
+                               const uint8_t start[DF_DESCENT_AXES]);
 /* Times have changed. The search measures first the default, then the baseline, then subspaces that
  * were never measured, and the best places of the others, the fastest of before first; it goes on
  * from there. */
-void df_descent_again(df_descent *descent, const df_point *baseline);
-/* 0: the search is over. Asked again before df_descent_report, it gives the same point. */
-int df_descent_next(df_descent *descent, df_point *point);
-/* The point that df_descent_next gave; a time of HUGE_VAL: the point is not available. */
-void df_descent_report(df_descent *descent, const df_measured *measured);
+void df_coordinate_descent_again(df_coordinate_descent *descent, const df_point *baseline);
+/* Returns 0 if the search has ended. Repeated calls before df_coordinate_descent_report give the
+ * same point. */
+int df_coordinate_descent_next(df_coordinate_descent *descent, df_point *point);
+/* Reports the time of the point that df_coordinate_descent_next gave; HUGE_VAL: it is not
+ * available. */
+void df_coordinate_descent_report(df_coordinate_descent *descent, const df_measured *measured);
 /* NULL: it was not measured. */
-df_measured *df_descent_find(df_descent *descent, const df_point *point);
+df_measured *df_coordinate_descent_find(df_coordinate_descent *descent, const df_point *point);
 /* A measured point takes longer than measured, and so do the other points of its subspace. */
-void df_descent_correct(df_descent *descent, const df_point *point, double time);
+void df_coordinate_descent_correct(df_coordinate_descent *descent, const df_point *point,
+                                   double time);
 /* NULL: nothing was measured. */
-const df_measured *df_descent_best(const df_descent *descent);
+const df_measured *df_coordinate_descent_best(const df_coordinate_descent *descent);
 
 #endif

@@ -1,5 +1,5 @@
-/* The form of the example plugin of NCCL 2.27 and later: a line for each rule, the first one
- * counts. */
+/* The format of the example plugin of NCCL 2.27 and later: one line for each rule; the first rule
+ * that fits is used. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static int word_of(const char *word, const char *(*name_of)(int), int n) {
   return -1;
 }
 
-/* -1, or a number. */
+/* Reads -1 or a number. */
 static int read_any(const reader *in, const char *what, const char *word, int *value) {
   uint64_t number;
   const char *end;
@@ -51,7 +51,8 @@ static int read_bytes(const reader *in, const char *what, const char *word, uint
   return refuse(in, "%s \"%.40s\" is no number of bytes", what, word);
 }
 
-/* In place, without spaces around. More than MOST_FIELDS: MOST_FIELDS + 1. */
+/* Splits the line in place, without surrounding spaces. Returns MOST_FIELDS + 1 if there are more
+ * than MOST_FIELDS. */
 static int split(char *line, char **fields) {
   int n = 0;
   for (char *at = line; at;) {
@@ -93,7 +94,7 @@ static int read_fields(const reader *in, char **fields, int n, df_csv_line *line
       (n > 9 && !read_any(in, "regBuff", fields[9], &line->mappings)))
     return 0;
   if (line->least > line->most)
-    return refuse(in, "sizes from %" PRIu64 " to %" PRIu64 " bytes are none", line->least,
+    return refuse(in, "sizes from %" PRIu64 " to %" PRIu64 " bytes are an empty range", line->least,
                   line->most);
   if (line->channels == 0 || line->channels > DF_NCCL_CHANNELS)
     return refuse(in, "channels is %d; it must be from 1 to %d, or -1", line->channels,

@@ -10,13 +10,13 @@
 #include <stdint.h>
 
 enum {
-  DF_BUDGET_SWITCH_NS = 500000, /* of all members, about: their threads are woken */
+  DF_BUDGET_SWITCH_NS = 500000, /* approximate cost for all members: their threads are woken */
 };
 
 typedef struct df_budget {
-  double part;   /* of the time of runs; 0: no limit */
+  double part;   /* share of the time of runs; 0: no limit */
   double risk;   /* the most that one variant is expected to cost beyond its switches, in runs */
-  double run_ns; /* of a run of the baseline */
+  double run_ns; /* time of a run of the baseline */
   uint64_t run;  /* all before it are earned */
   double earned_ns, spent_ns;
   /* After a change: */
@@ -24,7 +24,7 @@ typedef struct df_budget {
   double earned_before_ns; /* earned by runs before the latest bonus */
   double by_runs_ns;       /* earned by all runs, without bonuses */
   double bonus_ns, spent_before_ns;
-  /* of the current exploration, until the baseline is in force again */
+  /* These describe the current exploration, until the baseline is in force again. */
   double excess_ns;
   uint32_t switches;
 } df_budget;

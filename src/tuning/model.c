@@ -1,8 +1,8 @@
 #include "tuning/model.h"
 
-/* For each message, byte, and byte that is combined. Near ones fit `dfccl-bench tune` on two cores
- * (bench/results/tune-2-cores.txt) within a factor of two. Constants of networks and GPUs are not
- * fitted. */
+/* Microseconds for each message, each byte, and each byte that is combined. The near rates fit
+ * `dfccl-bench tune` on two cores (bench/results/tune-2-cores.txt) within a factor of two. The
+ * rates of networks and GPUs are not fitted. */
 typedef struct df_rates {
   double message_us, byte_us, combined_us;
 } df_rates;
@@ -11,7 +11,7 @@ static const df_rates rates_of[] = {[DF_NEAR_PROCESS] = {0.25, 1.3e-4, 0.65e-4},
                                     [DF_FAR] = {30, 1e-3, 1e-4},
                                     [DF_NEAR_GPU] = {4, 1e-5, 1e-6}};
 
-/* The work of the busiest rank, one after the other. */
+/* The work of the busiest rank, in sequence. */
 typedef struct df_work {
   double messages, bytes, combined;
 } df_work;
@@ -22,7 +22,8 @@ static double log2_of(uint32_t n) {
   return rounds;
 }
 
-/* A pipeline of `depth` ranks: the last one's last chunk comes after (depth + chunks) of them. */
+/* A pipeline of `depth` ranks: the last chunk reaches the last rank after (depth + chunks)
+ * steps. */
 static df_work pipeline(double depth, double bytes, double chunk, double combines) {
   const double piece = bytes < chunk ? bytes : chunk;
   const double turns = depth - 1 + (piece > 0 ? bytes / piece : 1);
@@ -35,7 +36,7 @@ static df_work sum(df_work a, df_work b) {
 
 static int combines(df_operation operation) { return df_operation_reduces(operation) ? 1 : 0; }
 
-/* The second half of an operation that goes both ways combines nothing. */
+/* The second half of an operation that travels in both directions combines no data. */
 static df_work both_ways(df_operation operation, df_work there, df_work back) {
   back.combined = 0;
   return operation == DF_OP_ALL_REDUCE ? sum(there, back) : there;
@@ -67,7 +68,7 @@ static df_work of_two_levels(const df_model_question *q, double all) {
   return sum(both_ways(q->operation, inner, inner), outer);
 }
 
-/* Members that differ in one digit exchange with each other, digit by digit, and back again. */
+/* Members that differ in one digit exchange data, digit by digit, and back again. */
 static df_work of_bcube(const df_model_question *q, double part) {
   const uint32_t values = q->split > 1 ? q->split : 4;
   double messages = 0;
@@ -76,7 +77,8 @@ static df_work of_bcube(const df_model_question *q, double part) {
   return (df_work){2 * messages, 2 * part, part};
 }
 
-/* Between hosts pieces go round in a ring; each rank has its share of what its host sends. */
+/* Between hosts pieces travel around a ring; each rank has its share of the data that its host
+ * sends. */
 static df_work of_hosts(const df_model_question *q, double all) {
   const double c = combines(q->operation), hosts = q->hosts ? q->hosts : 1;
   const double lanes = q->n / hosts > 1 ? q->n / hosts : 1, share = all / lanes;
@@ -88,7 +90,8 @@ static df_work of_hosts(const df_model_question *q, double all) {
   return both_ways(q->operation, way, way);
 }
 
-/* Within a host each rank gathers, and combines, its share of what the others have, or gives it. */
+/* Within a host each rank gathers and combines its share of the data of the others, or distributes
+ * it. */
 static df_work within_hosts(const df_model_question *q, double all) {
   const double hosts = q->hosts ? q->hosts : 1, near = q->n / hosts > 1 ? q->n / hosts : 1;
   const double moved = all * (near - 1) / near;
@@ -128,7 +131,7 @@ static int work_of(const df_model_question *q, int algorithm, df_work *work) {
   case DF_BINOMIAL:
     *work = (df_work){rounds, rounds * all, rounds * all * c};
     return 1;
-  case DF_DOUBLE_TREE: { /* each rank is an inner one in one of the trees, with two children */
+  case DF_DOUBLE_TREE: { /* each rank is an inner node in one of the trees, with two children */
     const df_work way = pipeline(rounds, all, (double)q->slot_bytes, c);
     *work = both_ways(q->operation, way, way);
     return 1;
@@ -180,7 +183,7 @@ double df_model_us(const df_model_question *q, int algorithm) {
   return us + time_of(q, within_hosts(q, (double)q->bytes), near);
 }
 
-/* Received bytes that the rank does not have already; the sum over all ranks. */
+/* Bytes received that the rank does not have already; with of_all the sum over all ranks. */
 static double received(df_operation operation, double bytes, double n, int of_all) {
   switch (operation) {
   case DF_OP_ALL_GATHER:

@@ -2,7 +2,7 @@
  * How long a run takes, by formulas: crossings, bytes through the busiest rank's port, and bytes
  * that are combined. Sources: Weingram et al. (xCCL, JCST 2023), section 4.1; Singh et al. (PCCL,
  * 2025), section 2.2. Rates are constants, since members must come to the same numbers. So a
- * prediction tells the order of magnitude, and which algorithm is faster; bench-predicted compares
+ * prediction gives the order of magnitude and the faster algorithm; bench-predicted compares
  * it with runs.
  */
 #ifndef DF_TUNING_MODEL_H
@@ -15,12 +15,12 @@ typedef enum { DF_NEAR_PROCESS, DF_NEAR_HOST, DF_FAR, DF_NEAR_GPU } df_distance;
 typedef struct df_model_question {
   df_operation operation;
   uint32_t n;
-  uint64_t bytes; /* of a rank's larger buffer */
+  uint64_t bytes; /* bytes of a rank's larger buffer */
   uint64_t slot_bytes;
-  uint32_t split;           /* of two-level algorithms; values of a digit of bcube, 0: 4 */
-  uint32_t hosts;           /* of hierarchies; 0: one */
+  uint32_t split; /* split of two-level algorithms; number of values of a digit of bcube, 0: 4 */
+  uint32_t hosts; /* hosts of hierarchical algorithms; 0: one */
   uint32_t ranks_on_a_core; /* at least 1 */
-  df_distance distance;     /* of the farthest members */
+  df_distance distance;     /* distance of the farthest members */
 } df_model_question;
 
 /* Microseconds; negative: there is no formula. */

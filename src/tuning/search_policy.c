@@ -10,7 +10,7 @@ enum {
   DF_SEARCH_TO_COMPARE = 4,     /* switches */
   DF_SEARCH_WINS = 2,           /* comparisons in a row */
   DF_SEARCH_LOST = 8,           /* cancelled switches in a row after which the policy stops */
-  DF_SEARCH_WATCH_NS = 100,     /* what timing one run costs, about */
+  DF_SEARCH_WATCH_NS = 100,     /* approximate cost of timing one run */
   DF_SEARCH_DRIFTS = 2,         /* windows in a row, to the same side */
   DF_SEARCH_MOST_PATIENCE = 10, /* doublings of that, after searches that found nothing else */
   DF_SEARCH_WARM_RUNS = 2,      /* after the first, until a variant may be called slow */
@@ -168,12 +168,12 @@ static df_search_request settle(df_search *l) {
 
 /* 0: the search has not measured it. */
 static double registered_ns(df_search *l) {
-  const df_measured *registered = df_descent_find(&l->descent, &l->registered);
+  const df_measured *registered = df_coordinate_descent_find(&l->descent, &l->registered);
   return registered ? registered->time : 0;
 }
 
 static int is_worth_comparing(df_search *l) {
-  const df_measured *best = df_descent_best(&l->descent);
+  const df_measured *best = df_coordinate_descent_best(&l->descent);
   if (l->is_remembered) return !df_point_same(&l->winner, &l->registered);
   return !df_point_same(&best->point, &l->registered) &&
          (registered_ns(l) == 0 || best->time < (1 - least_gain) * registered_ns(l));
@@ -187,14 +187,14 @@ static df_search_request keep_registered(df_search *l) {
 }
 
 static df_search_request compare(df_search *l) {
-  if (!l->is_remembered) l->winner = df_descent_best(&l->descent)->point;
+  if (!l->is_remembered) l->winner = df_coordinate_descent_best(&l->descent)->point;
   l->turn = 0;
   return ask(l, &l->winner, runs_of_turn(l), DF_SEARCH_COMPARING);
 }
 
 /* The cost of the registered variant's turn in a comparison, if the baseline is faster. */
 static double cost_of_registered(df_search *l) {
-  const df_measured *baseline = df_descent_find(&l->descent, &l->baseline);
+  const df_measured *baseline = df_coordinate_descent_find(&l->descent, &l->baseline);
   if (baseline == NULL || registered_ns(l) <= baseline->time) return 0;
   return (runs_of_turn(l) + DF_SEARCH_ROUND_TRIP) * (registered_ns(l) / baseline->time - 1) *
          l->budget.run_ns;
@@ -203,7 +203,7 @@ static double cost_of_registered(df_search *l) {
 static df_search_request go_on(df_search *l) {
   df_point point;
   if (df_point_same(&l->in_force, &l->baseline)) df_budget_close(&l->budget);
-  const int is_over = l->is_remembered || !df_descent_next(&l->descent, &point);
+  const int is_over = l->is_remembered || !df_coordinate_descent_next(&l->descent, &point);
   if (is_over && !is_worth_comparing(l)) return keep_registered(l);
   l->needed_ns = df_budget_needed(&l->budget, is_over ? DF_SEARCH_TO_COMPARE : 2);
   if (is_over) l->needed_ns += cost_of_registered(l);
@@ -235,15 +235,15 @@ static int is_clearly_faster(const df_measured *a, const df_measured *b) {
 }
 
 static int has_runner_up(df_search *l) {
-  const df_measured *registered = df_descent_find(&l->descent, &l->registered);
-  return registered && is_clearly_faster(df_descent_best(&l->descent), registered);
+  const df_measured *registered = df_coordinate_descent_find(&l->descent, &l->registered);
+  return registered && is_clearly_faster(df_coordinate_descent_best(&l->descent), registered);
 }
 
 /* ratio: of the winner's time to the registered one's. A remembered winner is given up, and the
  * search begins. The fastest of many is often the luckiest one, so the next one gets its turn, too.
  * */
 static df_search_request lose(df_search *l, double ratio) {
-  df_descent_correct(&l->descent, &l->winner, ratio * registered_ns(l));
+  df_coordinate_descent_correct(&l->descent, &l->winner, ratio * registered_ns(l));
   move_watch(l, &l->registered);
   l->winner = l->baseline = l->registered;
   l->wins = 0;
@@ -264,8 +264,8 @@ static void move_baseline(df_search *l, const df_measured *to, const df_measured
  * longer than all probes, and it follows at the end of the search. But the earlier baseline is
  * measured once more, because it may have been slow for a moment only. */
 static df_search_request note_probe(df_search *l) {
-  const df_measured *best = df_descent_best(&l->descent);
-  const df_measured *baseline = df_descent_find(&l->descent, &l->baseline);
+  const df_measured *best = df_coordinate_descent_best(&l->descent);
+  const df_measured *baseline = df_coordinate_descent_find(&l->descent, &l->baseline);
   if (l->probes == 0) return go_on(l);
   if (--l->probes == 0) df_budget_take_back(&l->budget);
   if (baseline == NULL || baseline->time >= cannot_be_had || !is_clearly_faster(best, baseline))
@@ -279,8 +279,8 @@ static df_search_request note_probe(df_search *l) {
 /* If the displaced baseline is faster after all, it comes back: its first measurement was an
  * outlier. */
 static df_search_request note_displaced(df_search *l, const df_measured *measured) {
-  df_measured *before = df_descent_find(&l->descent, &l->displaced);
-  const df_measured *baseline = df_descent_find(&l->descent, &l->baseline);
+  df_measured *before = df_coordinate_descent_find(&l->descent, &l->displaced);
+  const df_measured *baseline = df_coordinate_descent_find(&l->descent, &l->baseline);
   l->checks_displaced = 0;
   before->time = measured->time;
   before->error = measured->error;
@@ -290,7 +290,7 @@ static df_search_request note_displaced(df_search *l, const df_measured *measure
 
 static df_search_request note_measured(df_search *l, const df_measured *measured) {
   if (l->checks_displaced) return note_displaced(l, measured);
-  df_descent_report(&l->descent, measured);
+  df_coordinate_descent_report(&l->descent, measured);
   return note_probe(l);
 }
 
@@ -300,7 +300,7 @@ static df_search_request note_measured(df_search *l, const df_measured *measured
 static df_search_request give_up(df_search *l) {
   const double scale = l->baseline_ns > 0 ? l->baseline_ns / l->budget.run_ns : 1;
   const double time = scale * time_of(l, l->own, l->n_own);
-  df_measured *registered = df_descent_find(&l->descent, &l->registered);
+  df_measured *registered = df_coordinate_descent_find(&l->descent, &l->registered);
   if (l->state == DF_SEARCH_COMPARING && df_point_same(&l->asked, &l->registered) && registered) {
     registered->time = DF_MAX(registered->time, time);
     l->wins = 0;
@@ -370,7 +370,7 @@ static df_search_request begin_anew(df_search *l, const uint32_t *ns, uint32_t n
   l->probes = DF_SEARCH_PROBES;
   l->is_remembered = l->checks_displaced = 0;
   df_budget_add_bonus(&l->budget);
-  df_descent_again(&l->descent, &l->baseline);
+  df_coordinate_descent_again(&l->descent, &l->baseline);
   return search(l);
 }
 
@@ -434,14 +434,14 @@ df_search_request df_search_called_off(df_search *l, uint64_t run) {
   df_budget_earn(&l->budget, run);
   if (l->state == DF_SEARCH_STOPPED || l->state == DF_SEARCH_WATCHING) return nothing;
   if (l->state == DF_SEARCH_MEASURING && !l->checks_displaced)
-    df_descent_report(&l->descent, &none);
+    df_coordinate_descent_report(&l->descent, &none);
   l->checks_displaced = 0;
   if (l->state != DF_SEARCH_RETURNING) l->then = DF_SEARCH_RESTING;
   if (l->is_remembered) {
     l->is_remembered = 0;
     l->winner = l->registered;
   }
-  const df_measured *best = df_descent_best(&l->descent);
+  const df_measured *best = df_coordinate_descent_best(&l->descent);
   if (++l->lost == DF_SEARCH_LOST || (best && best->time >= cannot_be_had)) {
     df_search_stop(l);
     return (df_search_request){.kind = DF_REQUEST_STOP};

@@ -15,7 +15,7 @@
  *              too; twice in a row. If no variant was faster, there is no comparison. If the winner
  *              loses, its measurement was luck: the next fastest variant is compared if it was 10 %
  *              faster than the registered one; three variants in all.
- *   watching   A window of 32 runs is timed now and then, also while resting. If the runs take 15 %
+ *   watching   A window of 32 runs is timed periodically, also while resting. If the runs take 15 %
  *              longer or shorter, twice in a row, the search begins anew. After searches that found
  *              nothing, more windows in a row are needed, unless the change is 50 %. A winner whose
  *              runs take longer on this rank than those of the registered variant did is compared
@@ -40,7 +40,7 @@
 enum {
   DF_SEARCH_RUNS = 8,    /* timed, of each variant; more if their mean counts (runs_of_mean) */
   DF_SEARCH_WARM = 16,   /* before the first search, and after a switch that was cancelled */
-  DF_SEARCH_WINDOW = 32, /* of a watch, and of each turn of a comparison */
+  DF_SEARCH_WINDOW = 32, /* runs in a watch, and in each turn of a comparison */
   DF_SEARCH_TIMES = DF_TIMES_MOST /* most in one request */
 };
 
@@ -66,13 +66,14 @@ typedef struct df_search_request {
   df_search_request_kind kind;
   df_point point;
   uint64_t runs;
-  /* Of the point; of a rest or a watch: of the variant in force. DF_PURPOSES: unchanged. */
+  /* The purpose of the point; during a rest or a watch, that of the variant in force. DF_PURPOSES:
+   * unchanged. */
   df_purpose purpose;
 } df_search_request;
 
 typedef struct df_search {
   df_search_state state, then; /* then: after a return */
-  df_descent descent;
+  df_coordinate_descent descent;
   df_budget budget;
   int runs_ahead;    /* some members wait for nobody: this rank's times mean little */
   int by_mean;       /* Runs come in groups, between which ranks wait: only their sum counts. */
@@ -91,18 +92,18 @@ typedef struct df_search {
   uint32_t begun;           /* searches */
   uint32_t wins;            /* comparisons, in a row */
   uint32_t losses;          /* comparisons of this search */
-  uint32_t turn;            /* of the comparison */
+  uint32_t turn;            /* current turn of the comparison */
   double turns_ns[4];       /* winner, registered, registered, winner */
   double sums_ns[3];        /* winner, registered, winner: of all runs of the turn */
   double registered_own_ns; /* on this rank, while it was compared; 0: never */
-  double baseline_ns;       /* of all members; 0: not known */
+  double baseline_ns;       /* time of the baseline over all members; 0: not known */
   double registered_ns, tuned_ns;
-  int has_news;         /* of a comparison; the reader clears it */
+  int has_news;         /* a comparison has a new result; the reader clears it */
   double watched_ns;    /* when the watch began; 0: not known yet */
   int drifted;          /* windows in a row: positive slower, negative faster */
   int greatly;          /* likewise, by half and more */
   int has_drifted;      /* the search has begun anew */
-  uint32_t probes;      /* of runner-ups that the bonus still pays for */
+  uint32_t probes;      /* remaining probes of runner-ups that the bonus pays for */
   df_point displaced;   /* the baseline until a probe took its place ... */
   int checks_displaced; /* ... which is measured once more */
   int worse;            /* windows in a row: than the registered variant was */

@@ -40,7 +40,7 @@ static uint8_t place_of_blocks(uint32_t blocks, uint32_t most, uint8_t size) {
   return at;
 }
 
-static void add(df_space *space, df_descent *descent, uint32_t n, int algorithm,
+static void add(df_space *space, df_coordinate_descent *descent, uint32_t n, int algorithm,
                 const df_plan_file *file, const uint8_t sizes[DF_DESCENT_AXES],
                 const uint8_t start[DF_DESCENT_AXES]) {
   const uint32_t at = descent->n_subspaces;
@@ -54,7 +54,7 @@ static void add(df_space *space, df_descent *descent, uint32_t n, int algorithm,
   }
   space->algorithms[at] = (uint32_t)algorithm;
   space->files[at] = file;
-  df_descent_add(descent, own_sizes, own_start);
+  df_coordinate_descent_add(descent, own_sizes, own_start);
 }
 
 static void make_axes(const df_space_question *q, uint8_t sizes[DF_DESCENT_AXES],
@@ -82,7 +82,7 @@ static int is_for(const df_plan_file *file, const df_space_question *q) {
          (!q->registered->choice.is_ordered || facts.ordered) && file != q->registered->choice.file;
 }
 
-void df_space_make(df_space *space, const df_space_question *q, df_descent *descent) {
+void df_space_make(df_space *space, const df_space_question *q, df_coordinate_descent *descent) {
   const df_choice *choice = &q->registered->choice;
   const int is_long = q->bytes > DF_SPACE_SHORT;
   uint8_t sizes[DF_DESCENT_AXES] = {1, 1, 1, 1, 1}, start[DF_DESCENT_AXES] = {0};
@@ -90,7 +90,7 @@ void df_space_make(df_space *space, const df_space_question *q, df_descent *desc
   memset(space, 0, sizeof *space);
   space->max_blocks = q->max_blocks;
   space->of_registered = *choice;
-  df_descent_begin(descent, DF_DESCENT_MOST);
+  df_coordinate_descent_begin(descent, DF_DESCENT_MOST);
   add(space, descent, q->n, choice->algorithm, choice->file, sizes, start);
   space->registered = descent->climbs[0].best.point;
   for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++)
@@ -107,7 +107,7 @@ static int is_registered(const df_space *space, const df_point *point) {
   return memcmp(point, &space->registered, sizeof *point) == 0;
 }
 
-df_variant_spec df_space_variant(const df_space *space, const df_descent *descent,
+df_variant_spec df_space_variant(const df_space *space, const df_coordinate_descent *descent,
                                  const df_point *point) {
   const df_plan_file *file = space->files[point->subspace];
   df_variant_spec spec = {.algorithm = space->algorithms[point->subspace],
@@ -124,7 +124,8 @@ df_variant_spec df_space_variant(const df_space *space, const df_descent *descen
   return spec;
 }
 
-df_rule df_space_rule(const df_space *space, const df_descent *descent, const df_point *point) {
+df_rule df_space_rule(const df_space *space, const df_coordinate_descent *descent,
+                      const df_point *point) {
   const df_choice *choice = &space->of_registered;
   const df_variant_spec spec = df_space_variant(space, descent, point);
   if (is_registered(space, point))
@@ -142,7 +143,7 @@ df_rule df_space_rule(const df_space *space, const df_descent *descent, const df
                    .copies = spec.copies};
 }
 
-int df_space_find(const df_space *space, const df_descent *descent, const df_rule *rule,
+int df_space_find(const df_space *space, const df_coordinate_descent *descent, const df_rule *rule,
                   df_point *point) {
   const df_rule registered = df_space_rule(space, descent, &space->registered);
   *point = space->registered;

@@ -37,7 +37,7 @@ DF_PRINTF(2, 3) static int refuse(const reader *in, const char *format, ...) {
   return 0;
 }
 
-/* *end: the text after the number. 0: no number, or too large. */
+/* *end becomes the text after the number. Returns 0 if there is no number, or it is too large. */
 static int read_number(const char *text, uint64_t most, uint64_t *value, const char **end) {
   uint64_t number;
   const char *at;
@@ -50,7 +50,7 @@ static int read_number(const char *text, uint64_t most, uint64_t *value, const c
   return 1;
 }
 
-/* "7", "2-8", "16K-" or "*". */
+/* Reads "7", "2-8", "16K-" or "*". */
 static int read_range(const char *text, uint64_t least, uint64_t most, uint64_t *from,
                       uint64_t *to) {
   *from = least;
@@ -62,7 +62,7 @@ static int read_range(const char *text, uint64_t least, uint64_t most, uint64_t 
   return *text == '\0' && *from <= *to;
 }
 
-/* blocks=, slot=, split=, slots=, copies=; each once. */
+/* Reads blocks=, slot=, split=, slots= or copies=; each may occur once. */
 static int read_option(const reader *in, const char *word, df_rule *rule) {
   const struct {
     const char *key;
@@ -91,7 +91,7 @@ static int read_option(const reader *in, const char *word, df_rule *rule) {
   return refuse(in, "\"%s\" is none of blocks=, slot=, split=, slots=, copies=", word);
 }
 
-/* "file:NAME" */
+/* Reads "file:NAME". */
 static int read_file(const reader *in, const char *word, df_tuning *tuning, df_rule *rule) {
   const char *name = word + 5;
   if (strlen(name) >= DF_FILE_NAME_BYTES || *name == '\0')
@@ -133,7 +133,9 @@ static int read_rule(const reader *in, char **words, int n, df_tuning *tuning, d
                   words[2]);
   int memory = word_at(memory_words, DF_COUNT_OF(memory_words), words[3]);
   if (memory < 0)
-    return refuse(in, "memory \"%s\" is none of any, process, host, crowded, cuda", words[3]);
+    /* lint: allow(crowded) a word of the tuning table */
+    return refuse(in, "unknown memory \"%s\"; it must be any, process, host, crowded or cuda",
+                  words[3]);
   rule->memory = (df_memory_kind)memory;
   if (strncmp(words[4], "file:", 5) == 0) {
     if (!read_file(in, words[4], tuning, rule)) return 0;
@@ -142,7 +144,8 @@ static int read_rule(const reader *in, char **words, int n, df_tuning *tuning, d
     return 1;
   }
   int algorithm = df_algorithm_by_name(words[4]);
-  if (algorithm < 0) return refuse(in, "there is no algorithm \"%s\"", words[4]);
+  if (algorithm < 0)
+    return refuse(in, "unknown algorithm \"%s\"; see dfccl-info algorithms", words[4]);
   if (!df_algorithm_has(algorithm, rule->operation))
     return refuse(in, "algorithm \"%s\" has no %s", words[4], words[0]);
   rule->algorithm = (df_algorithm)algorithm;
@@ -169,7 +172,7 @@ static int read_queue(const reader *in, const char *word, df_policy *policy) {
   return refuse(in, "cq is \"%s\": it must be ring, packed or slots", word);
 }
 
-/* set NAME VALUE */
+/* Reads "set NAME VALUE". */
 static int read_set(const reader *in, char **words, int n, df_policy *policy) {
   static const struct {
     const char *name;
@@ -200,7 +203,7 @@ static int read_set(const reader *in, char **words, int n, df_policy *policy) {
   return refuse(in, "there is no \"%s\" to set", words[1]);
 }
 
-/* In place; more than `most`: most + 1. */
+/* Splits the line in place. Returns most + 1 if there are more than `most` words. */
 static int split_words(char *line, char **words, int most) {
   int n = 0;
   for (char *at = line; *at != '\0';) {
@@ -292,7 +295,7 @@ int df_tuning_load_files(df_tuning *tuning, const char *directory, char *sentenc
 
 /* ---- writing ---- */
 
-/* In the largest unit that is exact. */
+/* Prints the size in the largest unit that is exact. */
 static void print_size(uint64_t value, char *text, size_t bytes) {
   static const char *const units[] = {"", "K", "M", "G"};
   int unit = 0;
@@ -346,12 +349,13 @@ enum { K = 1024, M = 1024 * 1024 };
         0, 0, NULL, 0, 0                                                                           \
   }
 
-/* Up to 8 ranks measured with `dfccl-bench tune`; beyond, by crossings. Links to all others have
- * smaller slots, so that memory does not grow with the group. With shared cores the sum of all
- * work counts: ranks read data where it was first, in large pieces, and take turns seldom. Those of
- * GPUs were measured with 2, 4 and 8 ranks on one H100, all-reduces also with 3 and 6, up to 16 MB.
- * A primitive costs a block about 4 us there, and a message arrives after 1 us. So the plans with
- * the fewest primitives of a rank come first, and what passes along a ring is fast. */
+/* Rules for up to 8 ranks were measured with `dfccl-bench tune`; those beyond follow from crossings
+ * between hosts. Links to all other members have smaller slots, so that memory does not grow with
+ * the group. With shared cores the sum of all work counts: ranks read data at its origin, in large
+ * pieces, and switch seldom. The rules of GPUs were measured with 2, 4 and 8 ranks on one H100,
+ * all-reduces also with 3 and 6, up to 16 MB. A primitive costs a block about 4 us there, and a
+ * message arrives after 1 us. So the plans with the fewest primitives for a rank come first, and
+ * data that travels along a ring is fast. */
 const df_rule df_built_in_rules[] = {
     RULE(ALL_REDUCE, 1, 2, CUDA, 64 * M, NO_LIMIT, DIRECT, 1 * M),
     RULE(ALL_REDUCE, 1, 2, CUDA, 8 * M, NO_LIMIT, DIRECT, 512 * K),

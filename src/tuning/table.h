@@ -22,14 +22,14 @@ typedef struct df_rule {
   df_algorithm algorithm;
   df_memory_kind memory;
   uint32_t ranks_least, ranks_most;
-  uint64_t bytes_least, bytes_most; /* of a rank's larger buffer */
+  uint64_t bytes_least, bytes_most; /* range of bytes of a rank's larger buffer */
   uint32_t blocks;                  /* 0: as many as the settings allow */
   uint32_t slot_bytes;              /* most payload; 0: as configured */
   uint32_t split;                   /* neighbours in a subgroup; 0: as configured */
-  uint32_t file;                    /* of DF_FROM_FILE: 1 + its place among the table's files */
-  const df_plan_file *loaded;       /* NULL: not yet, and the rule never fits */
-  uint32_t slots;                   /* least of a link; 0: as configured */
-  uint32_t copies;                  /* 1: lends nothing */
+  uint32_t file;              /* for DF_FROM_FILE: 1 + the index among the files of the table */
+  const df_plan_file *loaded; /* NULL: not yet, and the rule never fits */
+  uint32_t slots;             /* least of a link; 0: as configured */
+  uint32_t copies;            /* 1: lends nothing */
 } df_rule;
 
 enum { DF_MAX_TUNING_RULES = 256, DF_MAX_TUNING_FILES = 32, DF_MAX_TUNING_BYTES = 64 << 10 };

@@ -13,13 +13,13 @@
 
 enum { OLDEST = 2, NEWEST = 6, NO_VERSION = 0, NAME_BYTES = 80, MAX_CSV_BYTES = 1 << 20 };
 
-/* ---- the plugins' tables, by version */
+/* ---- the tables of plugins, by version */
 
 typedef int nccl_result; /* 0: success */
 typedef void (*nccl_log)(int level, unsigned long flags, const char *file, int line,
                          const char *format, ...);
-/* Taken and given by plugins of version 5 on; what they write there concerns GPUs and is not used.
- * */
+/* Plugins of version 5 and later take and return these; they concern GPUs, so the values that a
+ * plugin writes are not used. */
 typedef struct nccl_domains {
   int n, least, most;
 } nccl_domains;
@@ -43,7 +43,7 @@ typedef nccl_result (*end)(void *context);
 typedef nccl_result (*chunk_6)(void *context, int function, size_t bytes, int algorithm,
                                int protocol, int channels, size_t *chunk);
 
-/* All versions have these places; the sixth of versions before 6 is not read. */
+/* All versions have these members; the sixth is not read from versions before 6. */
 typedef struct nccl_tuner {
   const char *name;
   void (*init)(void);
@@ -52,30 +52,30 @@ typedef struct nccl_tuner {
   chunk_6 chunk;
 } nccl_tuner;
 
-/* The plugin's context of groups of one size. */
+/* The context of the plugin for groups of one size. */
 typedef struct group_context {
   struct group_context *next;
   uint32_t n, n_hosts;
   void *context;
-  nccl_result failed; /* of init; then it is not asked */
+  nccl_result failed; /* result of init; after a failure the plugin is not asked */
 } group_context;
 
 struct df_tuner_plugin {
-  const nccl_tuner *table; /* NULL: a file */
+  const nccl_tuner *table; /* NULL: the advice comes from a file */
   int version;
   uint64_t job;
-  char name[NAME_BYTES]; /* "Example (version 6)", or the file's */
+  char name[NAME_BYTES]; /* "Example (version 6)", or the name of the file */
   group_context *groups;
   df_csv csv;
 };
 
-static df_mutex lock = DF_MUTEX_INITIALIZER; /* of all calls in the process */
+static df_mutex lock = DF_MUTEX_INITIALIZER; /* held during all calls to plugins in the process */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void note_lock(void) { df_fork_waits_for(&lock, 0); }
 
 static DF_FOREIGN_LOG(write_log, "tuner plugin");
 
-/* ---- the calls; all with the lock */
+/* ---- the calls; the caller holds the lock */
 
 static nccl_result init(const df_tuner_plugin *plugin, group_context *group) {
   if (plugin->version < 5)
@@ -89,7 +89,7 @@ static nccl_result init(const df_tuner_plugin *plugin, group_context *group) {
                                        write_log, &domains, &constants);
 }
 
-/* NULL: no memory. */
+/* Returns NULL if out of memory. */
 static group_context *group_of(df_tuner_plugin *plugin, const df_advice_question *q) {
   for (group_context *group = plugin->groups; group; group = group->next)
     if (group->n == q->n && group->n_hosts == q->n_hosts) return group;
@@ -101,7 +101,7 @@ static group_context *group_of(df_tuner_plugin *plugin, const df_advice_question
   group->next = plugin->groups;
   plugin->groups = group;
   if (group->failed)
-    df_log(DF_LOG_WARN, "tuner plugin %s: init for %u ranks fails with %d; it is not asked",
+    df_log(DF_LOG_WARN, "tuner plugin %s: init for %u ranks fails with %d; the plugin is ignored",
            plugin->name, group->n, group->failed);
   return group;
 }

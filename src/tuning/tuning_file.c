@@ -240,7 +240,7 @@ static dfcclResult_t copy_merged(FILE *out, const cursor *from, const df_tuning_
   size_t length;
   int is_written = 0;
   if (c.at >= c.end)
-    fputs(DF_TUNING_HEADER "\n# Learnt by DFCCL_TUNE. A job uses the rules behind its machine's "
+    fputs(DF_TUNING_HEADER "\n# Written by DFCCL_TUNE. A job uses the rules behind its machine's "
                            "line.\n",
           out);
   while (next_line(&c, &line, &length)) {

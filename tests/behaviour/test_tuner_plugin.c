@@ -108,7 +108,7 @@ DF_TEST(tuner_plugin, chunk_size_is_the_slot, 60) {
   expect(&c, "ring", "staged", "says ring, simple");
   choose(6, "1,2,chunk:7");
   c = tried(DF_ALL_REDUCE, COUNT);
-  CHECK(strstr(c.why, "is not obeyed: chunks of 7 bytes"), "\"%s\"", c.why);
+  CHECK(strstr(c.why, "is ignored: chunks of 7 bytes"), "\"%s\"", c.why);
 }
 
 static void need_no_chunk(void) {
@@ -128,16 +128,16 @@ DF_TEST(tuner_plugin, nonsense_changes_nothing, 120) {
   static const struct {
     int from, to; /* versions of the plugin's table */
     const char *answer, *why;
-  } all[] = {{LEAST, MOST, "info", "is not obeyed: its call fails with 2"},
-             {LEAST, MOST, "init", "is not obeyed: its call fails with 2"},
-             {3, MOST, "nan", "is not obeyed: its cost of ring with simple is no number"},
-             {3, MOST, "infinite", "is not obeyed: its cost of ring with simple is no number"},
+  } all[] = {{LEAST, MOST, "info", "is ignored: its call fails with 2"},
+             {LEAST, MOST, "init", "is ignored: its call fails with 2"},
+             {3, MOST, "nan", "is ignored: its cost of ring with simple is not a number"},
+             {3, MOST, "infinite", "is ignored: its cost of ring with simple is not a number"},
              {3, MOST, "absent", "it chooses nvls with simple, whose cost was -1"},
              {LEAST, MOST, "1,1", "it chooses ring with ll128, whose cost was -1"},
-             {2, 2, "99,2", "algorithm 99, with its protocol, is none"},
+             {2, 2, "99,2", "algorithm 99 does not exist with its protocol"},
              {2, 2, "1,-1", "it names only one of algorithm and protocol"},
-             {LEAST, MOST, "1,2,channels:-3", "is not obeyed: -3 channels"},
-             {LEAST, MOST, "1,2,channels:65", "is not obeyed: 65 channels"},
+             {LEAST, MOST, "1,2,channels:-3", "is ignored: -3 channels"},
+             {LEAST, MOST, "1,2,channels:65", "is ignored: 65 channels"},
              {LEAST, MOST, "none", "names no algorithm"}};
   unsetenv("DFCCL_TUNER_PLUGIN");
   const dfcclConfiguration_t without = tried(DF_ALL_REDUCE, COUNT);

@@ -202,7 +202,7 @@ static void be_stranger_to_rank(input *in) {
   while (in->size > 0) {
     int caller = next_byte(in) % 2;
     size_t taken;
-    df_greeting greeting;
+    df_handshake_greeting greeting;
     df_message_start(&greeting, DF_MESSAGE_GREETING, sizeof greeting);
     bool well_formed = next_byte(in) % 2 == 0;
     const uint8_t *bytes = next_bytes(in, next_byte(in), &taken);
@@ -244,7 +244,7 @@ static void be_stranger_at_door(input *in) {
   while (in->size > 0) {
     int caller = next_byte(in) % 2;
     size_t taken;
-    df_greeting greeting;
+    df_handshake_greeting greeting;
     df_message_start(&greeting, DF_MESSAGE_GREETING, sizeof greeting);
     greeting.from = 1;
     bool well_formed = next_byte(in) % 2 == 0;
@@ -311,7 +311,7 @@ typedef struct {
 /* Accepts one call, answers with a well-formed answer or with arbitrary bytes, and closes. */
 static void *pose(void *argument) {
   poser *p = argument;
-  unsigned char greeting[sizeof(df_greeting)];
+  unsigned char greeting[sizeof(df_handshake_greeting)];
   df_answer answer;
   size_t taken;
   struct pollfd calls = {.fd = p->listener, .events = POLLIN};

@@ -40,9 +40,9 @@ security() { # LEVEL PATTERN: checks the text of the level, also in the JSON obj
 security auth 'authenticated; data is in the clear'
 security integrity 'protected against changes'
 security encrypt 'data is encrypted'
-security none 'whoever reaches a job'
-security none 'a key that everybody knows'
-run 0 env DFCCL_NET_SECURITY=none "$info" net; out_has '^secret +none: everybody may join'
+security none 'every process that reaches a job'
+security none 'a key that is public'
+run 0 env DFCCL_NET_SECURITY=none "$info" net; out_has '^secret +none: every process may join'
 run 0 env DFCCL_NET_SECURITY=none DFCCL_SECRET=$secret "$info" net
 out_has '^secret +is set'
 out_has 'are authenticated'

@@ -152,7 +152,7 @@ refuse() { # LINES SENTENCE [LINE]
 }
 refuse 'x' "the line is no JSON object"
 refuse '[]' "the line is no JSON object"
-refuse '{}' "the line is none that DFCCL_TRACE writes"
+refuse '{}' "the line does not have a format of DFCCL_TRACE"
 refuse '{"run":0,"of":2,"from":1,"to":2,"status":0}' "no earlier line has this number"
 refuse '{"run":0,"of":1,"from":3,"to":2,"status":0}' "from and to are not times in nanoseconds"
 refuse '{"run":0,"of":1,"from":-3,"to":2,"status":0}' "from and to are not times in nanoseconds"
@@ -161,7 +161,7 @@ refuse '{"run":0,"of":1,"from":1,"to":2305843009213693952,"status":0}' \
   "from and to are not times in nanoseconds"
 refuse "${described%?},\"from_run\":1,\"at\":9223372036854775808}" '"at" is not a time'
 refuse '{"run":0,"of":1,"from":1,"to":2}' "the run has no status"
-refuse '{"run":0.5,"of":1,"from":1,"to":2,"status":0}' "the line is none"
+refuse '{"run":0.5,"of":1,"from":1,"to":2,"status":0}' "the line does not have"
 refuse '{"collective":2,"id":"x","name":"","operation":"","bytes":1,"group":[0],"algorithm":""}' \
   "the collective lacks"
 refuse "${described%?},\"from_run\":3}
@@ -176,7 +176,7 @@ run 1 "$trace" "$work/bad"
 err_has "the file is empty"
 head_of 3 one 1 >"$work/bad/rank-0.trace"
 run 1 "$trace" "$work/bad"
-err_has "rank-0.trace:1: rank or ranks makes no sense"
+err_has "rank-0.trace:1: rank or ranks is out of range"
 head_of 0 one 1 >"$work/bad/rank-0.trace"
 head_of 0 one 1 >"$work/bad/rank-1.trace"
 run 1 "$trace" "$work/bad"

@@ -20,8 +20,8 @@ static double ratio_of(const search_world *w, const df_point *p) {
 void search_world_open(search_world *w, double part) {
   static const uint8_t sizes[DF_DESCENT_AXES] = {PLACES, PLACES, 1, 1, 1},
                        start[DF_DESCENT_AXES] = {3, 3};
-  df_descent_begin(&w->search.descent, DF_DESCENT_MOST);
-  for (int i = 0; i < ALGORITHMS; i++) df_descent_add(&w->search.descent, sizes, start);
+  df_coordinate_descent_begin(&w->search.descent, DF_DESCENT_MOST);
+  for (int i = 0; i < ALGORITHMS; i++) df_coordinate_descent_add(&w->search.descent, sizes, start);
   df_search_open(&w->search, part, w->runs_ahead, w->runs_ahead);
   if (w->best == 0) w->best = ALGORITHMS / 2;
   w->in_force = w->search.registered;

@@ -144,7 +144,8 @@ DF_TEST(greeting, nonsense_is_refused, 30) {
   for (uint32_t bent = 0; bent < sizeof(df_connection_greeting); bent++) {
     ends e;
     df_connection_handshake_state caller, listener;
-    if (bent >= offsetof(df_greeting, nonce) + 1) bent = sizeof(df_connection_greeting) - 1;
+    if (bent >= offsetof(df_handshake_greeting, nonce) + 1)
+      bent = sizeof(df_connection_greeting) - 1;
     make(&e, 1, secret, CALLER, LISTENER);
     e.caller.out[bent] ^= 0x40;
     go_on(&e, &caller, &listener);

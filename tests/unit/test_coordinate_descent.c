@@ -97,20 +97,20 @@ DF_TEST(descent, surfaces_of_the_model, 120) {
   double worst = 1, sum = 0, at_start = 0;
   for (int i = 0; i < SURFACES; i++) {
     surface all[SUBSPACES];
-    df_descent descent;
+    df_coordinate_descent descent;
     df_point p;
-    df_descent_begin(&descent, DF_DESCENT_MOST);
+    df_coordinate_descent_begin(&descent, DF_DESCENT_MOST);
     for (int s = 0; s < SUBSPACES; s++) {
       /* The start of a library without a tuner: some channels and threads, chunks of 64 KiB. */
       static const uint8_t start[DF_DESCENT_AXES] = {7, 6, 16, 0};
       draw(&all[s], &random);
-      df_descent_add(&descent, sizes, start);
+      df_coordinate_descent_add(&descent, sizes, start);
     }
-    while (df_descent_next(&descent, &p)) {
+    while (df_coordinate_descent_next(&descent, &p)) {
       const df_measured m = measure(all, &p, &random);
-      df_descent_report(&descent, &m);
+      df_coordinate_descent_report(&descent, &m);
     }
-    const df_measured *found = df_descent_best(&descent);
+    const df_measured *found = df_coordinate_descent_best(&descent);
     const double best = best_of(all);
     const double reached = best / time_of(&all[found->point.subspace], &found->point);
     good += reached >= 0.95;
@@ -132,32 +132,33 @@ DF_TEST(descent, surfaces_of_the_model, 120) {
 /* If nothing can be gained, the default remains, and few points are measured. */
 DF_TEST(descent, a_flat_surface, 30) {
   static const uint8_t start[DF_DESCENT_AXES] = {3, 3, 0, 0}, some[DF_DESCENT_AXES] = {8, 8, 1, 1};
-  df_descent descent;
+  df_coordinate_descent descent;
   df_point p;
-  df_descent_begin(&descent, DF_DESCENT_MOST);
-  df_descent_add(&descent, some, start);
-  while (df_descent_next(&descent, &p)) {
+  df_coordinate_descent_begin(&descent, DF_DESCENT_MOST);
+  df_coordinate_descent_add(&descent, some, start);
+  while (df_coordinate_descent_next(&descent, &p)) {
     const df_measured m = {.point = p, .time = 1};
-    df_descent_report(&descent, &m);
+    df_coordinate_descent_report(&descent, &m);
   }
   CHECK(descent.n_measured <= 12, "%u points", descent.n_measured);
-  CHECK(memcmp(&df_descent_best(&descent)->point, &descent.measured[0].point, sizeof p) == 0,
+  CHECK(memcmp(&df_coordinate_descent_best(&descent)->point, &descent.measured[0].point,
+               sizeof p) == 0,
         "moved");
 }
 
 /* A point that is not available is not requested again. */
 DF_TEST(descent, unavailable_points, 30) {
   static const uint8_t start[DF_DESCENT_AXES] = {0, 0, 0, 0}, some[DF_DESCENT_AXES] = {8, 1, 1, 1};
-  df_descent descent;
+  df_coordinate_descent descent;
   df_point p;
-  df_descent_begin(&descent, DF_DESCENT_MOST);
-  for (int s = 0; s < 3; s++) df_descent_add(&descent, some, start);
-  while (df_descent_next(&descent, &p)) {
+  df_coordinate_descent_begin(&descent, DF_DESCENT_MOST);
+  for (int s = 0; s < 3; s++) df_coordinate_descent_add(&descent, some, start);
+  while (df_coordinate_descent_next(&descent, &p)) {
     for (uint32_t i = 0; i < descent.n_measured; i++)
       CHECK(memcmp(&descent.measured[i].point, &p, sizeof p) != 0, "point %u again", i);
     const df_measured m = {.point = p, .time = p.subspace == 1 ? HUGE_VAL : 10.0 - p.at[0]};
-    df_descent_report(&descent, &m);
+    df_coordinate_descent_report(&descent, &m);
   }
-  CHECK(df_descent_best(&descent)->point.at[0] == 7, "place %u",
-        df_descent_best(&descent)->point.at[0]);
+  CHECK(df_coordinate_descent_best(&descent)->point.at[0] == 7, "place %u",
+        df_coordinate_descent_best(&descent)->point.at[0]);
 }

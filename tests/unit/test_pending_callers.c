@@ -22,7 +22,7 @@
 
 enum {
   STRANGERS = 240, /* fewer than the root holds, so that no rank is displaced */
-  FLOOD = DF_STRANGERS_MAX + 88,
+  FLOOD = DF_UNPROVEN_MAX + 88,
   CALLS_MAX = 4,
   SCRIPT_MAX = 1024
 };
@@ -189,5 +189,5 @@ DF_TEST(pending_callers, learn_nothing_and_do_not_prevent_the_job, 120) {
 }
 
 DF_TEST(pending_callers, more_than_the_root_holds_do_not_prevent_the_job, 120) {
-  join_among_callers(FLOOD, PATIENT_BEHAVIOURS, FLOOD - DF_STRANGERS_MAX);
+  join_among_callers(FLOOD, PATIENT_BEHAVIOURS, FLOOD - DF_UNPROVEN_MAX);
 }

@@ -17,7 +17,7 @@
 typedef struct {
   df_tuning tuning;
   df_configuration configuration;
-  df_descent descent;
+  df_coordinate_descent descent;
   df_space space;
 } some;
 
@@ -50,7 +50,7 @@ DF_TEST(space, all_algorithms_the_registered_one_first, 30) {
   CHECK(s.descent.n_subspaces == n, "%u of %u", s.descent.n_subspaces, n);
   CHECK(s.space.algorithms[0] == DF_BINOMIAL, "%u", s.space.algorithms[0]);
   df_point first;
-  CHECK(df_descent_next(&s.descent, &first), "no point");
+  CHECK(df_coordinate_descent_next(&s.descent, &first), "no point");
   CHECK(df_space_variant(&s.space, &s.descent, &first).algorithm == DF_AS_REGISTERED, "another");
 }
 

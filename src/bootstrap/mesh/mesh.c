@@ -16,19 +16,21 @@
 #include "bootstrap/net/sockets.h"
 
 enum {
-  RETRY_MS = 2,      /* Between calls to a rank that has too many callers. */
-  REFUSED_MS = 1000, /* A rank that refuses for so long is dead. */
-  CLAIM_MS = 500,    /* For so long a caller that has said who it is goes before others. */
-  GUEST_MS = 5000,   /* A caller must prove itself within this time. */
-  GUESTS_SPARE = 64
+  RETRY_MS = 2,      /* between calls to a rank that has too many callers */
+  REFUSED_MS = 1000, /* a rank that refuses for this long counts as dead */
+  CLAIM_MS = 500,    /* a caller that has sent its rank is not dropped within this time */
+  PENDING_MS = 5000, /* time within which a caller must prove itself */
+  PENDING_SPARE = 64
 };
 #define REPORT_NS 5000000000u
 
 typedef struct {
   int fd;
-  int rank; /* the other end; a guest's is a claim until proven, -1 before GREETING */
-  bool standing;
-  uint64_t since_ns; /* guest: when it came; lower rank: when it first refused, or 0 */
+  /* The other end; -1 for a pending connection before GREETING, then a claim until proven. */
+  int rank;
+  bool connected;
+  /* When the pending connection arrived; for a lower rank: when it first refused, or 0. */
+  uint64_t since_ns;
   unsigned char nonce[DF_NONCE_BYTES];
   unsigned char key[DF_KEY_BYTES];
 } link_attempt;
@@ -39,13 +41,13 @@ typedef struct {
   int *sockets;
   unsigned char key[DF_KEY_BYTES];
   int n_missing;
-  int accept_error;     /* why a guest had to go, or 0 */
-  bool is_full;         /* callers wait until a guest goes */
-  link_attempt *lower;  /* [rank] */
-  link_attempt *guests; /* [guests_max], oldest first */
-  int n_guests, guests_max;
-  df_remote_mesh *remote; /* NULL: no rank is of another host */
-  struct pollfd *polled;  /* [2 + rank + guests_max], then those of remote */
+  int accept_error;      /* why a pending connection was dropped, or 0 */
+  bool is_full;          /* callers wait until a pending connection ends */
+  link_attempt *lower;   /* [rank] */
+  link_attempt *pending; /* [pending_max], oldest first */
+  int n_pending, pending_max;
+  df_remote_mesh *remote;      /* NULL: no rank is on another host */
+  struct pollfd *polled; /* [2 + rank + pending_max], then the entries of remote */
   uint64_t begin_ns, report_ns;
 } mesh_work;
 
@@ -53,21 +55,22 @@ static bool is_remote(const mesh_work *work, int rank) {
   return work->remote && work->r->made.remote[rank].is_remote;
 }
 
-/* Of this process, or behind a relay. */
+/* Returns whether the rank is in this process, or is reached through a relay. */
 static bool needs_no_socket(const mesh_work *work, int rank) {
   const df_mesh *made = &work->r->made;
   return work->local[rank] ||
          (made->remote && made->remote[rank].is_remote && !made->remote[rank].has_channel);
 }
 
-static void stand(mesh_work *work, link_attempt *attempt) {
+static void set_connected(mesh_work *work, link_attempt *attempt) {
   work->sockets[attempt->rank] = attempt->fd;
   work->n_missing--;
   attempt->fd = -1;
-  attempt->standing = true;
+  attempt->connected = true;
 }
 
-/* 1: the message is there; 0: not yet; -1: anything else, also the end. */
+/* Returns 1 for a complete message, 0 if there is none yet, and -1 for anything else, also the end
+ * of the connection. */
 static int receive_packet(int fd, df_message_type type, void *message, size_t bytes) {
   ssize_t got;
   do got = recv(fd, message, bytes, MSG_TRUNC);
@@ -77,7 +80,7 @@ static int receive_packet(int fd, df_message_type type, void *message, size_t by
   return df_header_is((const df_header *)message, type, bytes) ? 1 : -1;
 }
 
-/* A packet goes whole or not at all. */
+/* A packet is sent as a whole or not at all. */
 static bool send_packet(int fd, const void *message, size_t bytes) {
   ssize_t sent;
   do sent = send(fd, message, bytes, MSG_NOSIGNAL);
@@ -112,7 +115,7 @@ static dfcclResult_t refused(const mesh_work *work, link_attempt *attempt) {
                  attempt->rank, work->r->records[attempt->rank].pid, work->r->rank);
 }
 
-/* Success also when the rank is busy. */
+/* Returns success also if the rank is busy. */
 static dfcclResult_t call_rank(mesh_work *work, link_attempt *attempt) {
   int fd = df_connect_abstract(SOCK_SEQPACKET, work->r->records[attempt->rank].name);
   if (fd == -EAGAIN || fd == -EINTR) return dfcclSuccess;
@@ -128,7 +131,7 @@ static dfcclResult_t call_rank(mesh_work *work, link_attempt *attempt) {
     return df_fail(dfcclRemoteError, "rank %d runs as user %u, rank %d as user %u", attempt->rank,
                    other, work->r->rank, geteuid());
   }
-  df_greeting greeting;
+  df_handshake_greeting greeting;
   df_message_start(&greeting, DF_MESSAGE_GREETING, sizeof greeting);
   greeting.from = work->r->rank;
   greeting.to = attempt->rank;
@@ -146,55 +149,58 @@ static dfcclResult_t on_answer(mesh_work *work, link_attempt *attempt) {
   int got = receive_packet(attempt->fd, DF_MESSAGE_ANSWER, &answer, sizeof answer);
   if (got == 0) return dfcclSuccess;
   if (got < 0) {
-    df_socket_close(&attempt->fd); /* in a crowd, or dying: try again until the root knows */
+    df_socket_close(
+        &attempt->fd); /* the rank is busy or dying: try again until the root reports a failure */
     return refused(work, attempt);
   }
   derive_pair_key(attempt->key, work, work->r->rank, attempt->rank, attempt->nonce, answer.nonce);
   if (!df_message_verify(&answer, sizeof answer, attempt->key))
-    return df_fail(dfcclRemoteError, "what answers rank %d as rank %d is not of this job",
+    return df_fail(dfcclRemoteError,
+                   "the process that answers rank %d as rank %d is not part of this job",
                    work->r->rank, attempt->rank);
   if (send_encrypted_signal(attempt->fd, DF_MESSAGE_PROOF, attempt->key))
-    stand(work, attempt);
+    set_connected(work, attempt);
   else
     df_socket_close(&attempt->fd);
   return dfcclSuccess;
 }
 
-static void forget_guest(mesh_work *work, int index) {
-  df_socket_close(&work->guests[index].fd);
-  work->n_guests--;
-  memmove(&work->guests[index], &work->guests[index + 1],
-          sizeof *work->guests * (size_t)(work->n_guests - index));
+static void drop_pending(mesh_work *work, int index) {
+  df_socket_close(&work->pending[index].fd);
+  work->n_pending--;
+  memmove(&work->pending[index], &work->pending[index + 1],
+          sizeof *work->pending * (size_t)(work->n_pending - index));
 }
 
-/* Who goes if there is no descriptor for the next: -1: nobody. A guest that has had its answer may
- * take its connection for standing, and would not call again. */
-static int dispensable_guest(const mesh_work *work) {
-  for (int i = 0; i < work->n_guests; i++)
-    if (work->guests[i].rank < 0) return i;
-  if (work->n_guests == 0) return -1;
-  return df_clock_ns() - work->guests[0].since_ns < (uint64_t)CLAIM_MS * 1000000u ? -1 : 0;
+/* Returns the index of the pending connection to drop if there is no descriptor for the next one,
+ * or -1 for none. A caller that has received its ANSWER may consider the connection established,
+ * and would not call again. */
+static int pending_to_drop(const mesh_work *work) {
+  for (int i = 0; i < work->n_pending; i++)
+    if (work->pending[i].rank < 0) return i;
+  if (work->n_pending == 0) return -1;
+  return df_clock_ns() - work->pending[0].since_ns < (uint64_t)CLAIM_MS * 1000000u ? -1 : 0;
 }
 
-/* Without a descriptor accept fails also if nobody calls. */
-static bool somebody_calls(const mesh_work *work) {
+/* If no descriptor is free, accept fails even if there is no caller, so poll first. */
+static bool has_caller(const mesh_work *work) {
   struct pollfd listener = {.fd = work->r->listener.fd, .events = POLLIN};
   return poll(&listener, 1, 0) > 0;
 }
 
-static dfcclResult_t admit_guests(mesh_work *work) {
-  while (somebody_calls(work)) {
+static dfcclResult_t accept_pending(mesh_work *work) {
+  while (has_caller(work)) {
     int fd = df_accept(work->r->listener.fd);
     if (fd == -EINTR || fd == -ECONNABORTED) continue;
     if (fd == -EAGAIN) break;
     if (fd < 0) {
       char why[DF_WHY_BYTES];
-      int guest = dispensable_guest(work);
+      int index = pending_to_drop(work);
       work->accept_error = -fd;
-      work->is_full = guest < 0 && work->n_guests > 0;
+      work->is_full = index < 0 && work->n_pending > 0;
       if (work->is_full) return dfcclSuccess;
-      if (guest >= 0) {
-        forget_guest(work, guest);
+      if (index >= 0) {
+        drop_pending(work, index);
         continue;
       }
       return df_fail(df_is_exhausted(-fd) ? dfcclOutOfMemory : dfcclSystemError,
@@ -205,16 +211,16 @@ static dfcclResult_t admit_guests(mesh_work *work) {
       df_socket_close(&fd);
       continue;
     }
-    if (work->n_guests == work->guests_max) forget_guest(work, 0);
-    work->guests[work->n_guests++] =
+    if (work->n_pending == work->pending_max) drop_pending(work, 0);
+    work->pending[work->n_pending++] =
         (link_attempt){.fd = fd, .rank = -1, .since_ns = df_clock_ns()};
   }
   return dfcclSuccess;
 }
 
-static bool on_greeting(mesh_work *work, link_attempt *guest) {
-  df_greeting greeting;
-  int got = receive_packet(guest->fd, DF_MESSAGE_GREETING, &greeting, sizeof greeting);
+static bool on_greeting(mesh_work *work, link_attempt *caller) {
+  df_handshake_greeting greeting;
+  int got = receive_packet(caller->fd, DF_MESSAGE_GREETING, &greeting, sizeof greeting);
   if (got <= 0) return got == 0;
   const df_rendezvous *r = work->r;
   if (greeting.to != r->rank || greeting.from <= r->rank || greeting.from >= r->n_ranks)
@@ -223,19 +229,19 @@ static bool on_greeting(mesh_work *work, link_attempt *guest) {
   df_answer answer;
   df_message_start(&answer, DF_MESSAGE_ANSWER, sizeof answer);
   randombytes_buf(answer.nonce, sizeof answer.nonce);
-  guest->rank = greeting.from;
-  derive_pair_key(guest->key, work, greeting.from, r->rank, greeting.nonce, answer.nonce);
-  df_message_seal(&answer, sizeof answer, guest->key);
-  return send_packet(guest->fd, &answer, sizeof answer);
+  caller->rank = greeting.from;
+  derive_pair_key(caller->key, work, greeting.from, r->rank, greeting.nonce, answer.nonce);
+  df_message_seal(&answer, sizeof answer, caller->key);
+  return send_packet(caller->fd, &answer, sizeof answer);
 }
 
-static bool on_proof(mesh_work *work, link_attempt *guest) {
+static bool on_proof(mesh_work *work, link_attempt *caller) {
   df_signal proof;
-  int got = receive_packet(guest->fd, DF_MESSAGE_PROOF, &proof, sizeof proof);
+  int got = receive_packet(caller->fd, DF_MESSAGE_PROOF, &proof, sizeof proof);
   if (got <= 0) return got == 0;
-  if (!df_message_verify(&proof, sizeof proof, guest->key)) return false;
-  if (work->sockets[guest->rank] >= 0) return false;
-  stand(work, guest);
+  if (!df_message_verify(&proof, sizeof proof, caller->key)) return false;
+  if (work->sockets[caller->rank] >= 0) return false;
+  set_connected(work, caller);
   return true;
 }
 
@@ -243,8 +249,7 @@ static dfcclResult_t call_lower_ranks(mesh_work *work, bool *again) {
   *again = false;
   for (int rank = 0; rank < work->r->rank; rank++) {
     link_attempt *attempt = &work->lower[rank];
-    if (attempt->standing || work->local[rank] || is_remote(work, rank) || attempt->fd >= 0)
-      continue;
+    if (attempt->connected || work->local[rank] || is_remote(work, rank) || attempt->fd >= 0) continue;
     dfcclResult_t result = call_rank(work, attempt);
     if (result != dfcclSuccess) return result;
     *again = *again || attempt->fd < 0;
@@ -259,23 +264,24 @@ static int fill_polled(mesh_work *work) {
       (struct pollfd){.fd = work->is_full ? -1 : work->r->listener.fd, .events = POLLIN};
   for (int rank = 0; rank < work->r->rank; rank++)
     work->polled[n++] = (struct pollfd){.fd = work->lower[rank].fd, .events = POLLIN};
-  for (int i = 0; i < work->n_guests; i++)
-    work->polled[n++] = (struct pollfd){.fd = work->guests[i].fd, .events = POLLIN};
+  for (int i = 0; i < work->n_pending; i++)
+    work->polled[n++] = (struct pollfd){.fd = work->pending[i].fd, .events = POLLIN};
   return n;
 }
 
-static void serve_guests(mesh_work *work, const struct pollfd *polled) {
+static void serve_pending(mesh_work *work, const struct pollfd *polled) {
   uint64_t now = df_clock_ns();
-  for (int i = work->n_guests - 1; i >= 0; i--) { /* forgetting moves later ones */
-    link_attempt *guest = &work->guests[i];
-    bool welcome = now - guest->since_ns < (uint64_t)GUEST_MS * 1000000u;
-    if (welcome && polled[i].revents != 0)
-      welcome = guest->rank < 0 ? on_greeting(work, guest) : on_proof(work, guest);
-    if (!welcome || guest->standing) forget_guest(work, i);
+  for (int i = work->n_pending - 1; i >= 0; i--) { /* dropping one moves the later ones */
+    link_attempt *caller = &work->pending[i];
+    bool keep = now - caller->since_ns < (uint64_t)PENDING_MS * 1000000u;
+    if (keep && polled[i].revents != 0)
+      keep = caller->rank < 0 ? on_greeting(work, caller) : on_proof(work, caller);
+    if (!keep || caller->connected) drop_pending(work, i);
   }
 }
 
-/* The first remote rank that is not there, and what is wrong with its addresses; "": none. */
+/* Writes the first remote rank that is not connected and the state of its addresses, or "" if there
+ * is none. */
 static void describe_remote(const mesh_work *work, char text[DF_PROBE_TEXT + 32]) {
   char places[DF_PROBE_TEXT];
   text[0] = '\0';
@@ -310,12 +316,12 @@ static dfcclResult_t mesh_round(mesh_work *work, uint64_t deadline_ns) {
   dfcclResult_t result = call_lower_ranks(work, &again);
   if (result != dfcclSuccess) return result;
   again = again || work->is_full;
-  int n_polled = fill_polled(work), n_remote, stood;
+  int n_polled = fill_polled(work), n_remote, n_connected;
   work->is_full = false;
   uint64_t wake_ns = DF_MIN(deadline_ns, work->report_ns);
   result = df_remote_mesh_fill(work->remote, work->polled + n_polled, &n_remote, &wake_ns);
   if (result != dfcclSuccess) return result;
-  int wait_ms = DF_MIN(df_remaining_ms(wake_ns), again ? RETRY_MS : GUEST_MS);
+  int wait_ms = DF_MIN(df_remaining_ms(wake_ns), again ? RETRY_MS : PENDING_MS);
   int ready = poll(work->polled, (nfds_t)(n_polled + n_remote), wait_ms);
   if (ready < 0 && errno != EINTR)
     return df_fail(dfcclSystemError, "cannot wait for %d ranks: %s", work->n_missing,
@@ -331,11 +337,11 @@ static dfcclResult_t mesh_round(mesh_work *work, uint64_t deadline_ns) {
       result = on_answer(work, &work->lower[rank]);
       if (result != dfcclSuccess) return result;
     }
-  serve_guests(work, work->polled + 2 + work->r->rank);
-  result = df_remote_mesh_serve(work->remote, work->polled + n_polled, &stood);
-  work->n_missing -= stood;
+  serve_pending(work, work->polled + 2 + work->r->rank);
+  result = df_remote_mesh_serve(work->remote, work->polled + n_polled, &n_connected);
+  work->n_missing -= n_connected;
   if (result != dfcclSuccess) return result;
-  return work->polled[1].revents != 0 ? admit_guests(work) : dfcclSuccess;
+  return work->polled[1].revents != 0 ? accept_pending(work) : dfcclSuccess;
 }
 
 static dfcclResult_t too_late(const mesh_work *work) {
@@ -355,18 +361,18 @@ static dfcclResult_t prepare(mesh_work *work) {
     work->sockets[rank] = -1;
     work->n_missing += !needs_no_socket(work, rank);
   }
-  work->guests_max = work->n_missing + GUESTS_SPARE;
+  work->pending_max = work->n_missing + PENDING_SPARE;
   work->lower = calloc((size_t)r->rank + 1, sizeof *work->lower);
-  work->guests = calloc((size_t)work->guests_max, sizeof *work->guests);
+  work->pending = calloc((size_t)work->pending_max, sizeof *work->pending);
   for (int rank = 0; work->lower && rank < r->rank; rank++)
     work->lower[rank] = (link_attempt){.fd = -1, .rank = rank};
   dfcclResult_t result =
       df_remote_mesh_open(&work->remote, r, work->key, work->sockets, work->r->made.remote);
   if (result != dfcclSuccess) return result;
   work->polled =
-      calloc((size_t)(2 + r->rank + work->guests_max + df_remote_mesh_polled_max(work->remote)),
+      calloc((size_t)(2 + r->rank + work->pending_max + df_remote_mesh_polled_max(work->remote)),
              sizeof *work->polled);
-  if (work->lower == NULL || work->guests == NULL || work->polled == NULL)
+  if (work->lower == NULL || work->pending == NULL || work->polled == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for connections to %d ranks", r->n_ranks);
   return dfcclSuccess;
 }
@@ -379,14 +385,14 @@ dfcclResult_t df_mesh_connect(df_rendezvous *rendezvous, const unsigned char *lo
   dfcclResult_t result = prepare(&work);
   while (result == dfcclSuccess && work.n_missing > 0)
     result = df_clock_ns() < deadline_ns ? mesh_round(&work, deadline_ns) : too_late(&work);
-  while (work.n_guests > 0) forget_guest(&work, work.n_guests - 1);
+  while (work.n_pending > 0) drop_pending(&work, work.n_pending - 1);
   for (int rank = 0; work.lower != NULL && rank < rendezvous->rank; rank++)
     df_socket_close(&work.lower[rank].fd);
   for (int rank = 0; result != dfcclSuccess && rank < rendezvous->n_ranks; rank++)
     df_socket_close(&sockets[rank]);
   df_remote_mesh_close(work.remote);
   free(work.polled);
-  free(work.guests);
+  free(work.pending);
   free(work.lower);
   sodium_memzero(work.key, sizeof work.key);
   return result;

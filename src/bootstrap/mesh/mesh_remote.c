@@ -13,35 +13,35 @@
 #include "bootstrap/net/sockets.h"
 
 enum {
-  NEXT_ADDRESS_MS = 100, /* between the first calls of a rank's addresses */
+  NEXT_ADDRESS_MS = 100, /* between the first calls to a rank's addresses */
   AGAIN_MS = 200,        /* after a call that failed */
-  LOWER_MS = 1000,       /* then lower ranks call too */
-  GUEST_MS = 5000,       /* for a caller to prove itself */
-  GUESTS_SPARE = 64
+  LOWER_MS = 1000,       /* after this time lower ranks call too */
+  PENDING_MS = 5000,     /* time within which a caller must prove itself */
+  PENDING_SPARE = 64
 };
 
 typedef enum {
   RESTING,
   CONNECTING,
-  GREETED, /* a caller awaits ANSWER, a listener GREETING */
-  PROVING, /* a lower caller awaits GO, a listener PROOF */
+  GREETED, /* a caller waits for ANSWER, a listener for GREETING */
+  PROVING, /* a lower caller waits for GO, a listener for PROOF */
   ENDED    /* the rank has a connection */
 } stage;
 
-/* A call, or a guest. */
+/* A call, or a pending connection. */
 typedef struct {
-  int fd, rank; /* a guest's rank: a claim until proven */
+  int fd, rank; /* the rank of a pending connection is a claim until proven */
   stage stage;
-  df_address address; /* called */
-  df_address from;    /* this host's on the same link; family 0: the system chooses */
+  df_address address; /* the address to call */
+  df_address from;    /* address of this host on the same link; family 0: the system chooses */
   uint32_t scope;
   int error;
-  uint64_t since_ns;  /* RESTING: the next call; a guest's arrival */
-  uint64_t silent_ns; /* since when nothing comes back; 0: something did */
+  uint64_t since_ns;  /* RESTING: time of the next call; pending connection: time of arrival */
+  uint64_t silent_ns; /* time since when the other end has sent nothing; 0: it has sent something */
   unsigned char own[DF_KEY_BYTES], secret[DF_KEY_BYTES], key[DF_KEY_BYTES];
   union {
     df_header header;
-    df_greeting greeting;
+    df_handshake_greeting greeting;
     df_answer answer;
     df_signal signal;
     unsigned char bytes[sizeof(df_answer)];
@@ -54,8 +54,8 @@ struct df_remote_mesh {
   int *sockets;
   df_remote_rank *remote;
   unsigned char key[DF_KEY_BYTES];
-  contact *calls, *guests; /* guests: oldest first */
-  int n_calls, n_guests, guests_max, n_polled_guests;
+  contact *calls, *pending; /* pending: oldest first */
+  int n_calls, n_pending, pending_max, n_polled_pending;
 };
 
 static void draw_keys(contact *c) {
@@ -63,8 +63,9 @@ static void draw_keys(contact *c) {
   crypto_scalarmult_base(c->own, c->secret);
 }
 
-/* From the mesh's key, both ranks, both public keys, and what only their owners can work out.
- * False: the other key is a senseless point. */
+/* Derives the key from the key of the mesh, both ranks, both public keys, and the shared secret
+ * that only the owners of the keys can compute. Returns false if the other public key is not a
+ * valid point. */
 static bool derive(const df_remote_mesh *mesh, contact *c, bool calls,
                    const unsigned char other[DF_KEY_BYTES]) {
   struct {
@@ -91,20 +92,22 @@ static void rest(contact *c, int error) {
   c->since_ns = df_after_ms(AGAIN_MS);
 }
 
-/* Small, and the first on its connection: it goes whole, or the connection is of no use. */
-static bool say(const contact *c, const void *message, size_t bytes) {
+/* The message is small and the first on its connection. If it cannot be sent as a whole, the
+ * connection is of no use. */
+static bool send_message(const contact *c, const void *message, size_t bytes) {
   return send(c->fd, message, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
 }
 
-static bool say_signal(const contact *c, df_message_type type) {
+static bool send_signal(const contact *c, df_message_type type) {
   df_signal signal;
   df_message_start(&signal, type, sizeof signal);
   df_message_seal(&signal, sizeof signal, c->key);
-  return say(c, &signal, sizeof signal);
+  return send_message(c, &signal, sizeof signal);
 }
 
-/* 1: complete; 0: not yet; -1: the end, or nonsense. */
-static int hear(contact *c, df_message_type type, size_t bytes) {
+/* Returns 1 for a complete message, 0 if it is not complete yet, and -1 at the end of the
+ * connection or for a malformed message. */
+static int receive(contact *c, df_message_type type, size_t bytes) {
   ssize_t got = recv(c->fd, c->in.bytes + c->in_used, bytes - c->in_used, 0);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
   if (got <= 0) return -1;
@@ -139,7 +142,7 @@ static void copy_offered(const df_record *record, df_remote_rank *remote) {
   memcpy(remote->offered, record->addresses, sizeof remote->offered);
 }
 
-static void stand(df_remote_mesh *mesh, contact *c, bool calls) {
+static void set_connected(df_remote_mesh *mesh, contact *c, bool calls) {
   df_remote_rank *remote = &mesh->remote[c->rank];
   const df_record *record = &mesh->r->records[c->rank];
   mesh->sockets[c->rank] = c->fd;
@@ -180,8 +183,8 @@ static dfcclResult_t call(contact *c) {
   return dfcclSuccess;
 }
 
-static void greet(const df_remote_mesh *mesh, contact *c) {
-  df_greeting greeting;
+static void send_greeting(const df_remote_mesh *mesh, contact *c) {
+  df_handshake_greeting greeting;
   const int error = df_socket_error(c->fd);
   if (error) {
     rest(c, error);
@@ -193,16 +196,16 @@ static void greet(const df_remote_mesh *mesh, contact *c) {
   draw_keys(c);
   memcpy(greeting.nonce, c->own, sizeof greeting.nonce);
   c->stage = GREETED;
-  if (!say(c, &greeting, sizeof greeting)) rest(c, ECONNRESET);
+  if (!send_message(c, &greeting, sizeof greeting)) rest(c, ECONNRESET);
 }
 
-/* 1: it stands. */
+/* Returns 1 if the connection is established. */
 static int handle_answer(df_remote_mesh *mesh, contact *c) {
-  int got = hear(c, DF_MESSAGE_ANSWER, sizeof(df_answer));
+  int got = receive(c, DF_MESSAGE_ANSWER, sizeof(df_answer));
   if (got == 0) return 0;
   if (got < 0 || !derive(mesh, c, true, c->in.answer.nonce) ||
       !df_message_verify(&c->in.answer, sizeof c->in.answer, c->key) ||
-      !say_signal(c, DF_MESSAGE_PROOF)) {
+      !send_signal(c, DF_MESSAGE_PROOF)) {
     rest(c, EPROTO);
     return 0;
   }
@@ -210,49 +213,49 @@ static int handle_answer(df_remote_mesh *mesh, contact *c) {
     c->stage = PROVING; /* the higher rank decides */
     return 0;
   }
-  stand(mesh, c, true);
+  set_connected(mesh, c, true);
   return 1;
 }
 
 static int handle_decision(df_remote_mesh *mesh, contact *c) {
-  int got = hear(c, DF_MESSAGE_GO, sizeof(df_signal));
+  int got = receive(c, DF_MESSAGE_GO, sizeof(df_signal));
   if (got == 0) return 0;
   if (got < 0 || !df_message_verify(&c->in.signal, sizeof c->in.signal, c->key)) {
     rest(c, EPROTO);
     return 0;
   }
-  stand(mesh, c, true);
+  set_connected(mesh, c, true);
   return 1;
 }
 
-/* ---- guests ---- */
+/* ---- pending connections ---- */
 
-static void forget(df_remote_mesh *mesh, int index) {
-  df_socket_close(&mesh->guests[index].fd);
-  mesh->n_guests--;
-  memmove(&mesh->guests[index], &mesh->guests[index + 1],
-          sizeof *mesh->guests * (size_t)(mesh->n_guests - index));
+static void drop_pending(df_remote_mesh *mesh, int index) {
+  df_socket_close(&mesh->pending[index].fd);
+  mesh->n_pending--;
+  memmove(&mesh->pending[index], &mesh->pending[index + 1],
+          sizeof *mesh->pending * (size_t)(mesh->n_pending - index));
 }
 
-static void admit(df_remote_mesh *mesh, int door) {
+static void accept_pending(df_remote_mesh *mesh, int listener) {
   for (;;) {
-    int fd = df_accept(door);
+    int fd = df_accept(listener);
     if (fd == -EINTR || fd == -ECONNABORTED) continue;
-    if (fd < 0 && df_is_exhausted(-fd) && mesh->n_guests > 0) {
-      forget(mesh, 0);
+    if (fd < 0 && df_is_exhausted(-fd) && mesh->n_pending > 0) {
+      drop_pending(mesh, 0);
       continue;
     }
     if (fd < 0) return;
-    if (mesh->n_guests == mesh->guests_max) forget(mesh, 0);
-    mesh->guests[mesh->n_guests++] =
+    if (mesh->n_pending == mesh->pending_max) drop_pending(mesh, 0);
+    mesh->pending[mesh->n_pending++] =
         (contact){.fd = fd, .rank = -1, .stage = GREETED, .since_ns = df_clock_ns()};
   }
 }
 
 static bool handle_greeting(const df_remote_mesh *mesh, contact *c) {
-  int got = hear(c, DF_MESSAGE_GREETING, sizeof(df_greeting));
+  int got = receive(c, DF_MESSAGE_GREETING, sizeof(df_handshake_greeting));
   if (got <= 0) return got == 0;
-  const df_greeting *greeting = &c->in.greeting;
+  const df_handshake_greeting *greeting = &c->in.greeting;
   const df_rendezvous *r = mesh->r;
   if (greeting->to != r->rank || greeting->from < 0 || greeting->from >= r->n_ranks ||
       !mesh->remote[greeting->from].has_channel)
@@ -265,22 +268,22 @@ static bool handle_greeting(const df_remote_mesh *mesh, contact *c) {
   if (!derive(mesh, c, false, greeting->nonce)) return false;
   df_message_seal(&answer, sizeof answer, c->key);
   c->stage = PROVING;
-  return say(c, &answer, sizeof answer);
+  return send_message(c, &answer, sizeof answer);
 }
 
-/* False: of no more use. */
-static bool handle_proof(df_remote_mesh *mesh, contact *c, int *stood) {
-  int got = hear(c, DF_MESSAGE_PROOF, sizeof(df_signal));
+/* Returns false if the pending connection has ended. */
+static bool handle_proof(df_remote_mesh *mesh, contact *c, int *n_connected) {
+  int got = receive(c, DF_MESSAGE_PROOF, sizeof(df_signal));
   if (got <= 0) return got == 0;
   if (!df_message_verify(&c->in.signal, sizeof c->in.signal, c->key)) return false;
   if (mesh->sockets[c->rank] >= 0) return false;
-  if (c->rank < mesh->r->rank && !say_signal(c, DF_MESSAGE_GO)) return false;
-  stand(mesh, c, false);
-  ++*stood;
+  if (c->rank < mesh->r->rank && !send_signal(c, DF_MESSAGE_GO)) return false;
+  set_connected(mesh, c, false);
+  ++*n_connected;
   return false;
 }
 
-/* ---- all of it ---- */
+/* ---- the mesh ---- */
 
 static int count_calls(const df_rendezvous *r, const df_remote_rank *remote) {
   int n = 0;
@@ -320,8 +323,8 @@ static void add_calls(df_remote_mesh *mesh, int rank, const df_interfaces *inter
   }
 }
 
-/* The chosen interface that reaches the address without a router, or for a link-local one perhaps;
- * NULL: none. */
+/* Returns the chosen interface that reaches the address without a router (a link-local address:
+ * that may reach it), or NULL if there is none. */
 static const df_interface *find_link(const df_interfaces *interfaces, const df_address *address) {
   for (int i = 0; i < interfaces->n; i++)
     if (interfaces->of[i].is_chosen && df_interface_reaches(&interfaces->of[i], address))
@@ -329,8 +332,8 @@ static const df_interface *find_link(const df_interfaces *interfaces, const df_a
   return NULL;
 }
 
-/* Nobody calls this rank until it shares a collective with this one. The best of its addresses: in
- * a network of this host's, else one that a router may reach. */
+/* The rank is connected only when both ranks share a collective. Chooses the best of its addresses:
+ * one in a network of this host, otherwise one that a router may reach. */
 static void guess_address(const df_rendezvous *r, int rank, const df_interfaces *interfaces,
                           df_remote_rank *remote) {
   const df_record *record = &r->records[rank];
@@ -344,7 +347,8 @@ static void guess_address(const df_rendezvous *r, int rank, const df_interfaces 
   for (int i = 0; i < remote->n_offered; i++) {
     const df_address *address = &remote->offered[i];
     if (!df_address_is_sane(address) || df_address_is_loopback(address) ||
-        df_interfaces_have(interfaces, address)) /* bridges of containers */
+        df_interfaces_have(interfaces,
+                           address)) /* addresses of container bridges exist on both hosts */
       continue;
     const df_interface *link = find_link(interfaces, address);
     const int scoped = df_address_is_link_local(address);
@@ -367,13 +371,13 @@ dfcclResult_t df_remote_mesh_open(df_remote_mesh **out, const df_rendezvous *r,
   if (mesh) {
     *mesh = (df_remote_mesh){.r = r, .sockets = sockets, .remote = remote};
     memcpy(mesh->key, key, sizeof mesh->key);
-    for (int rank = 0; rank < r->n_ranks; rank++) mesh->guests_max += 2 * remote[rank].has_channel;
-    mesh->guests_max += GUESTS_SPARE;
+    for (int rank = 0; rank < r->n_ranks; rank++) mesh->pending_max += 2 * remote[rank].has_channel;
+    mesh->pending_max += PENDING_SPARE;
     mesh->calls = calloc(calls_max, sizeof *mesh->calls);
-    mesh->guests = calloc((size_t)mesh->guests_max, sizeof *mesh->guests);
+    mesh->pending = calloc((size_t)mesh->pending_max, sizeof *mesh->pending);
   }
   dfcclResult_t result = dfcclSuccess;
-  if (interfaces == NULL || mesh == NULL || mesh->calls == NULL || mesh->guests == NULL)
+  if (interfaces == NULL || mesh == NULL || mesh->calls == NULL || mesh->pending == NULL)
     result = df_fail(dfcclOutOfMemory, "no memory for connections to %d ranks", r->n_ranks);
   else
     result = df_interfaces_find(interfaces, r->network->interfaces);
@@ -393,20 +397,20 @@ dfcclResult_t df_remote_mesh_open(df_remote_mesh **out, const df_rendezvous *r,
 void df_remote_mesh_close(df_remote_mesh *mesh) {
   if (mesh == NULL) return;
   for (int i = 0; mesh->calls && i < mesh->n_calls; i++) df_socket_close(&mesh->calls[i].fd);
-  while (mesh->n_guests > 0) forget(mesh, mesh->n_guests - 1);
+  while (mesh->n_pending > 0) drop_pending(mesh, mesh->n_pending - 1);
   free(mesh->calls);
-  free(mesh->guests);
+  free(mesh->pending);
   sodium_memzero(mesh->key, sizeof mesh->key);
   free(mesh);
 }
 
 int df_remote_mesh_polled_max(const df_remote_mesh *mesh) {
-  return mesh ? DF_LISTENERS_MAX + mesh->n_calls + mesh->guests_max : 0;
+  return mesh ? DF_LISTENERS_MAX + mesh->n_calls + mesh->pending_max : 0;
 }
 
-/* Doors, calls, guests. */
+/* Fills in the listeners, the calls, and the pending connections, in this order. */
 dfcclResult_t df_remote_mesh_fill(df_remote_mesh *mesh, struct pollfd *polled, int *n,
-                                  uint64_t *wake_ns) {
+                               uint64_t *wake_ns) {
   *n = 0;
   if (mesh == NULL) return dfcclSuccess;
   const uint64_t now = df_clock_ns();
@@ -423,25 +427,25 @@ dfcclResult_t df_remote_mesh_fill(df_remote_mesh *mesh, struct pollfd *polled, i
     polled[(*n)++] =
         (struct pollfd){.fd = c->fd, .events = c->stage == CONNECTING ? POLLOUT : POLLIN};
   }
-  mesh->n_polled_guests = mesh->n_guests;
-  for (int i = 0; i < mesh->n_guests; i++)
-    polled[(*n)++] = (struct pollfd){.fd = mesh->guests[i].fd, .events = POLLIN};
+  mesh->n_polled_pending = mesh->n_pending;
+  for (int i = 0; i < mesh->n_pending; i++)
+    polled[(*n)++] = (struct pollfd){.fd = mesh->pending[i].fd, .events = POLLIN};
   return dfcclSuccess;
 }
 
-static void handle_guests(df_remote_mesh *mesh, const struct pollfd *polled, int *stood) {
+static void serve_pending(df_remote_mesh *mesh, const struct pollfd *polled, int *n_connected) {
   const uint64_t now = df_clock_ns();
-  for (int i = mesh->n_polled_guests - 1; i >= 0; i--) { /* forgetting moves later ones */
-    contact *c = &mesh->guests[i];
-    bool welcome = now - c->since_ns < GUEST_MS * (uint64_t)1000000;
-    if (welcome && polled[i].revents != 0)
-      welcome = c->stage == GREETED ? handle_greeting(mesh, c) : handle_proof(mesh, c, stood);
-    if (!welcome) forget(mesh, i);
+  for (int i = mesh->n_polled_pending - 1; i >= 0; i--) { /* dropping one moves the later ones */
+    contact *c = &mesh->pending[i];
+    bool keep = now - c->since_ns < PENDING_MS * (uint64_t)1000000;
+    if (keep && polled[i].revents != 0)
+      keep = c->stage == GREETED ? handle_greeting(mesh, c) : handle_proof(mesh, c, n_connected);
+    if (!keep) drop_pending(mesh, i);
   }
 }
 
-dfcclResult_t df_remote_mesh_serve(df_remote_mesh *mesh, const struct pollfd *polled, int *stood) {
-  *stood = 0;
+dfcclResult_t df_remote_mesh_serve(df_remote_mesh *mesh, const struct pollfd *polled, int *n_connected) {
+  *n_connected = 0;
   if (mesh == NULL) return dfcclSuccess;
   const df_listeners *listeners = mesh->r->listeners;
   const struct pollfd *calls = polled + listeners->n;
@@ -449,15 +453,15 @@ dfcclResult_t df_remote_mesh_serve(df_remote_mesh *mesh, const struct pollfd *po
     contact *c = &mesh->calls[i];
     if (c->fd < 0 || calls[i].revents == 0) continue;
     if (c->stage == CONNECTING)
-      greet(mesh, c);
+      send_greeting(mesh, c);
     else if (c->stage == GREETED)
-      *stood += handle_answer(mesh, c);
+      *n_connected += handle_answer(mesh, c);
     else if (c->stage == PROVING)
-      *stood += handle_decision(mesh, c);
+      *n_connected += handle_decision(mesh, c);
   }
-  handle_guests(mesh, calls + mesh->n_calls, stood);
+  serve_pending(mesh, calls + mesh->n_calls, n_connected);
   for (int i = 0; i < listeners->n; i++)
-    if (polled[i].revents != 0) admit(mesh, listeners->listeners[i].fd);
+    if (polled[i].revents != 0) accept_pending(mesh, listeners->listeners[i].fd);
   return dfcclSuccess;
 }
 

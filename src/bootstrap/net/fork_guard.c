@@ -25,10 +25,10 @@ static pid_t
 static df_listener *listeners DF_GUARDED_BY(mutex);
 enum { CONNECTIONS_MAX = 1 << 20, WORD_BITS = 64 };
 static uint64_t connections[CONNECTIONS_MAX / WORD_BITS]; /* a bit for each descriptor */
-static int connections_end;                               /* greater than each that was noted */
+static int connections_end; /* greater than every descriptor that was noted */
 static df_fork_guard *guards DF_GUARDED_BY(mutex);
-/* Locks that are held while a child is forked; they only become more. Whoever holds an outer one
- * may wait for any lock; who holds another one, at most for `mutex`. */
+/* Locks that are held while a child is forked; the list only grows. The holder of an outer lock may
+ * wait for any lock; the holder of another lock waits at most for `mutex`. */
 enum { LOCKS_MAX = 8 };
 typedef struct lock_list {
   df_mutex *locks[LOCKS_MAX];
@@ -36,36 +36,38 @@ typedef struct lock_list {
 } lock_list;
 static lock_list outer, inner;
 
-static void hold(lock_list *list) DF_NO_THREAD_SAFETY_ANALYSIS /* of locks by index */ {
+static void acquire(lock_list *list) DF_NO_THREAD_SAFETY_ANALYSIS
+/* the locks are taken by index */ {
   while (list->n_held < df_observe_u32(&list->n)) df_lock(list->locks[list->n_held++]);
 }
 
-static void let_go(lock_list *list) DF_NO_THREAD_SAFETY_ANALYSIS /* of locks by index */ {
+static void release(lock_list *list) DF_NO_THREAD_SAFETY_ANALYSIS
+/* the locks are taken by index */ {
   while (list->n_held > 0) df_unlock(list->locks[--list->n_held]);
 }
 
 static df_mutex fork_mutex = DF_MUTEX_INITIALIZER; /* one fork at a time */
 
-static void let_go_of_all(void) DF_RELEASE(mutex) {
+static void release_all(void) DF_RELEASE(mutex) {
   df_unlock(&mutex);
-  let_go(&inner);
-  let_go(&outer);
+  release(&inner);
+  release(&outer);
 }
 
 static void after_fork_in_parent(void) DF_RELEASE(mutex, fork_mutex) {
-  let_go_of_all();
+  release_all();
   df_unlock(&fork_mutex);
 }
 
-/* A lock that came meanwhile may be held by now: all are taken anew. */
+/* A lock that was added meanwhile may be held by another thread, so all locks are taken anew. */
 static void before_fork(void) DF_ACQUIRE(mutex, fork_mutex) {
   df_lock(&fork_mutex);
   for (;;) {
-    hold(&outer);
-    hold(&inner);
+    acquire(&outer);
+    acquire(&inner);
     df_lock(&mutex);
     if (outer.n_held == outer.n && inner.n_held == inner.n) return;
-    let_go_of_all();
+    release_all();
   }
 }
 
@@ -87,7 +89,7 @@ static void after_fork_in_child(void) DF_RELEASE(mutex, fork_mutex) {
     listener->fd = -1;
   }
   for (df_fork_guard *guard = guards; guard != NULL; guard = guard->next) guard->in_child(guard);
-  after_fork_in_parent(); /* Releases the same locks. */
+  after_fork_in_parent(); /* releases the locks that before_fork has acquired */
 }
 
 static void watch_forks(void) {
@@ -184,7 +186,8 @@ int df_listener_release(df_listener *listener) {
 void df_listener_close(df_listener *listener) {
   df_lock(&mutex);
   if (listener->fd >= 0) {
-    /* A child between fork and its handler still has a copy: shutdown ends listening for all. */
+    /* A child between fork and its handler still has a copy: shutdown ends listening for all
+     * copies. */
     shutdown(listener->fd, SHUT_RDWR);
     close_connection(unlist(listener));
   }
@@ -194,7 +197,7 @@ void df_listener_close(df_listener *listener) {
 int df_thread_start(pthread_t *thread, bool detached, void *(*run)(void *), void *argument) {
   sigset_t all, before;
   sigfillset(&all);
-  /* The application's signals are for its own threads. */
+  /* Signals of the application are delivered to its own threads. */
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int error = df_thread_create(thread, STACK_BYTES, detached, run, argument);
   pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -13,7 +13,7 @@
 
 #include "bootstrap/net/sockets.h"
 
-/* Megabits a second; 0: the interface does not say. */
+/* Returns megabits per second, or 0 if the interface does not report its speed. */
 static uint32_t speed_of(const char *name) {
   char path[64], text[16] = "";
   snprintf(path, sizeof path, "/sys/class/net/%s/speed", name);
@@ -68,7 +68,7 @@ bool df_interface_reaches(const df_interface *interface, const df_address *addre
   return in_network(&interface->address, address, interface->prefix);
 }
 
-/* 1, 0; -1: the item makes no sense. */
+/* Returns 1 or 0, or -1 if the item is malformed. */
 static int matches(const df_interface *interface, const char *item, size_t length) {
   df_address network;
   const char *slash = memchr(item, '/', length);
@@ -99,7 +99,7 @@ static bool by_default(const df_interface *interface) {
          strncmp(interface->name, "virbr", 5) != 0;
 }
 
-/* -1: an item makes no sense; *bad points at it. */
+/* Returns -1 if an item is malformed; *bad then points at it. */
 static int choose(const df_interface *interface, const char *pattern, const char **bad) {
   bool adds = false, added = false, taken = false;
   for (const char *item = pattern; *item;) {
@@ -175,7 +175,7 @@ void df_interfaces_text(const df_interfaces *all, char *text, size_t bytes) {
   size_t used = 0;
   text[0] = '\0';
   for (int i = 0; i < all->n; i++) {
-    bool is_first = true; /* with the name, all addresses of the interface */
+    bool is_first = true; /* the name is followed by all addresses of the interface */
     for (int j = 0; j < i; j++) is_first &= all->of[j].index != all->of[i].index;
     for (int j = i; is_first && j < all->n; j++) {
       if (all->of[j].index != all->of[i].index || used >= bytes) continue;

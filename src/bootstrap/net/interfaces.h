@@ -1,4 +1,5 @@
-/* This host's network interfaces, and which of them a job may use (DFCCL_NET_INTERFACES). */
+/* The network interfaces of this host, and the choice of those that a job may use
+ * (DFCCL_NET_INTERFACES). */
 #ifndef DF_BOOTSTRAP_NET_INTERFACES_H
 #define DF_BOOTSTRAP_NET_INTERFACES_H
 
@@ -7,7 +8,7 @@
 
 enum { DF_INTERFACE_NAME = 16, DF_INTERFACES_MAX = 64 };
 
-/* An interface with two addresses is two of these. */
+/* An interface with two addresses has two of these entries. */
 typedef struct df_interface {
   char name[DF_INTERFACE_NAME];
   uint32_t index;
@@ -21,27 +22,29 @@ typedef struct df_interfaces {
   df_interface of[DF_INTERFACES_MAX];
 } df_interfaces;
 
-/* Those that are up, and which the pattern chooses; NULL or "": all but lo, docker* and virbr*.
- * The pattern is a list with commas: NAME or =NAME, PREFIX*, an address, ADDRESS/BITS; a "!" before
- * an item takes away. Without an item that adds, the default adds.
- * dfcclInvalidUsage: an item makes no sense, or the pattern chooses none; the sentence names the
- * interfaces that exist. dfcclSystemError. */
+/* Finds the interfaces that are up and marks those that the pattern chooses; NULL or "" chooses all
+ * but lo, docker* and virbr*. The pattern is a comma-separated list: NAME or =NAME, PREFIX*, an
+ * address, ADDRESS/BITS; a "!" before an item excludes it. Without an item that adds, the default
+ * set is added. dfcclInvalidUsage: an item is malformed, or the pattern chooses no interface; the
+ * sentence names the existing interfaces. dfcclSystemError. */
 dfcclResult_t df_interfaces_find(df_interfaces *interfaces, const char *pattern);
 
-/* Chosen ones, those of no link-local kind first; at most `most`. Returns how many. */
+/* Writes the addresses of the chosen interfaces, link-local ones last, at most `most`. Returns
+ * their number. */
 int df_interfaces_offer(const df_interfaces *interfaces, df_address *addresses, int most);
 
-/* Is the address this host's own? */
+/* Returns whether the address belongs to this host. */
 bool df_interfaces_have(const df_interfaces *interfaces, const df_address *address);
 
-/* Is the address in the interface's network, so that no router is between? */
+/* Returns whether the address is in the network of the interface, so that no router is between. */
 bool df_interface_reaches(const df_interface *interface, const df_address *address);
 
-/* "lo (127.0.0.1, ::1), rail0 (10.77.0.1)" */
+/* Writes "lo (127.0.0.1, ::1), rail0 (10.77.0.1)". */
 void df_interfaces_text(const df_interfaces *interfaces, char *text, size_t bytes);
 
-/* Tells hosts apart: by boot and network namespace (who is equal reaches the other by the loopback
- * address), and by IPC namespace too (who is equal shares memory). Never 0. */
+/* Identities of a host, never 0. Processes with the same df_machine_identity share a boot and a
+ * network namespace, so they reach each other at the loopback address. Processes with the same
+ * df_host_identity also share an IPC namespace, so they can share memory. */
 uint64_t df_machine_identity(void);
 uint64_t df_host_identity(void);
 

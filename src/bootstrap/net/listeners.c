@@ -12,8 +12,9 @@
 
 enum { ANY_PORT_TRIES = 64 };
 
-/* 0, or the error. *port 0: any, and is set. */
-static int add_door(df_listeners *listeners, const df_address *at, uint32_t scope, uint16_t *port) {
+/* Returns 0 or the error. If *port is 0, the system chooses a port, and *port is set. */
+static int add_listener(df_listeners *listeners, const df_address *at, uint32_t scope,
+                        uint16_t *port) {
   struct sockaddr_storage address;
   df_address with_port = *at;
   with_port.port = *port;
@@ -37,18 +38,18 @@ static void shut(df_listeners *listeners) {
   listeners->n = 0;
 }
 
-/* All doors at one port. 0, or the error. */
+/* Opens all listeners at one port. Returns 0 or the error. */
 static int open_at(df_listeners *listeners, const df_interfaces *all, const df_address *chosen,
                    int n, uint16_t port) {
   const df_address loopback = df_address_loopback(port);
-  int error = add_door(listeners, &loopback, 0, &port);
+  int error = add_listener(listeners, &loopback, 0, &port);
   for (int i = 0; i < n && error == 0; i++) {
     uint32_t scope = 0;
     if (df_address_is_loopback(&chosen[i]) && chosen[i].family == 4) continue;
     for (int j = 0; j < all->n; j++)
       if (df_address_same_host(&all->of[j].address, &chosen[i])) scope = all->of[j].index;
-    error = add_door(listeners, &chosen[i], scope, &port);
-    if (error == EADDRNOTAVAIL) error = 0; /* the interface has gone, or is not ready */
+    error = add_listener(listeners, &chosen[i], scope, &port);
+    if (error == EADDRNOTAVAIL) error = 0; /* the interface has gone, or is not ready yet */
   }
   listeners->port = port;
   if (error) shut(listeners);

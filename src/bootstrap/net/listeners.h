@@ -1,5 +1,5 @@
-/* A rank's doors: listening sockets, one at each chosen address of its host and one at the loopback
- * address, all with one port. Strangers come to them too. */
+/* The listeners of a rank: one socket at each chosen address of its host and one at the loopback
+ * address, all with one port. Unauthenticated callers can connect to them too. */
 #ifndef DF_BOOTSTRAP_NET_LISTENERS_H
 #define DF_BOOTSTRAP_NET_LISTENERS_H
 
@@ -15,14 +15,15 @@ typedef struct df_listeners {
   df_listener listeners[DF_LISTENERS_MAX];
   uint16_t port;
   int n_offered;
-  df_address offered[DF_ADDRESSES_MAX]; /* what others are told */
+  df_address offered[DF_ADDRESSES_MAX]; /* the addresses that other ranks receive */
 } df_listeners;
 
-/* first to last: ports to try; 0: the network's. Loopback alone if the network is off or the host
- * has no chosen interface. dfcclSystemError, dfcclOutOfMemory, dfcclInvalidUsage. */
+/* Tries the ports from first to last; 0: those of the network. Listens at the loopback address
+ * alone if the network is off or the host has no chosen interface. dfcclSystemError,
+ * dfcclOutOfMemory, dfcclInvalidUsage. */
 dfcclResult_t df_listeners_open(df_listeners **listeners, const df_network *network, uint16_t first,
                                 uint16_t last, int most);
-/* Also of NULL. */
+/* listeners may be NULL. */
 void df_listeners_close(df_listeners *listeners);
 
 #endif

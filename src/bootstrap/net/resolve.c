@@ -17,7 +17,7 @@
 enum { FOUND_MAX = 16 };
 #define REPORT_NS 5000000000u
 
-/* Who comes last frees it. */
+/* The caller and the resolving thread share the question; the last one to finish frees it. */
 typedef struct question {
   df_mutex lock;
   pthread_cond_t answered;
@@ -57,7 +57,7 @@ static void *look_up(void *argument) {
   return NULL;
 }
 
-/* 1: answered. Says in the log that it waits, at 5 s, 10 s, 20 s ... */
+/* Returns 1 if the question was answered. Logs the waiting after 5 s, 10 s, 20 s and so on. */
 static int await(question *q, uint64_t deadline_ns) {
   const uint64_t begin_ns = df_clock_ns();
   uint64_t report_ns = begin_ns + REPORT_NS;
@@ -67,8 +67,8 @@ static int await(question *q, uint64_t deadline_ns) {
     const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
                                    .tv_nsec = (long)(until_ns % 1000000000u)};
     if (df_wait_until(&q->answered, &q->lock, &until) == 0 || df_clock_ns() < report_ns) continue;
-    df_log(DF_LOG_WARN, "nothing has said for %llu s what the address of host \"%s\" is",
-           (unsigned long long)((df_clock_ns() - begin_ns) / 1000000000u), q->host);
+    df_log(DF_LOG_WARN, "the look-up of host \"%s\" has had no answer for %llu s", q->host,
+           (unsigned long long)((df_clock_ns() - begin_ns) / 1000000000u));
     report_ns = 2 * report_ns - begin_ns;
   }
   const int is_done = q->is_done;
@@ -113,7 +113,7 @@ dfcclResult_t df_resolve(const char *host, uint64_t deadline_ns, df_address *add
                    strerror(error));
   }
   if (!await(q, deadline_ns))
-    return df_fail(dfcclTimeout, "nothing answered in time what the address of host \"%.200s\" is",
+    return df_fail(dfcclTimeout, "the look-up of host \"%.200s\" had no answer within the timeout",
                    host);
   dfcclResult_t result = q->error ? not_found(q) : dfcclSuccess;
   for (; *n < q->n && *n < most; ++*n) addresses[*n] = q->found[*n];

@@ -4,7 +4,7 @@
 
 #include "base/assert.h"
 
-/* Sorted by host: so ranks of one host are found without comparing all pairs. */
+/* Places are sorted by host, so that ranks of one host are found without comparing all pairs. */
 typedef struct {
   uint64_t host;
   uint32_t rank;
@@ -16,7 +16,7 @@ static int compare(const void *a, const void *b) {
   return left->rank < right->rank ? -1 : left->rank > right->rank;
 }
 
-/* Hosts have the order of their first ranks. */
+/* Hosts are numbered in the order of their first ranks. */
 static void number_hosts(df_routes *routes, const place *places, uint32_t *first) {
   for (uint32_t i = 0; i < routes->n_ranks; i++) {
     const int begins = i == 0 || places[i].host != places[i - 1].host;
@@ -66,16 +66,17 @@ void df_routes_free(df_routes *routes) {
   free(routes);
 }
 
-/* The host between two that share neither row nor column: in the earlier one's row, which is full,
- * and in the later one's column. Else the second one. */
+/* Returns the host between two hosts that share neither a row nor a column: the one in the row of
+ * the earlier host, which is full, and in the column of the later host. If the hosts do share one,
+ * returns the second host. */
 static uint32_t corner(const df_routes *routes, uint32_t a, uint32_t b) {
   const uint32_t w = routes->width, early = DF_MIN(a, b), late = DF_MAX(a, b);
   if (a / w == b / w || a % w == b % w) return b;
   return early / w * w + late % w;
 }
 
-/* The relays between this rank and `to`, in order. */
-static uint32_t way(const df_routes *routes, uint32_t to, uint32_t relays[DF_RELAYS_MOST]) {
+/* Writes the relays between this rank and `to`, in order, and returns their number. */
+static uint32_t find_relays(const df_routes *routes, uint32_t to, uint32_t relays[DF_RELAYS_MOST]) {
   const uint32_t from = routes->host[routes->rank], end = routes->host[to];
   uint32_t n = 0;
   if (from == end) return 0;
@@ -88,17 +89,17 @@ static uint32_t way(const df_routes *routes, uint32_t to, uint32_t relays[DF_REL
 
 uint32_t df_routes_next(const df_routes *routes, uint32_t to) {
   uint32_t relays[DF_RELAYS_MOST];
-  return way(routes, to, relays) ? relays[0] : to;
+  return find_relays(routes, to, relays) ? relays[0] : to;
 }
 
 uint32_t df_routes_relays(const df_routes *routes, uint32_t to) {
   uint32_t relays[DF_RELAYS_MOST];
-  return way(routes, to, relays);
+  return find_relays(routes, to, relays);
 }
 
 int df_routes_pass(const df_routes *routes, uint32_t to, uint32_t through) {
   uint32_t relays[DF_RELAYS_MOST];
-  const uint32_t n = way(routes, to, relays);
+  const uint32_t n = find_relays(routes, to, relays);
   for (uint32_t i = 0; i < n; i++)
     if (relays[i] == through) return 1;
   return 0;

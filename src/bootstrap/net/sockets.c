@@ -27,14 +27,14 @@ static int close_with(int fd, int error) {
   return -error;
 }
 
-/* After df_forks_hold, which it undoes. Returns the connection, or -errno. */
+/* Must follow df_forks_hold, and releases it. Returns the connection, or -errno. */
 static int note_and_release(int fd) {
   if (fd >= 0 && !df_connection_note(fd)) fd = close_with(fd, EMFILE);
   df_forks_release();
   return fd;
 }
 
-/* "\0dfccl-" and the name in hexadecimal: `ss -x` shows whose it is. */
+/* The address is "\0dfccl-" and the name in hexadecimal, so that `ss -x` shows its purpose. */
 static socklen_t abstract_address(struct sockaddr_un *address, const unsigned char name[16]) {
   *address = (struct sockaddr_un){.sun_family = AF_UNIX};
   char *text = address->sun_path + 1;
@@ -45,10 +45,10 @@ static socklen_t abstract_address(struct sockaddr_un *address, const unsigned ch
   return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 }
 
-/* Else a small message waits until the one before is acknowledged (40 ms). */
+/* Without this option a small message waits until the one before is acknowledged (40 ms). */
 static void without_delay(int fd) {
   int one = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* failing, it is only slower */
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* a failure only makes it slower */
 }
 
 int df_listen_loopback(uint16_t *port) {
@@ -68,11 +68,13 @@ int df_listen_network(const struct sockaddr_storage *address, uint32_t bytes) {
   int fd = make_socket(address->ss_family, SOCK_STREAM), one = 1;
   if (fd < 0) return fd;
   without_delay(fd);
-  /* A port of DFCCL_NET_PORTS may still have connections of an earlier job that wait out. */
+  /* A port of DFCCL_NET_PORTS may still have connections of an earlier job in the TIME_WAIT
+   * state. */
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
   if (address->ss_family == AF_INET6) {
     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
-    /* A new address is not the host's until nobody else was found to have it (a second or two). */
+    /* A new IPv6 address cannot be bound until duplicate address detection has ended (a second or
+     * two). */
     setsockopt(fd, IPPROTO_IPV6, IPV6_FREEBIND, &one, sizeof one);
   }
   if (bind(fd, (const struct sockaddr *)address, bytes) != 0 || listen(fd, SOMAXCONN) != 0)
@@ -97,7 +99,8 @@ int df_connect_network(const struct sockaddr_storage *address, uint32_t bytes,
   return note_and_release(connect_network(address, bytes, from));
 }
 
-/* Unacknowledged data ends by the user timeout, an idle connection by three unanswered probes. */
+/* The user timeout ends a connection with unacknowledged data; three unanswered probes end an idle
+ * one. */
 void df_socket_set_silence(int fd, int silence_ms) {
   unsigned int user_ms = (unsigned int)silence_ms;
   int on = 1, third_s = DF_MAX(silence_ms / 3000, 1), probes = 2;

@@ -63,8 +63,8 @@ void df_derive(unsigned char *out, size_t out_bytes, const unsigned char key[DF_
                const char *purpose, const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
   crypto_generichash_state state;
   crypto_generichash_init(&state, key, DF_KEY_BYTES, out_bytes);
-  /* The terminating zero keeps a purpose from being the start of another. For one purpose a and b
-   * always have the same lengths. */
+  /* The terminating zero prevents that one purpose is the beginning of another. For one purpose a
+   * and b always have the same lengths. */
   crypto_generichash_update(&state, (const unsigned char *)purpose, strlen(purpose) + 1);
   if (a_bytes > 0) crypto_generichash_update(&state, a, a_bytes);
   if (b_bytes > 0) crypto_generichash_update(&state, b, b_bytes);
@@ -102,7 +102,7 @@ typedef struct {
   unsigned char secret[DF_SECRET_BYTES];
   uint64_t machine;
   df_address addresses[DF_ID_ADDRESSES_MAX];
-  unsigned char check[16]; /* tells a damaged id from a wrong one */
+  unsigned char check[16]; /* distinguishes a damaged id from one of another job */
 } id_layout;
 
 DF_STATIC_ASSERT(sizeof(id_layout) == sizeof(dfcclUniqueId), "the id has 128 bytes");

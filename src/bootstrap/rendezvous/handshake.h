@@ -1,24 +1,27 @@
-/* The messages of the rendezvous.
+/*
+ * The messages of the rendezvous.
  *
- *   rank -> root   HELLO      which job, a nonce
+ *   rank -> root   HELLO      the job (a tag), a nonce
  *   root -> rank   CHALLENGE  a nonce, proof of the secret
- *   rank -> root   JOIN       n_ranks, rank, card, address
- *   root -> rank   WELCOME    counted in (before, it may try again)
- *   root -> rank   SPREAD     there are several hosts: open doors
- *   rank -> root   PLACE      where the doors are
- *   root -> rank   NEWS       who is still missing
+ *   rank -> root   JOIN       n_ranks, rank, peer info, address
+ *   root -> rank   WELCOME    the rank is counted in (before, it may try again)
+ *   root -> rank   SPREAD     the job is multi-node: the rank opens listeners
+ *   rank -> root   PLACE      the addresses of the listeners
+ *   root -> rank   NEWS       the ranks that are still missing
  *   root -> rank   TABLE      all records
- *   rank -> root   DONE       its sockets stand
- *   root -> rank   GO         all sockets stand
- *   root -> rank   FAILURE    after JOIN: why the job is off
- *   rank -> root   LEAVE      after WELCOME: why it gives up
+ *   rank -> root   DONE       the sockets of the rank are connected
+ *   root -> rank   GO         the sockets of all ranks are connected
+ *   root -> rank   FAILURE    after JOIN: why the job has failed
+ *   rank -> root   LEAVE      after WELCOME: why the rank gives up
  *
  *   rank j -> lower rank i   GREETING   ranks, a nonce
  *   rank i -> rank j         ANSWER     a nonce, proof
  *   rank j -> rank i         PROOF      proof
  *
- * From CHALLENGE (ANSWER) on, each message ends in a hash, keyed by the secret and both nonces: no
- * stranger can forge or replay it. The hash covers the type, so nobody can send a message back. */
+ * From CHALLENGE (ANSWER) on, each message ends with a hash that is keyed by the secret and both
+ * nonces, so that no other process can forge or replay it. The hash covers the type, so a message
+ * cannot be reflected to its sender.
+ */
 #ifndef DF_BOOTSTRAP_RENDEZVOUS_HANDSHAKE_H
 #define DF_BOOTSTRAP_RENDEZVOUS_HANDSHAKE_H
 
@@ -31,8 +34,8 @@ enum {
   DF_SECRET_BYTES = 16,
   DF_NONCE_BYTES = 32,
   DF_MAC_BYTES = 32,
-  DF_TOKEN_BYTES = 16, /* of a process, see fork_guard.h */
-  DF_NAME_BYTES = 16,  /* of an abstract Unix address, see sockets.h */
+  DF_TOKEN_BYTES = 16, /* the token of a process, see fork_guard.h */
+  DF_NAME_BYTES = 16,  /* the name of an abstract Unix address, see sockets.h */
   DF_SESSION_BYTES = 16,
   DF_TAG_BYTES = 16,
   DF_ID_ADDRESSES_MAX = 3,
@@ -57,11 +60,12 @@ typedef enum {
   DF_MESSAGE_NEWS
 } df_message_type;
 
-/* Of what ranks say to each other: these messages, cards, control messages, frames. One is added with
- * each change of them between two builds of one version. */
+/* The version of everything that ranks send to each other: these messages, peer info, control
+ * messages, frames. It is incremented with each change of them between two builds of one
+ * version. */
 enum { DF_PROTOCOL = 4 };
 
-/* Ranks whose builds differ refuse each other. */
+/* Ranks with different builds refuse each other. */
 #define DF_BUILD ((uint32_t)DF_PROTOCOL << 24 | (uint32_t)DFCCL_VERSION_CODE)
 #define DF_BUILD_VERSION(build) ((build)&0xffffffu)
 #define DF_BUILD_PROTOCOL(build) ((build) >> 24)
@@ -73,10 +77,11 @@ typedef struct {
   uint32_t bytes;
 } df_header;
 
-/* Keyed by the job's key alone: so a root tells its version to who may know it. */
+/* The hash is keyed by the key of the job alone, so that a root sends its version only to a process
+ * that has the key. */
 typedef struct {
   df_header header;
-  unsigned char tag[DF_TAG_BYTES]; /* tells jobs at one port from each other; public */
+  unsigned char tag[DF_TAG_BYTES]; /* distinguishes the jobs at one port; public */
   unsigned char nonce[DF_NONCE_BYTES];
   unsigned char mac[DF_MAC_BYTES];
 } df_hello;
@@ -89,13 +94,13 @@ typedef struct {
 
 typedef struct {
   int32_t pid;
-  int32_t n_addresses;  /* 0: this rank has no doors */
-  uint32_t relays_from; /* rank 0's counts: df_network */
+  int32_t n_addresses;  /* 0: this rank has no listeners */
+  uint32_t relays_from; /* see df_network; the value of rank 0 is used */
   uint32_t padding;
   uint64_t machine, host; /* df_machine_identity, df_host_identity */
   df_address addresses[DF_ADDRESSES_MAX];
   unsigned char token[DF_TOKEN_BYTES];
-  unsigned char name[DF_NAME_BYTES]; /* Higher ranks call this address. */
+  unsigned char name[DF_NAME_BYTES]; /* higher ranks call this address */
   df_peer_info info;
 } df_record;
 
@@ -104,7 +109,7 @@ typedef struct {
   int32_t n_ranks;
   int32_t rank;
   uint32_t timeout_ms;
-  uint32_t left_ms; /* What is left of the rank's timeout. */
+  uint32_t left_ms; /* the rest of the rank's timeout */
   df_record record;
   unsigned char mac[DF_MAC_BYTES];
 } df_join_request;
@@ -129,7 +134,7 @@ typedef struct {
   unsigned char mac[DF_MAC_BYTES];
 } df_refusal;
 
-/* n_ranks df_record follow; digest is their hash, the same for all. */
+/* n_ranks of df_record follow; digest is their hash, which is the same for all ranks. */
 typedef struct {
   df_header header;
   unsigned char session[DF_SESSION_BYTES];
@@ -141,7 +146,7 @@ typedef struct {
   df_header header;
   int32_t from, to;
   unsigned char nonce[DF_NONCE_BYTES];
-} df_greeting;
+} df_handshake_greeting;
 
 typedef struct {
   df_header header;
@@ -158,42 +163,42 @@ DF_STATIC_ASSERT(sizeof(df_signal) == 48, "signals have no padding");
 DF_STATIC_ASSERT(sizeof(df_place) == 200, "PLACE has no padding");
 DF_STATIC_ASSERT(sizeof(df_refusal) == 496, "FAILURE and LEAVE have no padding");
 DF_STATIC_ASSERT(sizeof(df_table) == 96, "TABLE has no padding");
-DF_STATIC_ASSERT(sizeof(df_greeting) == 56, "GREETING has no padding");
+DF_STATIC_ASSERT(sizeof(df_handshake_greeting) == 56, "GREETING has no padding");
 DF_STATIC_ASSERT(sizeof(df_answer) == 80, "ANSWER has no padding");
 
 enum { DF_MESSAGE_BYTES_MAX = sizeof(df_join_request) };
 
-/* Before anything below; any thread, cheap. */
+/* Initialises the cryptography. Must precede every other call of this header; any thread, cheap. */
 dfcclResult_t df_handshake_ready(void);
 
 void df_message_start(void *message, df_message_type type, size_t bytes);
 
 bool df_header_is(const df_header *header, df_message_type type, size_t bytes);
 
-/* Of this protocol, but of another version. */
+/* Returns whether the header is of this protocol, but of another version. */
 bool df_header_is_foreign(const df_header *header);
 
-/* Writes the hash into the last DF_MAC_BYTES. */
+/* Writes the hash into the last DF_MAC_BYTES of the message. */
 void df_message_seal(void *message, size_t bytes, const unsigned char key[DF_KEY_BYTES]);
 
-/* Takes the same time wherever the hashes differ. */
+/* Checks the hash in constant time, wherever the hashes differ. */
 bool df_message_verify(const void *message, size_t bytes, const unsigned char key[DF_KEY_BYTES]);
 
 void df_refusal_write(df_refusal *refusal, df_message_type type, dfcclResult_t code,
                       const char *reason, const unsigned char key[DF_KEY_BYTES]);
 
-/* Passes a verified message to df_fail and returns its code, never success. who is put before the
- * sentence. */
+/* Passes a verified message to df_fail and returns its code, which is never success. who is put
+ * before the sentence. */
 dfcclResult_t df_refusal_read(const df_refusal *refusal, const char *who);
 
-/* out = hash of purpose, a and b under key. */
+/* Derives out as the hash of purpose, a and b under key. */
 void df_derive(unsigned char *out, size_t out_bytes, const unsigned char key[DF_KEY_BYTES],
                const char *purpose, const void *a, size_t a_bytes, const void *b, size_t b_bytes);
 
 void df_key_from_secret(unsigned char key[DF_KEY_BYTES],
                         const unsigned char secret[DF_SECRET_BYTES]);
 void df_key_from_text(unsigned char key[DF_KEY_BYTES], const char *text, uint32_t user);
-/* Of a job of several hosts. */
+/* Derives the key of a multi-node job. */
 void df_key_from_text_and_secret(unsigned char key[DF_KEY_BYTES], const char *text,
                                  const unsigned char secret[DF_KEY_BYTES]);
 void df_tag_from_text(unsigned char tag[DF_TAG_BYTES], const char *text);
@@ -202,19 +207,20 @@ void df_tag_from_text(unsigned char tag[DF_TAG_BYTES], const char *text);
   "beyond one host a job needs one: make it (openssl rand -hex 32), and give it to every rank in " \
   "DFCCL_SECRET, or in a file that DFCCL_SECRET_FILE names"
 
-/* How long after its limit a rank still waits for the root's reason. */
+/* Returns how long after its limit a rank still waits for the reason from the root. */
 static inline uint32_t df_news_ms(int timeout_ms) {
   return DF_MIN((uint32_t)timeout_ms / 4, 2000u);
 }
 
 typedef struct {
-  uint16_t port; /* of all doors, unless an address has another */
+  uint16_t port; /* port of all listeners, unless an address has another one */
   unsigned char secret[DF_SECRET_BYTES];
-  uint64_t machine; /* the root's: there it is called at the loopback address */
+  uint64_t machine; /* the machine of the root, on which ranks call the loopback address */
   df_address addresses[DF_ID_ADDRESSES_MAX]; /* family 0: none */
 } df_id_content;
 
-/* df_id_read: dfcclInvalidArgument (not an id, or damaged), dfcclInvalidUsage (another version). */
+/* Errors of df_id_read: dfcclInvalidArgument (not an id, or damaged), dfcclInvalidUsage (another
+ * version). */
 void df_id_write(dfcclUniqueId *id, const df_id_content *content);
 dfcclResult_t df_id_read(const dfcclUniqueId *id, df_id_content *content);
 

@@ -13,14 +13,14 @@
 #include "bootstrap/rendezvous/root_state.h"
 #include "bootstrap/net/sockets.h"
 
-enum { PAUSE_MS = 20 /* while there is no thread or memory */ };
+enum { PAUSE_MS = 20 /* before the next attempt if no thread or memory is available */ };
 
 static df_mutex lock = DF_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static df_fork_guard guard;
-/* Only the watching thread takes roots out, so the order it polls stays. */
+/* Only the watching thread removes roots, so the order in which it polls them does not change. */
 static df_root *first DF_GUARDED_BY(lock), **last DF_GUARDED_BY(lock) = &first;
-static int wake_fd DF_GUARDED_BY(lock) = -1; /* -1: no thread watches */
+static int wake_fd DF_GUARDED_BY(lock) = -1; /* -1: there is no watching thread */
 
 /* The child has no watching thread; its listeners still reach the roots. */
 static void forget_in_child(df_fork_guard *unused) DF_NO_THREAD_SAFETY_ANALYSIS
@@ -51,7 +51,7 @@ static int listener_of(const df_root *root, int i) {
   return i == 0 ? root->listener.fd : root->options.listeners->listeners[i - 1].fd;
 }
 
-/* As many roots as memory allows. */
+/* Fills in as many roots as memory allows. */
 static void fill(watch *w) DF_REQUIRES(lock) {
   size_t n = 1;
   for (const df_root *root = first; root; root = root->next) n += (size_t)listeners_of(root);
@@ -74,7 +74,7 @@ static void fill(watch *w) DF_REQUIRES(lock) {
   }
 }
 
-/* Called, or their time is over. */
+/* Removes the roots that have a caller or whose time has ended. */
 static df_root *take_due(const watch *w) DF_REQUIRES(lock) {
   df_root *due = NULL, **at = &first;
   uint64_t now = df_clock_ns();
@@ -94,7 +94,7 @@ static df_root *take_due(const watch *w) DF_REQUIRES(lock) {
   return due;
 }
 
-/* Without the lock. A root that finds no thread comes back. */
+/* Called without the lock. A root for which no thread can be started is added again. */
 static void start_due(df_root *due) {
   while (due) {
     df_root *root = due;
@@ -109,8 +109,8 @@ static void start_due(df_root *due) {
   }
 }
 
-/* At most one thread. What it holds is static, since a forked child has no such thread, and what
- * only its stack knew of would be lost there. */
+/* At most one thread executes this function. Its state is static, because a forked child has no
+ * such thread, and memory that only the stack of the thread refers to would be lost there. */
 static void *watch_roots(void *unused) {
   static watch w;
   df_lock(&lock);
@@ -135,7 +135,7 @@ static void *watch_roots(void *unused) {
   return unused;
 }
 
-/* 0, or the error. */
+/* Returns 0 or the error. */
 static int wake_or_start(void) DF_REQUIRES(lock) {
   uint64_t one = 1;
   if (wake_fd >= 0) return write(wake_fd, &one, sizeof one) < 0 ? errno : 0;
@@ -166,5 +166,5 @@ dfcclResult_t df_idle_root_add(df_root *root) {
   char why[DF_WHY_BYTES];
   df_root_destroy(root);
   return df_fail(df_is_exhausted(error) || error == EAGAIN ? dfcclOutOfMemory : dfcclSystemError,
-                 "nobody to watch for the ranks of the unique id: %s", df_why(error, why));
+                 "no thread to wait for the ranks of the unique id: %s", df_why(error, why));
 }

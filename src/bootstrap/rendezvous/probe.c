@@ -80,9 +80,10 @@ static dfcclResult_t judge(const df_probe *probe, const df_probe_attempt *attemp
                  text);
 }
 
-/* The answer so far. dfcclInProgress: it is not complete, or no answer. */
-static dfcclResult_t hear(const df_probe *probe, df_probe_attempt *attempt,
-                          unsigned char key[DF_KEY_BYTES]) {
+/* Reads the answer as far as it has arrived. dfcclInProgress: it is not complete, or it is not an
+ * answer. */
+static dfcclResult_t receive_answer(const df_probe *probe, df_probe_attempt *attempt,
+                                    unsigned char key[DF_KEY_BYTES]) {
   ssize_t got = recv(attempt->fd, (unsigned char *)&attempt->in + attempt->in_used,
                      sizeof attempt->in - attempt->in_used, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return dfcclInProgress;
@@ -96,13 +97,13 @@ static dfcclResult_t hear(const df_probe *probe, df_probe_attempt *attempt,
   const bool is_ours = df_header_is(header, DF_MESSAGE_CHALLENGE, sizeof(df_challenge)) ||
                        (df_header_is_foreign(header) && header->type == DF_MESSAGE_CHALLENGE);
   if (is_ours) return judge(probe, attempt, key);
-  rest(attempt, EPROTO, false); /* another program has the port */
+  rest(attempt, EPROTO, false); /* another program listens at the port */
   return dfcclInProgress;
 }
 
 static dfcclResult_t advance(const df_probe *probe, df_probe_attempt *attempt,
                              unsigned char key[DF_KEY_BYTES]) {
-  if (attempt->is_asked) return hear(probe, attempt, key);
+  if (attempt->is_asked) return receive_answer(probe, attempt, key);
   int error = df_socket_error(attempt->fd);
   if (error)
     rest(attempt, error, false);

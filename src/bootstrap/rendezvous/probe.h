@@ -1,4 +1,5 @@
-/* Calls several addresses at one time, again and again, until one proves to be the job's root. */
+/* Calls several addresses at one time and repeatedly, until one proves to be the root of the
+ * job. */
 #ifndef DF_BOOTSTRAP_RENDEZVOUS_PROBE_H
 #define DF_BOOTSTRAP_RENDEZVOUS_PROBE_H
 
@@ -12,11 +13,12 @@ typedef struct df_probe_attempt {
   df_address address;
   uint32_t scope;
   int fd;
-  bool is_asked;      /* HELLO was sent */
-  int error;          /* of the latest call; 0: none yet, or it was closed without a word */
-  bool was_closed;    /* by what listens there */
-  uint64_t since_ns;  /* of a call under way; of the next one if fd is -1 */
-  uint64_t silent_ns; /* since when nothing comes back */
+  bool is_asked; /* HELLO was sent */
+  /* Error of the latest call; 0: no call yet, or the other end closed it without an answer. */
+  int error;
+  bool was_closed;    /* the program that listens there has closed the connection */
+  uint64_t since_ns;  /* start of the call in progress; time of the next one if fd is -1 */
+  uint64_t silent_ns; /* time since when the other end has sent nothing */
   unsigned char nonce[DF_NONCE_BYTES];
   df_challenge in;
   size_t in_used;
@@ -28,22 +30,24 @@ typedef struct df_probe {
   df_probe_attempt attempts[DF_PROBE_MAX];
 } df_probe;
 
-/* A link-local address is tried on each interface of this host. */
+/* Adds an address. A link-local one is tried on each interface of this host. */
 void df_probe_add(df_probe *probe, const df_address *address, const df_interfaces *interfaces);
 
-/* Until then at most. dfcclSuccess: *fd is connected to the root, and has that key.
- * dfcclInProgress: none has proven itself yet. dfcclRemoteError: a root of this job has another
- * secret; dfcclInvalidUsage: or another version. dfcclSystemError, dfcclOutOfMemory. */
+/* Runs until until_ns at most. dfcclSuccess: *fd is connected to the root, with connection_key.
+ * dfcclInProgress: no address has proven itself yet. dfcclRemoteError: a root of this job has
+ * another secret. dfcclInvalidUsage: the root has another version. dfcclSystemError,
+ * dfcclOutOfMemory. */
 dfcclResult_t df_probe_step(df_probe *probe, uint64_t until_ns, int *fd,
                             unsigned char connection_key[DF_KEY_BYTES]);
 
-/* Every address has refused, or has no route. */
+/* Returns whether every address has refused the connection or has no route. */
 bool df_probe_is_refused(const df_probe *probe);
 
-/* "10.77.0.1:5000 is silent for 5 s". It reads address, scope, silent_ns, was_closed and error. */
+/* Writes "10.77.0.1:5000 is silent for 5 s". Reads address, scope, silent_ns, was_closed and
+ * error. */
 void df_probe_attempt_describe(const df_probe_attempt *attempt, df_text *text);
 
-/* "10.77.0.1:5000 is silent for 5 s; [fd77::1]:5000 fails: Connection refused" */
+/* Writes "10.77.0.1:5000 is silent for 5 s; [fd77::1]:5000 fails: Connection refused". */
 void df_probe_describe(const df_probe *probe, char text[DF_PROBE_TEXT]);
 
 void df_probe_close(df_probe *probe);

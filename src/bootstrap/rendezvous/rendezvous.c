@@ -18,15 +18,15 @@ enum { PROBE_STEP_MS = 20 };
 
 typedef enum {
   GOT,
-  REFUSED, /* The root has sent a FAILURE. */
+  REFUSED, /* the root has sent a FAILURE */
   LATE,
   GONE, /* end of file, or a connection error */
   FOREIGN,
   NONSENSE,
-  BROKEN /* poll failed; errno tells */
+  BROKEN /* poll failed, and errno has the reason */
 } arrival;
 
-/* Until then the root may tell why the job did not stand in time. */
+/* Returns the time until which the root may still report why the job was not connected in time. */
 static uint64_t news_deadline_ns(const df_rendezvous *r) {
   uint64_t news_ns = (uint64_t)df_news_ms(r->timeout_ms) * 1000000u;
   return r->deadline_ns > UINT64_MAX - news_ns ? UINT64_MAX : r->deadline_ns + news_ns;
@@ -42,12 +42,12 @@ static void send_all(df_rendezvous *r, const void *message, size_t bytes) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       if (df_socket_wait(r->fd, POLLOUT, news_deadline_ns(r)) <= 0) return;
     } else if (errno != EINTR) {
-      return; /* the next reader finds out, and learns what the root said before */
+      return; /* the next read detects the loss, and receives the earlier messages of the root */
     }
   }
 }
 
-/* GOT, LATE, GONE or BROKEN. */
+/* Returns GOT, LATE, GONE or BROKEN. */
 static arrival read_exactly(df_rendezvous *r, void *into, size_t *used, size_t bytes,
                             uint64_t deadline_ns) {
   while (*used < bytes) {
@@ -67,9 +67,10 @@ static arrival read_exactly(df_rendezvous *r, void *into, size_t *used, size_t b
   return GOT;
 }
 
-/* 0: the message is none that may come instead of one of this type. */
+/* Returns the length of a message that may arrive instead of one of this type, or 0 if the message
+ * is not allowed. */
 static size_t other_bytes(const df_header *header, df_message_type type) {
-  if (type == DF_MESSAGE_CHALLENGE) return 0; /* what the root says is not yet proven */
+  if (type == DF_MESSAGE_CHALLENGE) return 0; /* the root has not proven itself yet */
   if (df_header_is(header, DF_MESSAGE_FAILURE, sizeof(df_refusal)) ||
       df_header_is(header, DF_MESSAGE_NEWS, sizeof(df_refusal)))
     return sizeof(df_refusal);
@@ -78,8 +79,8 @@ static size_t other_bytes(const df_header *header, df_message_type type) {
   return 0;
 }
 
-/* The message, FAILURE, NEWS, or SPREAD instead of TABLE. What has arrived by the deadline stays
- * for the next call. */
+/* Receives the message, FAILURE, NEWS, or SPREAD instead of TABLE. The part that has arrived by the
+ * deadline is kept for the next call. */
 static arrival receive_any(df_rendezvous *r, df_message_type type, size_t bytes,
                            uint64_t deadline_ns) {
   arrival what = read_exactly(r, r->in.bytes, &r->in_used, sizeof(df_header), deadline_ns);
@@ -91,7 +92,7 @@ static arrival receive_any(df_rendezvous *r, df_message_type type, size_t bytes,
   what = read_exactly(r, r->in.bytes, &r->in_used, bytes, deadline_ns);
   if (what != GOT) return what;
   r->in_used = 0;
-  if (type == DF_MESSAGE_CHALLENGE) return GOT; /* its proof needs the key that it brings */
+  if (type == DF_MESSAGE_CHALLENGE) return GOT; /* the key for its proof derives from its nonce */
   if (!df_message_verify(r->in.bytes, bytes, r->connection_key)) return NONSENSE;
   return r->in.header.type == DF_MESSAGE_FAILURE ? REFUSED : GOT;
 }
@@ -107,19 +108,21 @@ static arrival receive(df_rendezvous *r, df_message_type type, size_t bytes, uin
 
 dfcclResult_t df_rendezvous_orphaned(const df_rendezvous *r) {
   if (r->by_key)
-    return df_fail(dfcclRemoteError, "rank 0 of %d died before the job stood", r->n_ranks);
+    return df_fail(dfcclRemoteError, "rank 0 of %d died before the job was connected", r->n_ranks);
   return df_fail(dfcclRemoteError,
                  "the process that made the unique id died before its job of %d "
-                 "ranks stood (its root at port %u is gone)",
+                 "ranks was connected (its root at port %u is gone)",
                  r->n_ranks, r->port);
 }
 
 static dfcclResult_t not_the_root(const df_rendezvous *r) {
   if (r->by_key)
-    return df_fail(dfcclRemoteError,
-                   "what answers for rank 0 of this job's key is not its root, or has another "
-                   "secret: DFCCL_SECRET (or DFCCL_SECRET_FILE) must be the same on all ranks");
-  return df_fail(dfcclRemoteError, "what answers at 127.0.0.1:%u is not the root of this unique id",
+    return df_fail(
+        dfcclRemoteError,
+        "the process that answers for rank 0 of this job's key is not its root, or has another "
+        "secret: DFCCL_SECRET (or DFCCL_SECRET_FILE) must be the same on all ranks");
+  return df_fail(dfcclRemoteError,
+                 "the program that answers at 127.0.0.1:%u is not the root of this unique id",
                  r->port);
 }
 
@@ -149,7 +152,7 @@ static dfcclResult_t bad_arrival(df_rendezvous *r, arrival what) {
 
 static dfcclResult_t no_connection(const df_rendezvous *r, int error) {
   if (r->by_key && (error == ECONNREFUSED || error == EAGAIN)) return dfcclInProgress;
-  if (error == EADDRNOTAVAIL) return dfcclInProgress; /* all ports are in use, for a moment */
+  if (error == EADDRNOTAVAIL) return dfcclInProgress; /* all ports are in use at the moment */
   char why[DF_WHY_BYTES];
   if (df_is_exhausted(error))
     return df_fail(dfcclOutOfMemory, "no socket for rank %d: %s", r->rank, df_why(error, why));
@@ -180,7 +183,7 @@ static dfcclResult_t connect_to_root(df_rendezvous *r) {
   return ready > 0 ? dfcclSuccess : bad_arrival(r, LATE);
 }
 
-/* HELLO and CHALLENGE: the root proves itself, and the connection gets a key. */
+/* Exchanges HELLO and CHALLENGE: the root proves itself, and the connection gets a key. */
 static dfcclResult_t prove_root(df_rendezvous *r) {
   df_hello hello;
   df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
@@ -239,8 +242,8 @@ dfcclResult_t df_rendezvous_enter(df_rendezvous *r) {
   return result;
 }
 
-/* There are several hosts. */
-static dfcclResult_t tell_place(df_rendezvous *r) {
+/* The job is multi-node: opens the listeners and sends their addresses. */
+static dfcclResult_t send_place(df_rendezvous *r) {
   if (r->network->is_off)
     return df_fail(
         dfcclInvalidUsage,
@@ -255,7 +258,7 @@ static dfcclResult_t tell_place(df_rendezvous *r) {
   place.n_addresses = r->listeners->n_offered;
   memcpy(place.addresses, r->listeners->offered,
          sizeof *place.addresses * (size_t)place.n_addresses);
-  if (place.n_addresses == 0) { /* one machine, several hosts: containers */
+  if (place.n_addresses == 0) { /* several hosts on one machine: containers */
     place.n_addresses = 1;
     place.addresses[0] = df_address_loopback(r->listeners->port);
   }
@@ -269,7 +272,7 @@ static dfcclResult_t tell_place(df_rendezvous *r) {
 dfcclResult_t df_rendezvous_table(df_rendezvous *r) {
   arrival what = receive(r, DF_MESSAGE_TABLE, sizeof(df_table), news_deadline_ns(r));
   while (what == GOT && r->in.header.type == DF_MESSAGE_SPREAD) {
-    dfcclResult_t result = r->listeners == NULL ? tell_place(r) : not_the_root(r);
+    dfcclResult_t result = r->listeners == NULL ? send_place(r) : not_the_root(r);
     if (result != dfcclSuccess) return result;
     what = receive(r, DF_MESSAGE_TABLE, sizeof(df_table), news_deadline_ns(r));
   }
@@ -294,7 +297,7 @@ dfcclResult_t df_rendezvous_table(df_rendezvous *r) {
   return what == GONE ? dfcclInProgress : bad_arrival(r, what);
 }
 
-/* GO at this time is wrong. */
+/* A GO at this time is an error of the protocol. */
 dfcclResult_t df_rendezvous_news(df_rendezvous *r) {
   arrival what = receive(r, DF_MESSAGE_FAILURE, sizeof(df_refusal), 0);
   if (what == LATE) return dfcclInProgress;

@@ -1,4 +1,5 @@
-/* A rank's side of the rendezvous, in the order of calls; each blocks until deadline_ns at most. */
+/* The rank's side of the rendezvous, in the order of calls. Each call blocks until deadline_ns at
+ * most. */
 #ifndef DF_BOOTSTRAP_RENDEZVOUS_RENDEZVOUS_H
 #define DF_BOOTSTRAP_RENDEZVOUS_RENDEZVOUS_H
 
@@ -12,15 +13,17 @@ typedef struct {
   int timeout_ms;
   uint64_t deadline_ns;
   const df_network *network;
-  bool by_key;  /* the root is rank 0, at the abstract address name */
-  bool is_near; /* the root may be on this host: at name, or at the loopback address */
+  bool by_key;  /* the root is rank 0, at the abstract address `name` */
+  bool is_near; /* the root may be on this host: at `name`, or at the loopback address */
   unsigned char name[DF_NAME_BYTES];
-  uint16_t port;  /* Without by_key: the root's port. */
-  df_probe probe; /* where the root may be on other hosts */
+  uint16_t port;  /* without by_key: port of the root */
+  df_probe probe; /* addresses at which the root may be on other hosts */
   unsigned char key[DF_KEY_BYTES], tag[DF_TAG_BYTES];
   df_record own;
 
-  int fd; /* rank 0, as its job's root, enters with a connection that stands */
+  /* Connection to the root; rank 0, which is the root of its job, enters with an established
+   * one. */
+  int fd;
   unsigned char connection_key[DF_KEY_BYTES];
   union {
     df_header header;
@@ -32,35 +35,36 @@ typedef struct {
     unsigned char bytes[DF_MESSAGE_BYTES_MAX];
   } in;
   size_t in_used;
-  bool others_may_go; /* finish failed, but the root has not called the job off */
+  bool others_may_go; /* finish failed, but the root has not reported a failure of the job */
 
-  char news[DF_REASON_BYTES]; /* the root's latest */
+  char news[DF_REASON_BYTES]; /* the latest NEWS of the root */
   df_listener listener;
-  df_listeners *listeners; /* NULL: all ranks are of this host */
+  df_listeners *listeners; /* NULL: all ranks are on this host */
   df_mesh made;
 
   unsigned char session[DF_SESSION_BYTES];
   df_record *records; /* [n_ranks] */
 } df_rendezvous;
 
-/* One attempt. dfcclInProgress: nobody is there yet, or left without a word; try again later.
- * Errors: dfcclRemoteError (not this job's root, or the job failed), dfcclInvalidArgument (this
- * rank contradicts others), dfcclInvalidUsage (another version). */
+/* Makes one attempt. dfcclInProgress: there is no root yet, or it closed the connection without an
+ * answer; try again later. Errors: dfcclRemoteError (not the root of this job, or the job failed),
+ * dfcclInvalidArgument (this rank contradicts others), dfcclInvalidUsage (another version). */
 dfcclResult_t df_rendezvous_enter(df_rendezvous *rendezvous);
 
-/* Waits for all ranks and allocates records. dfcclInProgress: the root vanished. Else as above. */
+/* Waits for all ranks and allocates records. dfcclInProgress: the root vanished. The other results
+ * are those of df_rendezvous_enter. */
 dfcclResult_t df_rendezvous_table(df_rendezvous *rendezvous);
 
-/* Does not block. dfcclInProgress: no news. */
+/* Checks whether the root has reported a failure. Does not block. dfcclInProgress: it has not. */
 dfcclResult_t df_rendezvous_news(df_rendezvous *rendezvous);
 
-/* This rank's connections stand; waits until everybody's do. */
+/* Reports that the connections of this rank are established, and waits for those of all ranks. */
 dfcclResult_t df_rendezvous_finish(df_rendezvous *rendezvous);
 
-/* Tells everybody the code and this thread's last sentence. */
+/* Sends the code and the last sentence of this thread to all ranks. */
 void df_rendezvous_leave(df_rendezvous *rendezvous, dfcclResult_t code);
 
-/* The failure when a root vanished that was needed. */
+/* Reports the failure that a required root vanished. */
 dfcclResult_t df_rendezvous_orphaned(const df_rendezvous *rendezvous);
 
 #endif

@@ -6,19 +6,19 @@
 
 #include "base/assert.h"
 
-/* 0: the message is not due. */
+/* Returns the length of the message if its type is due, otherwise 0. */
 static size_t due_bytes(const df_caller *caller) {
   const df_header *header = &caller->in.header;
   switch (caller->stage) {
   case DF_CALLER_NEW:
-    /* HELLO of another version has the same shape: the root answers with its version. */
+    /* A HELLO of another version has the same format: the root answers with its own version. */
     if (header->type == DF_MESSAGE_HELLO && df_header_is_foreign(header)) return sizeof(df_hello);
     return df_header_is(header, DF_MESSAGE_HELLO, sizeof(df_hello)) ? sizeof(df_hello) : 0;
   case DF_CALLER_PROVEN:
     return df_header_is(header, DF_MESSAGE_JOIN, sizeof(df_join_request)) ? sizeof(df_join_request)
                                                                           : 0;
   case DF_CALLER_JOINED:
-  case DF_CALLER_TOLD: /* DONE may cross with FAILURE */
+  case DF_CALLER_DECIDED: /* DONE may cross with FAILURE */
     if (df_header_is(header, DF_MESSAGE_PLACE, sizeof(df_place))) return sizeof(df_place);
     if (df_header_is(header, DF_MESSAGE_DONE, sizeof(df_signal))) return sizeof(df_signal);
     break;
@@ -56,7 +56,7 @@ void df_caller_queue(df_caller *caller, const void *message, size_t bytes) {
   caller->out_used += bytes;
 }
 
-/* What was sent makes room: else news would fill the buffer in time. */
+/* A sent message makes room in the buffer; otherwise NEWS would fill it eventually. */
 void df_caller_queue_news(df_caller *caller, const void *message, size_t bytes) {
   DF_ASSERT(!df_caller_has_output(caller));
   caller->out_used = caller->out_sent = 0;

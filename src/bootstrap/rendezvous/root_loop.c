@@ -15,12 +15,13 @@
 #include "bootstrap/net/sockets.h"
 
 enum {
-  PROOF_MS = 5000,     /* from accept to a complete JOIN */
-  ACCEPTS_MAX = 32,    /* Callers accepted before others are served again. */
-  ACCEPT_PAUSE_MS = 20 /* while no descriptor is left */
+  PROOF_MS = 5000,     /* time from accept to a complete JOIN */
+  ACCEPTS_MAX = 32,    /* callers that are accepted before others are served again */
+  ACCEPT_PAUSE_MS = 20 /* pause of accept if no descriptor is left */
 };
 
-/* [df_forks_hold] A forked child has none of the threads that run them, but reaches its copies. */
+/* [df_forks_hold] All roots. A forked child has none of the threads that execute them, but reaches
+ * its copies through this list. */
 static df_root *alive;
 
 static void enter(df_root *root) {
@@ -70,17 +71,17 @@ void df_root_destroy(df_root *root) {
   free(root);
 }
 
-/* If there are so many, closes the oldest. */
+/* Closes the oldest unproven caller if there are at least so many. */
 static void drop_oldest_unproven(df_root *root, int if_at_least) {
   df_caller *oldest = NULL;
-  int strangers = 0;
+  int unproven = 0;
   for (int i = 0; i < root->n_callers; i++) {
     df_caller *caller = root->callers[i];
     if (caller->fd < 0 || !df_caller_is_unproven(caller) || caller->is_first) continue;
     if (oldest == NULL) oldest = caller;
-    strangers++;
+    unproven++;
   }
-  if (oldest != NULL && strangers >= if_at_least) df_socket_close(&oldest->fd);
+  if (oldest != NULL && unproven >= if_at_least) df_socket_close(&oldest->fd);
 }
 
 static void sweep_closed(df_root *root) {
@@ -96,7 +97,7 @@ static void sweep_closed(df_root *root) {
 }
 
 void df_root_adopt(df_root *root, int fd) {
-  drop_oldest_unproven(root, DF_STRANGERS_MAX);
+  drop_oldest_unproven(root, DF_UNPROVEN_MAX);
   sweep_closed(root);
   df_caller *caller = root->n_callers == DF_CALLERS_MAX ? NULL : calloc(1, sizeof *caller);
   if (caller == NULL) {
@@ -127,7 +128,8 @@ static void accept_callers(df_root *root, int listener, bool same_user_only) {
   }
 }
 
-/* The stop descriptor, the listener, the doors; then the callers. Returns how many come first. */
+/* Fills in the stop descriptor, the Unix listener and the TCP listeners, and then the callers.
+ * Returns the number of entries before the callers. */
 static int fill_polled(df_root *root, int *n_polled) {
   bool accepting = df_clock_ns() >= root->accept_from_ns;
   int n = 0;
@@ -160,12 +162,13 @@ bool df_root_step(df_root *root, int wait_ms) {
   if (ready < 0 && errno != EINTR) return false;
   if (ready > 0) {
     root->stopping = root->stopping || root->polled[0].revents != 0;
-    /* Joined ones first: a newcomer must not be taken for the double of one that is gone. */
-    for (int strangers = 0; strangers <= 1; strangers++)
+    /* Joined callers are served first: a new caller must not count as a second process with the
+     * rank of one that has gone. */
+    for (int unproven = 0; unproven <= 1; unproven++)
       for (int i = 0; i < n_served; i++)
         if (root->polled[n_first + i].revents != 0 &&
-            df_caller_is_unproven(root->callers[i]) == strangers) {
-          root->polled[n_first + i].revents = 0; /* who joins now is served once */
+            df_caller_is_unproven(root->callers[i]) == unproven) {
+          root->polled[n_first + i].revents = 0; /* a caller that joins now is served once */
           df_job_serve(root, root->callers[i]);
         }
     accept_all(root, n_first);

@@ -1,5 +1,5 @@
-/* One thread serves all connections with poll: a slow, silent or nonsensical caller holds up
- * nobody. Only a caller that has proved to be of the job can affect it. */
+/* The thread of a root. It serves all connections with poll, so a slow, silent or malformed caller
+ * delays no other. Only a caller that has proven to be part of the job can affect it. */
 #ifndef DF_BOOTSTRAP_RENDEZVOUS_ROOT_LOOP_H
 #define DF_BOOTSTRAP_RENDEZVOUS_ROOT_LOOP_H
 
@@ -11,29 +11,32 @@ typedef struct df_root df_root;
 typedef struct {
   int listener;                    /* taken over, also on failure; -1: none */
   df_listeners *listeners;         /* the same; NULL: none */
-  unsigned char tag[DF_TAG_BYTES]; /* of the callers' HELLO */
+  unsigned char tag[DF_TAG_BYTES]; /* the tag in HELLO of the callers */
   unsigned char key[DF_KEY_BYTES];
-  bool same_user_only; /* the listener turns other users away unheard */
-  bool lacks_secret;   /* there are no doors, since there is no secret */
-  int n_ranks;         /* 0: as the first rank says */
-  uint64_t idle_ms;    /* it ends after so long without a rank */
-  uint64_t linger_ms;  /* late ranks hear of a failure for so long; not detached: within idle_ms */
+  bool same_user_only; /* the listener closes connections of other users at once */
+  bool lacks_secret;   /* there are no TCP listeners, because there is no secret */
+  int n_ranks;         /* 0: the number that the first rank sends */
+  uint64_t idle_ms;    /* the root ends after this time without a rank */
+  /* Late ranks receive the failure for this time; if not detached: within idle_ms. */
+  uint64_t linger_ms;
 } df_root_options;
 
-/* first: a connected, non-blocking socket, taken over also on failure; -1: none. A lack of places
- * or descriptors does not close it.
+/*
+ * Starts a root. first is a connected, non-blocking socket, which is taken over also on failure;
+ * -1: none. A lack of places or descriptors does not close it.
  *
- * root == NULL: the root waits idle (idle_roots.h) for a caller, then has a detached thread and
- * frees itself. Else it has a thread at once, and *root is for df_root_stop. */
+ * If root is NULL, the root waits idle (idle_roots.h) for a caller, then has a detached thread and
+ * frees itself. Otherwise it has a thread at once, and *root is for df_root_stop.
+ */
 dfcclResult_t df_root_start(const df_root_options *options, int first, df_root **root);
 
-/* Frees the root. If the job stands or has failed, blocks until all is said, linger_ms included.
- * Else ends at once. */
+/* Frees the root. If the job is connected or has failed, blocks until all messages are sent,
+ * linger_ms included. Otherwise the root ends at once. */
 void df_root_stop(df_root *root);
 
-/* For tests that are the root's only caller. create: NULL when out of memory (the listener is
- * closed); listener may be -1. adopt takes a connected, non-blocking socket. step waits wait_ms at
- * most; false: the root has ended. */
+/* For tests that are the only caller of the root. create returns NULL if out of memory (the
+ * listener is then closed); listener may be -1. adopt takes over a connected, non-blocking socket.
+ * step waits at most wait_ms and returns false if the root has ended. */
 df_root *df_root_create(const df_root_options *options);
 void df_root_adopt(df_root *root, int fd);
 bool df_root_step(df_root *root, int wait_ms);

@@ -30,11 +30,11 @@ static void tell_failure(df_root *root, df_caller *caller, dfcclResult_t code) {
   df_refusal refusal;
   df_refusal_write(&refusal, DF_MESSAGE_FAILURE, code, root->reason, caller->key);
   df_caller_queue(caller, &refusal, sizeof refusal);
-  caller->stage = DF_CALLER_TOLD;
+  caller->stage = DF_CALLER_DECIDED;
   root->n_told++;
 }
 
-/* Everybody gets root->reason; offender, if not NULL, gets its own code. */
+/* Sends root->reason to all ranks; offender, if not NULL, gets a code of its own. */
 static void fail_job(df_root *root, dfcclResult_t code, df_caller *offender,
                      dfcclResult_t offender_code) {
   if (root->phase == DF_ROOT_FAILED || root->phase == DF_ROOT_STARTED) return;
@@ -56,10 +56,10 @@ static void member_gone(df_root *root, df_caller *caller) {
   root->members[caller->rank] = NULL;
   root->n_dead++;
   snprintf(root->reason, sizeof root->reason,
-           "rank %d (process %d) died before the job of %d ranks stood", caller->rank, caller->pid,
-           root->n_ranks);
+           "rank %d (process %d) died before the job of %d ranks was connected", caller->rank,
+           caller->pid, root->n_ranks);
   df_socket_close(&caller->fd);
-  caller->stage = DF_CALLER_TOLD;
+  caller->stage = DF_CALLER_DECIDED;
   fail_job(root, dfcclRemoteError, NULL, dfcclRemoteError);
 }
 
@@ -77,7 +77,8 @@ static void send_table(df_root *root) {
   crypto_generichash(root->table.digest, sizeof root->table.digest,
                      (const unsigned char *)root->records, bytes, NULL, 0);
   root->phase = DF_ROOT_MESHING;
-  root->deadline_ns = root->patience_ns; /* ranks now know better who is missing */
+  /* From this point the ranks have more exact information about missing ranks. */
+  root->deadline_ns = root->patience_ns;
   for (int rank = 0; rank < root->n_ranks; rank++) {
     df_caller *caller = root->members[rank];
     df_table table = root->table;
@@ -87,7 +88,8 @@ static void send_table(df_root *root) {
   }
 }
 
-/* Everybody has come. From now on, ranks of the key's next job cannot meet this root. */
+/* All ranks have joined. From this point, ranks of the next job with the same key cannot connect to
+ * this root. */
 static void all_have_joined(df_root *root) {
   df_job_stop_listening(root);
   for (int rank = 1; rank < root->n_ranks; rank++)
@@ -101,7 +103,7 @@ static void all_have_joined(df_root *root) {
 
 static void on_place(df_root *root, df_caller *caller) {
   const df_place *place = &caller->in.place;
-  if (caller->stage == DF_CALLER_TOLD) return;
+  if (caller->stage == DF_CALLER_DECIDED) return;
   df_record *record = &root->records[caller->rank];
   bool makes_sense = root->is_spread && root->phase == DF_ROOT_COLLECTING &&
                      record->n_addresses == 0 && place->n_addresses >= 1 &&
@@ -122,7 +124,7 @@ static void send_go(df_root *root) {
   for (int rank = 0; rank < root->n_ranks; rank++) {
     df_caller *caller = root->members[rank];
     tell(caller, DF_MESSAGE_GO);
-    caller->stage = DF_CALLER_TOLD;
+    caller->stage = DF_CALLER_DECIDED;
     root->n_told++;
   }
 }
@@ -132,7 +134,7 @@ static void on_hello(df_root *root, df_caller *caller) {
   df_challenge challenge;
   df_message_start(&challenge, DF_MESSAGE_CHALLENGE, sizeof challenge);
   if (df_header_is_foreign(&hello->header)) {
-    /* Only who knows the job's key may learn the version. */
+    /* Only a caller that has the key of the job may receive the version. */
     if (df_message_verify(hello, sizeof *hello, root->options.key)) {
       df_caller_queue(caller, &challenge, sizeof challenge);
       df_caller_flush(caller);
@@ -141,7 +143,7 @@ static void on_hello(df_root *root, df_caller *caller) {
     return;
   }
   if (memcmp(hello->tag, root->options.tag, sizeof hello->tag) != 0) {
-    df_socket_close(&caller->fd); /* it looks for another job, before or after this one */
+    df_socket_close(&caller->fd); /* the caller belongs to another job, before or after this one */
     return;
   }
   randombytes_buf(challenge.nonce, sizeof challenge.nonce);
@@ -152,8 +154,8 @@ static void on_hello(df_root *root, df_caller *caller) {
   caller->stage = DF_CALLER_PROVEN;
 }
 
-/* A root has a connection with each rank. Of a large job they are more than most systems' soft limit
- * allows; what the hard one allows is taken. */
+/* A root has a connection with each rank. A large job needs more descriptors than the soft limit of
+ * most systems; the root raises it as far as the hard limit allows. */
 static void make_room(int n_ranks) {
   struct rlimit limit;
   const rlim_t want = (rlim_t)n_ranks + OTHER_DESCRIPTORS;
@@ -165,8 +167,8 @@ static void make_room(int n_ranks) {
            (unsigned long long)limit.rlim_cur);
 }
 
-/* False: out of memory. */
-static bool learn_size(df_root *root, int n_ranks) {
+/* Returns false if out of memory. */
+static bool set_size(df_root *root, int n_ranks) {
   if (root->members != NULL) return true;
   make_room(n_ranks);
   root->members = calloc((size_t)n_ranks, sizeof *root->members);
@@ -206,8 +208,8 @@ static bool contradicts(df_root *root, const df_join_request *join) {
   return true;
 }
 
-/* The least patient rank's limit is everybody's. */
-static void learn_deadline(df_root *root, const df_join_request *join) {
+/* The deadline of the job is the earliest one of its ranks. */
+static void set_deadline(df_root *root, const df_join_request *join) {
   uint64_t patience_ns = df_after_ms(join->left_ms + df_news_ms((int)join->timeout_ms));
   if (root->n_joined > 0 && patience_ns >= root->patience_ns) return;
   root->patience_ns = patience_ns;
@@ -231,15 +233,16 @@ static void on_join(df_root *root, df_caller *caller) {
     return;
   }
   int n_ranks = root->options.n_ranks > 0 ? root->options.n_ranks : join->n_ranks;
-  if (root->phase != DF_ROOT_COLLECTING || !learn_size(root, n_ranks)) {
-    df_socket_close(&caller->fd); /* it tries again, in vain once this job stands */
+  if (root->phase != DF_ROOT_COLLECTING || !set_size(root, n_ranks)) {
+    /* The caller tries again, but without success once this job is connected. */
+    df_socket_close(&caller->fd);
     return;
   }
   if (contradicts(root, join)) {
     fail_job(root, dfcclRemoteError, caller, dfcclInvalidArgument);
     return;
   }
-  learn_deadline(root, join);
+  set_deadline(root, join);
   root->members[join->rank] = caller;
   root->records[join->rank] = join->record;
   root->records[join->rank].n_addresses = 0;
@@ -250,7 +253,7 @@ static void on_join(df_root *root, df_caller *caller) {
 }
 
 static void on_done(df_root *root, df_caller *caller) {
-  if (caller->stage == DF_CALLER_TOLD) return;
+  if (caller->stage == DF_CALLER_DECIDED) return;
   if (root->phase != DF_ROOT_MESHING ||
       !df_message_verify(&caller->in, sizeof(df_signal), caller->key)) {
     df_job_close_caller(root, caller);
@@ -263,7 +266,7 @@ static void on_done(df_root *root, df_caller *caller) {
 
 static void on_leave(df_root *root, df_caller *caller) {
   const df_refusal *leave = &caller->in.refusal;
-  if (caller->stage == DF_CALLER_TOLD) return;
+  if (caller->stage == DF_CALLER_DECIDED) return;
   if (!df_message_verify(leave, sizeof *leave, caller->key)) {
     df_job_close_caller(root, caller);
     return;
@@ -327,7 +330,7 @@ static void name_the_missing(df_root *root) {
            !meshing && root->options.lacks_secret ? NO_SECRET : "");
 }
 
-/* To where ranks of other hosts would come. */
+/* Describes the addresses at which ranks of other hosts would connect. */
 static void describe_listeners(const df_root *root, char *text, size_t bytes) {
   const df_listeners *listeners = root->options.listeners;
   char address[DF_ADDRESS_TEXT];
@@ -339,8 +342,8 @@ static void describe_listeners(const df_root *root, char *text, size_t bytes) {
   if (root->options.lacks_secret) snprintf(text, bytes, NO_SECRET);
 }
 
-/* Every rank that waits hears whom it waits for. */
-static void tell_news(df_root *root) {
+/* Sends the list of missing ranks to every waiting rank. */
+static void send_news(df_root *root) {
   char names[DF_RANK_LIST_BYTES], listeners[DF_REASON_BYTES - DF_RANK_LIST_BYTES - 64],
       text[DF_REASON_BYTES];
   df_refusal news;
@@ -362,7 +365,7 @@ static void tell_news(df_root *root) {
 
 static bool all_said(const df_root *root) {
   for (int i = 0; i < root->n_callers; i++)
-    if (root->callers[i]->stage == DF_CALLER_TOLD && df_caller_has_output(root->callers[i]))
+    if (root->callers[i]->stage == DF_CALLER_DECIDED && df_caller_has_output(root->callers[i]))
       return false;
   return true;
 }
@@ -376,7 +379,7 @@ bool df_job_check_time(df_root *root) {
   }
   if (root->phase == DF_ROOT_COLLECTING || root->phase == DF_ROOT_MESHING) {
     if (root->stopping) return false;
-    if (root->n_joined > 0 && now >= root->news_ns) tell_news(root);
+    if (root->n_joined > 0 && now >= root->news_ns) send_news(root);
     if (now < root->deadline_ns) return true;
     if (root->n_joined == 0) return false;
     name_the_missing(root);

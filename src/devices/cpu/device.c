@@ -1,4 +1,4 @@
-/* The CPU device: ordinary memory, and threads. */
+/* The CPU device: ordinary memory and threads. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,7 +158,7 @@ static dfcclResult_t describe(df_rank_device *device, df_device_coll *coll) {
                          ? aligned_alloc(DF_CACHE_LINE, n_blocks * coll->shape->scratch_bytes)
                          : NULL;
   for (int pass = 0; pass < 2; pass++) {
-    /* The host's words begin a cache line, as do the counters. */
+    /* The words that the host writes begin a cache line, as do the counters. */
     d = df_lay(&layout, sizeof *d + n_blocks * sizeof(df_part) + extent_bytes);
     df_run_words *words = df_lay(&layout, sizeof *words);
     df_run_counters *counters = df_lay(&layout, sizeof *counters + n_blocks * sizeof(uint64_t));
@@ -198,7 +198,7 @@ static void forget(df_rank_device *device, df_device_coll *coll) {
   free(coll->links);
 }
 
-/* Without records each step works its primitive out. */
+/* Each step computes its primitive, because the CPU has no records. */
 static dfcclResult_t publish(df_rank_device *device, df_device_coll *coll) {
   (void)device;
   df_descriptor *d = coll->descriptor;
@@ -215,7 +215,7 @@ static dfcclResult_t clear(df_rank_device *device, const df_device_rings *rings)
     for (uint32_t slot = 0; slot <= rings->n_slots; slot++)
       df_store_relaxed_u64((uint64_t *)(ring + (uint64_t)slot * rings->stride), 0);
     uint64_t *credit = (uint64_t *)(ring + (uint64_t)rings->stride * rings->n_slots);
-    df_store_relaxed_u64(credit + 1, 0); /* nobody holds what is lent */
+    df_store_relaxed_u64(credit + 1, 0); /* no receiver holds a lent buffer */
   }
   return dfcclSuccess;
 }

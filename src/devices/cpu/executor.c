@@ -6,26 +6,27 @@
 #include "base/thread.h"
 #include "base/cpu.h"
 
-/* Naps in a row, with nobody driving, before a thread sleeps for good. */
+/* Naps in sequence, without activity of a driver, before a thread sleeps until the idle bell
+ * rings. */
 enum { DF_QUIET_NAPS = 20, DF_THREAD_STACK_BYTES = 256 * 1024 };
-/* Least polls between two yields. */
+/* Smallest number of polls between two yields. */
 enum { DF_LEAST_YIELD_POLLS = 16 };
-/* A look at the network takes as long as so many polls. */
+/* A poll of the network takes as long as this many polls of memory. */
 enum { DF_CARRY_POLLS = 16 };
-/* With so many queued, submitters borrow no turns. */
+/* With this many queued runs, submitters borrow no turns. */
 enum { DF_FIRST_TURNS_AHEAD = 16 };
-/* Most first turns in a row while the queue has work: submitters have the owner word in their
- * cache, so others hardly ever get the block. */
+/* Largest number of first turns in sequence while the queue has work: submitters have the owner
+ * word in their cache, so other threads would hardly ever get the block. */
 enum { DF_FIRST_TURNS_IN_A_ROW = 64 };
 
 static int try_own(df_executor_block *eb) {
   return df_load_relaxed_u32(&eb->owner) == 0 && df_system_claim_u32(&eb->owner, 0, 1);
 }
 
-/* Publishes the block's state to its next executor. */
+/* Publishes the state of the block to its next executor. */
 static void disown(df_executor_block *eb) { df_publish_u32(&eb->owner, 0); }
 
-/* start: a block that has left may start again. LEFT: no turn. */
+/* start: a block that has left may start again. LEFT: no turn was executed. */
 static df_turn progress_once(df_executor_block *eb, int start) {
   df_block *block = eb->block;
   if (!df_load_relaxed_u32(&block->running)) {
@@ -38,7 +39,7 @@ static df_turn progress_once(df_executor_block *eb, int start) {
   return turn;
 }
 
-/* After DF_TURN_WAITED. */
+/* Returns whether the block is stuck; valid after DF_TURN_WAITED. */
 static int is_stuck(const df_block *block) { return block->swept >= block->tasks.length; }
 
 static uint64_t take_waits_on(df_executor_block *eb) {
@@ -61,7 +62,7 @@ static void progress_background(df_executor_block *eb) {
   }
 }
 
-/* [owner] The last look needs the block, sleep does not. */
+/* [owner] The last poll needs the block; the sleep does not. */
 static void sleep_stuck(df_executor_block *eb) {
   df_executor *executor = eb->executor;
   const df_carrier *carrier = executor->host.carrier;
@@ -76,7 +77,7 @@ static void sleep_stuck(df_executor_block *eb) {
     df_bell_sleep(executor->work_bell, stream_event, DF_LONGEST_SLEEP_NS);
 }
 
-/* Deeply if nobody drives and no run is outstanding. */
+/* Sleeps until the bell rings if there is no driver and no outstanding run, otherwise for a nap. */
 static void sleep_idle(df_executor_block *eb, uint32_t *quiet_naps, uint32_t *seen_activity,
                        int owned) {
   df_executor *executor = eb->executor;
@@ -84,7 +85,7 @@ static void sleep_idle(df_executor_block *eb, uint32_t *quiet_naps, uint32_t *se
   *quiet_naps = activity == *seen_activity ? *quiet_naps + 1 : 0;
   *seen_activity = activity;
   int deep = *quiet_naps > DF_QUIET_NAPS && !executor->host.has_outstanding(executor->host.host);
-  if (deep) df_system_add_u32(&executor->deep_sleepers, 1); /* before the bell's fence */
+  if (deep) df_system_add_u32(&executor->deep_sleepers, 1); /* must precede the fence of the bell */
   uint32_t stream_event = df_bell_prepare(&executor->idle_bell);
   int reason = (owned && df_lifecycle_has_reason(eb->block)) ||
                df_load_relaxed_u32(&executor->exit) ||
@@ -108,15 +109,15 @@ static void *background(void *argument) {
       continue;
     }
     if (df_load_relaxed_u32(&eb->block->running) || df_lifecycle_has_reason(eb->block)) {
-      /* Nobody waits for this work after all. */
+      /* No waiter has come for this work. */
       if (df_load_relaxed_u32(&executor->expects_waiter))
         df_store_relaxed_u32(&executor->expects_waiter, 0);
       df_system_add_u32(&executor->activity, 1);
       progress_background(eb);
       executor->host.completed(executor->host.host);
     }
-    /* The block has not left, only somebody wanted it. df_lifecycle_has_reason does not see its
-     * cached contexts. */
+    /* The block has not left; another thread only requested it. df_lifecycle_has_reason does not
+     * see the cached contexts of the block. */
     if (df_load_relaxed_u32(&executor->wanted) || df_load_relaxed_u32(&eb->block->running))
       disown(eb);
     else if (eb->block->tasks.length > 0)
@@ -193,7 +194,8 @@ void df_executor_stop(df_executor *executor) {
 }
 
 void df_executor_submitted(df_executor *executor, int urgent, int unlocked) {
-  /* After the push, before the looks: store buffering against the sleepers' last look. */
+  /* The fence is after the push and before the checks for sleepers. It pairs with the last check of
+   * the sleepers (store buffering). */
   if (unlocked)
     df_wake_fence_unlocked();
   else
@@ -201,14 +203,14 @@ void df_executor_submitted(df_executor *executor, int urgent, int unlocked) {
   if (DF_UNLIKELY(df_load_relaxed_u32(&executor->work_bell->sleepers) != 0))
     df_bell_wake(executor->work_bell);
   if (df_load_relaxed_u32(&executor->idle_bell.sleepers) == 0) return;
-  /* Napping threads look within nap_ns, and the waiter comes sooner. */
+  /* Napping threads poll within nap_ns, and the waiter comes sooner. */
   if (!urgent && df_load_relaxed_u32(&executor->expects_waiter) &&
       !df_load_relaxed_u32(&executor->deep_sleepers))
     return;
   df_bell_wake(&executor->idle_bell);
 }
 
-/* [owner] The SQ's entries and the collective's earlier runs come first. With priorities the
+/* [owner] The entries of the SQ and earlier runs of the collective come first. With priorities the
  * queue must be empty. After many first turns, the queue has its turn. */
 static int takes_first_turn(const df_executor_block *eb, uint32_t collective) {
   const df_block *block = eb->block;
@@ -247,7 +249,7 @@ int df_executor_first_turn(df_executor *executor, df_borrowed_turn *turn) {
   return done;
 }
 
-/* Submissions need not wake background threads. */
+/* Records that a waiter will come, so that submissions need not wake background threads. */
 static void expect_waiter(df_executor *executor) {
   if (!df_load_relaxed_u32(&executor->expects_waiter))
     df_store_relaxed_u32(&executor->expects_waiter, 1);
@@ -290,7 +292,8 @@ int df_executor_last_turn(df_executor *executor, df_borrowed_turn *turn) {
   return done;
 }
 
-/* Each turn: a driver that ends takes the wish back for all. */
+/* Requests the block. The request is repeated in each turn, because a driver that ends clears the
+ * request of all. */
 static void want(df_executor *executor) {
   if (!df_load_relaxed_u32(&executor->wanted)) df_store_relaxed_u32(&executor->wanted, 1);
 }
@@ -312,7 +315,7 @@ int df_progress_turn(df_progress_thread *progress, int start) {
     if (!(progress->held >> b & 1)) {
       if (!try_own(eb)) continue;
       progress->held |= 1ull << b;
-      /* The driver's own wish must not interrupt it. */
+      /* The request of the driver itself must not interrupt it. */
       eb->lanes.interrupt = &executor->synchronizers;
     }
     df_turn turn = progress_once(eb, start);

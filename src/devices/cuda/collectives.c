@@ -1,8 +1,6 @@
-/*
- * A collective's arrays share one range of the arena. The host keeps a copy and uploads all when
- * the links stand: registering calls no CUDA function. Words that the host writes later are in
- * mapped memory.
- */
+/* The arrays of a collective share one range of the arena. The host keeps a copy and uploads all of
+ * it when the links are connected, so that a registration calls no CUDA function. Words that the
+ * host writes later are in mapped memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,12 +8,12 @@
 #include "devices/cuda/state.h"
 
 typedef struct df_cuda_part {
-  df_range range; /* from df_cuda_publish on */
+  df_range range; /* valid from df_cuda_publish on */
   size_t bytes, uploaded_bytes;
   uint8_t *image;
 } df_cuda_part;
 
-/* Scratch comes last: it is not uploaded. */
+/* Scratch memory comes last, because it is not uploaded. */
 static void lay_out(const df_device_coll *coll, df_layout *layout, df_descriptor *d,
                     size_t *uploaded) {
   uint32_t n_blocks = coll->shape->n_blocks;
@@ -78,7 +76,7 @@ void df_cuda_forget(df_rank_device *device, df_device_coll *coll) {
   free(coll->descriptor);
 }
 
-/* Without the lock. */
+/* Called without the lock. */
 static dfcclResult_t upload(df_rank_device *device, const df_device_coll *coll) {
   df_cuda_state *state = df_cuda_state_of(device);
   const df_cuda_part *part = coll->part;
@@ -94,7 +92,7 @@ static dfcclResult_t upload(df_rank_device *device, const df_device_coll *coll) 
   return result;
 }
 
-/* The caller's reference keeps the index and the range. */
+/* The reference of the caller keeps the index and the range in use. */
 dfcclResult_t df_cuda_publish(df_rank_device *device, df_device_coll *coll) {
   DF_ASSERT_RANK_LOCKED(device->host.lock);
   df_cuda_part *part = coll->part;

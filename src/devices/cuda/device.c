@@ -1,7 +1,5 @@
-/*
- * The CUDA device: one region of mapped page-locked host memory, one of device memory, and an arena
- * for links and collectives' arrays.
- */
+/* The CUDA device: one region of mapped page-locked host memory, one region of device memory, and
+ * an arena for links and for the arrays of collectives. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -33,7 +31,7 @@ static void lay_out_mapped(df_rank_device *device, df_layout *layout) {
     state->times = df_lay(layout, n_blocks * sizeof *state->times);
     state->clock = df_lay(layout, sizeof *state->clock);
   }
-  uint64_t cq_words = 1; /* all runs that the daemon may hold */
+  uint64_t cq_words = 1; /* for all runs that the daemon may hold */
   while (cq_words < (uint64_t)device->capacity + DF_RUNS_AHEAD_POOL) cq_words *= 2;
   for (uint32_t r = 0; r < n_rings; r++) {
     uint64_t *words = df_lay(layout, cq_words * sizeof *words);
@@ -58,7 +56,7 @@ static void lay_out_mapped(df_rank_device *device, df_layout *layout) {
 
 /* ---- device memory ---- */
 
-/* Uploaded when the device opens. */
+/* Data that is uploaded when the device opens. */
 typedef struct df_cuda_first {
   df_cuda_relay relay;
   df_descriptor **table;
@@ -86,9 +84,9 @@ static void lay_out_memory(df_rank_device *device, df_layout *layout, df_cuda_fi
   for (uint32_t i = 0; i < device->capacity; i++) first->table[i] = &state->constants[i];
 }
 
-/* By the daemon: a copy on a stream might stand behind a stream that waits for a run. Any launch
- * does it, so it is a reason for one. */
-static void send_errand(df_rank_device *device, void *to, const void *from, size_t bytes) {
+/* The daemon makes the copy, because a copy on a stream might be queued behind a stream that waits
+ * for a run. Any launch makes it, so a pending copy is a reason for a launch. */
+static void copy_by_daemon(df_rank_device *device, void *to, const void *from, size_t bytes) {
   const struct timespec nap = {.tv_nsec = 20 * 1000};
   df_cuda_state *state = df_cuda_state_of(device);
   uint32_t number = device->shared->errands + 1;
@@ -102,12 +100,12 @@ static void send_errand(df_rank_device *device, void *to, const void *from, size
     nanosleep(&nap, NULL);
 }
 
-/* from: page-locked; NULL: zeros. */
+/* from is page-locked memory, or NULL for zeros. */
 static cudaError_t put(df_rank_device *device, void *to, const void *from, size_t bytes) {
   df_cuda_state *state = df_cuda_state_of(device);
   int alone = df_cuda_pause_streams();
   if (!alone && state->launcher_started) {
-    send_errand(device, to, from, bytes);
+    copy_by_daemon(device, to, from, bytes);
     return df_load_relaxed_u32(&state->lost) ? cudaErrorLaunchFailure : cudaSuccess;
   }
   cudaError_t error =
@@ -118,7 +116,7 @@ static cudaError_t put(df_rank_device *device, void *to, const void *from, size_
   return error;
 }
 
-/* What lies behind them, up to the next multiple of 8 bytes, is theirs too. */
+/* The bytes behind both buffers, up to the next multiple of 8 bytes, belong to them too. */
 dfcclResult_t df_cuda_upload(df_rank_device *device, void *to, const void *from, size_t bytes) {
   uint8_t *staging = df_cuda_state_of(device)->staging;
   for (size_t done = 0; done < bytes; done += DF_CUDA_STAGING_BYTES) {
@@ -201,7 +199,7 @@ static dfcclResult_t make_arena(df_rank_device *device) {
   arena->segment_bytes = device->options.cuda.arena_bytes;
   dfcclResult_t result = df_arena_take(arena, DF_CACHE_LINE, &range);
   if (result == dfcclSuccess) df_arena_give(arena, &range);
-  arena->grows_apart = 1; /* from here on the lock protects it */
+  arena->grows_apart = 1; /* from this point the lock protects the arena */
   return result;
 }
 
@@ -273,7 +271,7 @@ static void close_device(df_rank_device *device) {
   device->state = NULL;
 }
 
-/* ---- waiting: the GPU drives, a waiter looks at the CQ ---- */
+/* ---- waiting: the GPU drives, and a waiter polls the CQ ---- */
 
 static void progress_begin(df_rank_device *device, df_progress_thread *driver) {
   (void)device;
@@ -297,7 +295,7 @@ static void progress_release(df_rank_device *device, df_progress_thread *driver)
 
 /* ---- peers' memory ---- */
 
-/* Any buffer: only on the same GPU. */
+/* Any buffer can be lent only on the same GPU. */
 static int lends_to(df_rank_device *device, uint32_t peer) {
   df_cuda_state *state = df_cuda_state_of(device);
   return state->peer_devices[peer] == state->facts.ordinal;
@@ -311,7 +309,7 @@ static dfcclResult_t map(df_rank_device *device, uint32_t peer, df_segment **seg
                          const df_message *message, int fd) {
   if (fd >= 0) return df_segment_map(segment, message->id, message->a, fd);
   if (message->payload_bytes != DF_SEGMENT_HANDLE_BYTES)
-    return df_fail(dfcclRemoteError, "a peer's memory came without its handle");
+    return df_fail(dfcclRemoteError, "the message about a peer's memory has no handle");
   if (message->b == DF_SEGMENT_USER && !lends_memory_to(device, peer))
     return df_fail(dfcclInvalidUsage, "buffers are not lent to that GPU");
   return df_segment_cuda_map(segment, message->id, message->a,
@@ -342,7 +340,7 @@ static const df_executor_ops executor_ops = {
     .progress_begin = progress_begin,
     .progress_turn = progress_turn,
     .progress_has_reason = progress_has_reason,
-    .progress_holds_all = progress_has_reason, /* never: the GPU holds them */
+    .progress_holds_all = progress_has_reason, /* always 0, because the GPU holds the blocks */
     .progress_release = progress_release,
     .progress_end = progress_release,
     .synchronize = df_cuda_synchronize,

@@ -1,7 +1,5 @@
-/*
- * The timed daemon's events in the host's units, and the times that two events tell: from a run's
- * fetch to its first step, and from there to its end.
- */
+/* The events of the timed daemon in the units of the host, and the two durations between events:
+ * from the fetch of a run to its first step, and from there to its end. */
 #include <stdlib.h>
 
 #include "devices/cuda/state.h"
@@ -12,7 +10,7 @@ typedef struct seen_event {
   uint32_t collective, pending, length;
 } seen_event;
 
-/* The ends of a block's ring. */
+/* The first and the last event in the ring of a block. */
 typedef struct event_window {
   const df_time_log *log;
   uint64_t next, end, launch;
@@ -40,28 +38,29 @@ static seen_event take_event(event_window *window) {
   };
 }
 
-/* Of the run that a block has fetched, or executes; launch 0: not seen. */
+/* The marks of the run that a block has fetched or executes; launch 0: not seen. */
 typedef struct run_marks {
   seen_event fetched, begun;
   int has_fetched, has_begun;
 } run_marks;
 
-/* 1: a time ends here, and *since is its beginning. */
-static int tells(run_marks *run, df_timed kind, const seen_event *event, seen_event *since) {
-  int told = 0;
+/* Returns 1 if a duration ends at this event; *since is its beginning. */
+static int ends_duration(run_marks *run, df_timed kind, const seen_event *event,
+                         seen_event *since) {
+  int is_end = 0;
   switch (event->kind) {
-  case DF_EVENT_FETCHED: /* behind an earlier run of the collective it is not prepared yet */
+  case DF_EVENT_FETCHED: /* a run behind an earlier one of the collective is not prepared yet */
     if (event->pending == 1) *run = (run_marks){.fetched = *event, .has_fetched = 1};
     break;
   case DF_EVENT_BEGUN:
     if (run->has_begun) break;
-    told = kind == DF_TIMED_PREPARE && run->has_fetched;
+    is_end = kind == DF_TIMED_PREPARE && run->has_fetched;
     *since = run->fetched;
     run->begun = *event;
     run->has_begun = 1;
     break;
   case DF_EVENT_DONE:
-    told = kind == DF_TIMED_EXECUTE && run->has_begun;
+    is_end = kind == DF_TIMED_EXECUTE && run->has_begun;
     *since = run->begun;
     *run = (run_marks){0};
     break;
@@ -69,10 +68,10 @@ static int tells(run_marks *run, df_timed kind, const seen_event *event, seen_ev
   case DF_EVENT_SET_ASIDE:
     break;
   }
-  return told;
+  return is_end;
 }
 
-/* Cycles are finer than the clock, and count within a launch only. */
+/* Cycles are more exact than the clock, but are comparable within one launch only. */
 static uint64_t time_between(const seen_event *since, const seen_event *until, double ns) {
   if (since->launch == until->launch)
     return (uint64_t)((double)(until->cycles - since->cycles) * ns + 0.5);
@@ -92,7 +91,8 @@ dfcclResult_t df_cuda_told_times(df_rank_device *device, df_timed kind, const df
     double ns = df_cuda_ns_of_cycle(window.log);
     while (window.next < window.end) {
       seen_event event = take_event(&window), since = event;
-      if (!tells(&runs[event.collective % device->capacity], kind, &event, &since)) continue;
+      if (!ends_duration(&runs[event.collective % device->capacity], kind, &event, &since))
+        continue;
       if (n < room && durations) durations[n] = time_between(&since, &event, ns);
       if (n < room && moments) moments[n] = df_cuda_host_ns(&state->opened, now, event.moment);
       n++;

@@ -1,9 +1,8 @@
-/*
- * One launcher for each rank launches the kernel, watches it, and launches again while work
- * remains. Unread submissions cause a launch at once. If only a peer can help, a pause comes first,
- * and grows while launches achieve nothing. Between launches the device is free for cudaMalloc or
- * other kernels. Submitting and completing threads call no CUDA function.
- */
+/* One launcher for each rank launches the kernel, watches it, and launches it again while work
+ * remains. Submissions that no launch has read cause a launch at once. If only a peer can make
+ * progress possible, a pause precedes the launch, and the pause grows while launches make no
+ * progress. Between launches the device is free for cudaMalloc or other kernels. Threads that
+ * submit and complete runs call no CUDA function. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,13 +15,14 @@
 #include "devices/cuda/state.h"
 
 enum {
-  DF_CUDA_WATCH_SPINS = 500, /* looks before naps */
+  DF_CUDA_WATCH_SPINS = 500, /* polls before naps */
   DF_CUDA_TIMER_SLACK_NS = 1000,
   DF_CUDA_STACK_BYTES = 512 * 1024
 };
-/* Between looks for a lost device while no launch is out. */
+/* Time between checks for a lost device while no launch is on the device. */
 #define DF_CUDA_ASK_NS ((uint64_t)100 * 1000 * 1000)
-/* A launch that lives so long without a sign is asked for: many times its life. */
+/* A launch without a sign of life for this time is queried; the time is many times the life of a
+ * launch. */
 #define DF_CUDA_SILENT_NS ((uint64_t)1000 * 1000 * 1000)
 
 static uint64_t runs_in_device(df_rank_device *device) {
@@ -36,7 +36,7 @@ static int is_running(df_rank_device *device, df_cuda_state *state) {
   return 0;
 }
 
-/* Of the next launch. */
+/* Returns whether the next launch has submissions to read. */
 static int has_unread(df_rank_device *device, df_cuda_state *state) {
   uint64_t pushed = device->host.count_runs(device->host.host).pushed;
   uint32_t grid = df_load_relaxed_u32(&state->grid);
@@ -57,17 +57,18 @@ static uint64_t progress_of(df_rank_device *device) {
 
 /* ---- peers whose daemons have left ---- */
 
-/* Blocks have shown it since the last look. */
-static void tell_peers(df_rank_device *device, df_cuda_state *state) {
+/* Notifies the peers to which blocks have sent since the last call. */
+static void notify_peers(df_rank_device *device, df_cuda_state *state) {
   uint64_t ranks = 0;
   for (uint32_t b = 0; b < state->launched_grid; b++)
     ranks |= df_told_since(&device->blocks[b], &state->told_seen[b]);
   if (ranks) device->host.tell_ranks(device->host.host, ranks);
 }
 
-/* Since the latest launch, which may have ended before the message came. */
-static int was_told(df_rank_device *device, df_cuda_state *state) {
-  return df_load_relaxed_u32(&device->work_bell->told) != state->told_before;
+/* Returns whether a peer has sent since the latest launch, which may have ended before the message
+ * came. */
+static int was_notified(df_rank_device *device, df_cuda_state *state) {
+  return df_load_relaxed_u32(&device->work_bell->told) != state->notified_before;
 }
 
 /* ---- a device that is lost ---- */
@@ -97,7 +98,8 @@ static cudaError_t launch_kernel(df_rank_device *device, df_cuda_state *state, u
   cudaLaunchConfig_t config = {.gridDim = {.x = grid, .y = 1, .z = 1},
                                .blockDim = {.x = device->options.cuda.threads, .y = 1, .z = 1},
                                .stream = state->daemon_stream};
-  if (state->facts.major >= 9) { /* its fences need not wait for the application's stores */
+  /* With this attribute, fences of the kernel need not wait for the stores of the application. */
+  if (state->facts.major >= 9) {
     config.attrs = &attribute;
     config.numAttrs = 1;
   }
@@ -106,13 +108,14 @@ static cudaError_t launch_kernel(df_rank_device *device, df_cuda_state *state, u
 }
 
 static void launch(df_rank_device *device, df_cuda_state *state) {
-  uint32_t stay = df_observe_u32(&device->shared->stay); /* the launch sees it, or a later one */
+  /* Either this launch sees a change, or a later one. */
+  uint32_t stay = df_observe_u32(&device->shared->stay);
   df_store_relaxed_u32(&state->launch, state->launch + 1);
-  df_wake_fence(); /* df_cuda_grow sees this launch, or this launch sees the new grid */
+  df_wake_fence(); /* either df_cuda_grow sees this launch, or this launch sees the new grid */
   uint32_t grid = df_observe_u32(&state->grid);
   df_store_relaxed_u32(&state->urgent, 0);
   state->progress_seen = progress_of(device);
-  state->told_before = df_observe_u32(&device->work_bell->told);
+  state->notified_before = df_observe_u32(&device->work_bell->told);
   for (uint32_t b = 0; b < grid; b++) df_publish_u32(&device->blocks[b].running, 1);
   state->launched_grid = grid;
   cudaError_t error = launch_kernel(device, state, grid);
@@ -131,12 +134,12 @@ void df_cuda_grow(df_rank_device *device, uint32_t blocks) {
   if (blocks <= state->grid) return;
   for (uint32_t b = state->grid; b < blocks; b++)
     df_store_relaxed_u64(&device->blocks[b].read_index,
-                         sq->sequence); /* earlier entries are others' */
-  sq->n_readers = blocks;               /* unless there is a relay */
+                         sq->sequence); /* earlier entries are for other blocks */
+  sq->n_readers = blocks;               /* used only if there is no relay */
   sq->passes_to = blocks;
   df_publish_u32(&state->grid, blocks);
   df_wake_fence();
-  /* A launch with fewer blocks must end before the new ones can work. */
+  /* A launch with fewer blocks must end before the new blocks can work. */
   df_store_relaxed_u32(&device->shared->recalled, df_load_relaxed_u32(&state->launch));
 }
 
@@ -151,8 +154,9 @@ static int has_begun(const df_cuda_state *state) {
   return (uint32_t)(df_observe_u64(&state->pulse->seen) >> 32) == state->launch;
 }
 
-/* A query may wait for as long as another thread waits for the device, and that thread perhaps for
- * a run whose CQE this one is to take. So no launch is asked for that ends as it should. */
+/* A query may wait for as long as another thread waits for the device, and that thread perhaps
+ * waits for a run whose CQE this thread must read. So a launch that ends normally is never
+ * queried. */
 static void ask_for_launch(df_rank_device *device, df_cuda_state *state, uint64_t now) {
   if (now < state->ask_at_ns) return;
   state->ask_at_ns = now + DF_CUDA_SILENT_NS;
@@ -163,20 +167,21 @@ static void ask_for_launch(df_rank_device *device, df_cuda_state *state, uint64_
   }
   cudaError_t error = cudaStreamQuery(state->daemon_stream);
   if (error == cudaSuccess && is_running(device, state)) {
-    lose(device, state, "the daemon's kernel ended without saying so");
+    lose(device, state, "the daemon's kernel ended without reporting its end");
   } else if (error != cudaSuccess && error != cudaErrorNotReady) {
-    df_cuda_fail(error, "asking for the daemon's kernel");
+    df_cuda_fail(error, "querying the daemon's kernel");
     lose(device, state, df_last_sentence());
   }
 }
 
-/* Enqueued like a launch, so nobody's waiting holds it up; tells of a lost device. */
+/* Checks for a lost device. The check is enqueued like a launch, so waiting threads do not delay
+ * it. */
 static void ask_device(df_rank_device *device, df_cuda_state *state, uint64_t now) {
   if (now < state->ask_at_ns) return;
   state->ask_at_ns = now + DF_CUDA_ASK_NS;
   cudaError_t error = cudaEventRecord(state->asked, state->daemon_stream);
   if (error == cudaSuccess) return;
-  df_cuda_fail(error, "asking for the device");
+  df_cuda_fail(error, "checking the device");
   lose(device, state, df_last_sentence());
 }
 
@@ -188,16 +193,16 @@ static void watch(df_rank_device *device, df_cuda_state *state, uint32_t *looks)
     ask_for_launch(device, state, now);
   else
     ask_device(device, state, now);
-  tell_peers(device, state);
+  notify_peers(device, state);
   if (++*looks < DF_CUDA_WATCH_SPINS)
     sched_yield();
   else
     nap(device->options.cuda.nap_ns);
 }
 
-/* Sets the next launch's time if nobody submits. */
+/* Sets the time of the next launch if there is no submission. */
 static void note_left(df_rank_device *device, df_cuda_state *state) {
-  tell_peers(device, state);
+  notify_peers(device, state);
   uint64_t shortest = device->options.cuda.restart_ns;
   uint64_t longest = DF_MAX(device->options.cuda.restart_most_ns, shortest);
   int progressed = progress_of(device) != state->progress_seen;
@@ -217,7 +222,7 @@ static int may_launch(df_rank_device *device, df_cuda_state *state) {
   if (df_cuda_stays_on_device(state) || has_errand(device, state)) return 1;
   if (runs_in_device(device) == 0) return 0;
   return df_load_relaxed_u32(&state->urgent) || has_unread(device, state) ||
-         was_told(device, state) || df_clock_ns() >= state->restart_at_ns;
+         was_notified(device, state) || df_clock_ns() >= state->restart_at_ns;
 }
 
 static void sleep_until_due(df_rank_device *device, df_cuda_state *state) {
@@ -255,7 +260,8 @@ static void *launcher(void *argument) {
     if (was_running) note_left(device, state);
     was_running = 0;
     if (!df_load_relaxed_u32(&state->lost) && device->host.has_outstanding(device->host.host))
-      ask_device(device, state, df_clock_ns()); /* it may be out, waiting for peers */
+      /* The device may be lost while the rank waits for peers. */
+      ask_device(device, state, df_clock_ns());
     if (may_launch(device, state)) {
       launch(device, state);
       looks = 0;
@@ -301,20 +307,22 @@ void df_cuda_stop(df_rank_device *device) {
   state->launcher_started = 0;
   df_cuda_visit visit;
   if (df_cuda_enter_device(&visit, state->primary) != dfcclSuccess) return;
-  cudaStreamSynchronize(state->daemon_stream); /* nothing is outstanding: it leaves */
+  /* The kernel leaves, because no run is outstanding. */
+  cudaStreamSynchronize(state->daemon_stream);
   df_cuda_leave_device(&visit);
 }
 
 void df_cuda_submitted(df_rank_device *device, int urgent, int unlocked) {
   df_cuda_state *state = df_cuda_state_of(device);
-  (void)unlocked; /* nothing beside a word across the bus */
+  (void)unlocked; /* the cost is negligible compared with a word across the bus */
   if (urgent) df_store_relaxed_u32(&state->urgent, 1);
-  df_bell_ring(device->work_bell); /* its fence: after the push, before the look */
+  /* Its fence is after the push and before the check for sleepers. */
+  df_bell_ring(device->work_bell);
 }
 
 /* ---- device synchronisation ---- */
 
-/* Nothing is held back: a stream that the call waits for may wait for any rank's run. */
+/* Submissions continue: a stream for which the call waits may wait for a run of any rank. */
 dfcclResult_t df_cuda_synchronize(df_rank_device *device) {
   df_cuda_state *state = df_cuda_state_of(device);
   df_cuda_visit visit;

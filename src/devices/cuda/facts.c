@@ -1,4 +1,5 @@
-/* Which GPU a rank uses, what the GPU can do, and which other ranks' GPUs it reaches. */
+/* The choice of the GPU of a rank, the capabilities of the GPU, and the GPUs of other ranks that it
+ * reaches. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,8 +13,7 @@ dfcclResult_t df_cuda_read_facts(df_cuda_facts *facts, int ordinal) {
   struct cudaDeviceProp properties;
   memset(facts, 0, sizeof *facts);
   cudaError_t error = cudaGetDeviceProperties(&properties, ordinal);
-  if (error != cudaSuccess)
-    return df_cuda_fail(error, "asking for the properties of a CUDA device");
+  if (error != cudaSuccess) return df_cuda_fail(error, "reading the properties of a CUDA device");
   facts->ordinal = ordinal;
   facts->multiprocessors = properties.multiProcessorCount;
   facts->major = properties.major;
@@ -36,11 +36,11 @@ enum { DF_CUDA_ATTRIBUTE_MPS = 133 }; /* cudaDevAttrMpsEnabled; older toolkits l
 static dfcclResult_t choose_ordinal(int request, int *ordinal) {
   int count = 0;
   cudaError_t error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess) return df_cuda_fail(error, "looking for CUDA devices");
+  if (error != cudaSuccess) return df_cuda_fail(error, "counting the CUDA devices");
   if (count == 0) return df_fail(dfcclInvalidUsage, "there is no CUDA device");
   *ordinal = request;
   if (request < 0 && (error = cudaGetDevice(ordinal)) != cudaSuccess)
-    return df_cuda_fail(error, "asking for the current CUDA device");
+    return df_cuda_fail(error, "reading the current CUDA device");
   if (*ordinal >= count)
     return df_fail(dfcclInvalidArgument, "config.device is %d; there are %d CUDA devices", request,
                    count);
@@ -74,7 +74,7 @@ void df_cuda_fill_info(int ordinal, df_device_info *info) {
     memcpy(info->uuid, facts.uuid, sizeof info->uuid);
   if (cudaDeviceGetAttribute(&has_mps, (enum cudaDeviceAttr)DF_CUDA_ATTRIBUTE_MPS, ordinal) !=
       cudaSuccess)
-    cudaGetLastError(); /* an older driver does not say */
+    cudaGetLastError(); /* an older driver does not have the attribute */
   else
     info->has_mps = has_mps != 0;
 }
@@ -84,12 +84,12 @@ dfcclResult_t df_cuda_load_everything(df_rank_device *device) {
   const void *kernels[] = {df_cuda_daemon_kernel(), df_cuda_timed_kernel(), df_cuda_write_kernel(),
                            df_cuda_wait_kernel(), df_cuda_clock_kernel()};
   for (size_t i = 0; i < DF_COUNT_OF(kernels); i++) {
-    struct cudaFuncAttributes attributes; /* asking for them loads the kernel */
+    struct cudaFuncAttributes attributes; /* reading the attributes loads the kernel */
     cudaError_t error = cudaFuncGetAttributes(&attributes, kernels[i]);
     if (error != cudaSuccess) return df_cuda_fail(error, "loading the library's kernels");
     if (i == 0) state->shared_bytes = attributes.sharedSizeBytes;
   }
-  /* The first copy and fill may load code, too. */
+  /* The first copy and the first fill may load code, too. */
   uint64_t word = 0;
   dfcclResult_t result = df_cuda_clear_memory(device, state->gate, sizeof *state->gate);
   return result == dfcclSuccess ? df_cuda_upload(device, state->gate, &word, sizeof word) : result;
@@ -111,21 +111,21 @@ static dfcclResult_t join(df_rank_device *device, uint32_t rank, int is_local, i
   state->peer_lends[rank] = 1;
   if (theirs == mine) return dfcclSuccess;
   state->peer_lends[rank] = 0;
-  if (theirs < 0) return dfcclSuccess; /* mapping will tell */
+  if (theirs < 0) return dfcclSuccess; /* the mapping shows whether it is possible */
   cudaError_t error = cudaDeviceCanAccessPeer(&can, mine, theirs);
-  if (error != cudaSuccess) return df_cuda_fail(error, "asking for peer access between GPUs");
+  if (error != cudaSuccess) return df_cuda_fail(error, "checking peer access between GPUs");
   if (!can)
     return df_fail(dfcclInvalidUsage,
                    "rank %u uses CUDA device %d and rank %u device %d, which cannot access each "
                    "other's memory; there is no transport between them yet",
                    device->rank, mine, rank, theirs);
-  if (is_local) { /* else opening a handle does it */
+  if (is_local) { /* opening a handle does this for other processes */
     error = cudaDeviceEnablePeerAccess(theirs, 0);
     if (error != cudaSuccess && error != cudaErrorPeerAccessAlreadyEnabled)
       return df_cuda_fail(error, "enabling peer access between GPUs");
     cudaGetLastError();
   }
-  /* Lent buffers are guarded by a compare-and-swap in the reader's memory. */
+  /* A compare-and-swap in the memory of the reader protects lent buffers. */
   error = cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, mine, theirs);
   if (error != cudaSuccess) cudaGetLastError();
   state->peer_lends[rank] = error == cudaSuccess && atomics;
@@ -137,11 +137,11 @@ dfcclResult_t df_cuda_find_peers(df_rank_device *device) {
   int ordinals[MOST], count = 0, n = 0;
   uint8_t uuids[MOST][16];
   cudaError_t error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess) return df_cuda_fail(error, "looking for CUDA devices");
+  if (error != cudaSuccess) return df_cuda_fail(error, "counting the CUDA devices");
   for (int d = 0; d < count && n < MOST; d++) {
     struct cudaDeviceProp properties;
     if ((error = cudaGetDeviceProperties(&properties, d)) != cudaSuccess)
-      return df_cuda_fail(error, "asking for the properties of a CUDA device");
+      return df_cuda_fail(error, "reading the properties of a CUDA device");
     memcpy(uuids[n], &properties.uuid, sizeof uuids[n]);
     ordinals[n++] = d;
   }

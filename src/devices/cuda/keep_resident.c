@@ -1,11 +1,11 @@
 /*
- * A stream that waits for a run holds up what stands behind it in its hardware queue. A launch of
- * the daemon may stand there, and the run needs that launch. So before a stream waits, a launch of
- * each rank of the process on that GPU is on its way or on the device, and no launch leaves while
- * runs on streams are outstanding.
+ * A stream that waits for a run delays all work behind it in its hardware queue. A launch of the
+ * daemon may be queued there, and the run needs that launch. So before a stream waits, a launch of
+ * each rank of the process on that GPU is queued or on the device, and no launch leaves while runs
+ * on streams are outstanding.
  *
- * A launch that begins late all the same may stand behind such a wait for ever. Its launcher then
- * ends the runs on streams of all ranks of the process, with a sentence.
+ * Nevertheless, a launch that begins late may be queued behind such a wait for ever. Its launcher
+ * then ends the runs on streams of all ranks of the process, with a sentence.
  */
 #include <stdio.h>
 #include <time.h>
@@ -16,8 +16,9 @@
 
 #define DF_CUDA_SCAN_NS ((uint64_t)1000 * 1000)
 
-static df_mutex ranks_lock = DF_MUTEX_INITIALIZER;      /* before a context's lock */
-static df_rank_device *ranks DF_GUARDED_BY(ranks_lock); /* of the process, by state->next */
+static df_mutex ranks_lock = DF_MUTEX_INITIALIZER; /* taken before the lock of a context */
+static df_rank_device *
+    ranks DF_GUARDED_BY(ranks_lock); /* ranks of the process, linked by state->next */
 
 void df_cuda_enlist(df_rank_device *device) {
   df_lock(&ranks_lock);
@@ -34,7 +35,7 @@ void df_cuda_delist(df_rank_device *device) {
   df_unlock(&ranks_lock);
 }
 
-/* The next one that shares the GPU; after NULL the first. */
+/* Returns the next rank that shares the GPU; after NULL the first one. */
 static df_rank_device *next_beside(const df_cuda_state *state, df_rank_device *after)
     DF_REQUIRES(ranks_lock) {
   df_rank_device *next = after ? df_cuda_state_of(after)->next : ranks;
@@ -49,7 +50,7 @@ int df_cuda_stays_on_device(const df_cuda_state *state) {
   return df_load_relaxed_u32(&state->device->stay) & 1;
 }
 
-/* Launched since it was told to stay, or told on the device. */
+/* Returns whether the rank was launched after the request to stay, or received it on the device. */
 static int is_resident(const df_cuda_state *state) {
   const uint32_t stay = df_load_relaxed_u32(&state->device->stay);
   const uint64_t told = (uint64_t)df_observe_u32(&state->launch) << 32 | stay;
@@ -57,8 +58,9 @@ static int is_resident(const df_cuda_state *state) {
          df_observe_u64(&state->pulse->seen) == told;
 }
 
-/* As wide as any registered collective: a wider launch would have to replace it. */
-static void let_stay(df_rank_device *device) DF_REQUIRES(ranks_lock) {
+/* Requests that the launch stays. It is as wide as the widest registered collective, because a
+ * wider launch would have to replace it. */
+static void request_stay(df_rank_device *device) DF_REQUIRES(ranks_lock) {
   df_cuda_state *state = df_cuda_state_of(device);
   if (df_cuda_stays_on_device(state)) return;
   df_rank_lock(device->host.lock);
@@ -73,7 +75,7 @@ static int reside(const df_cuda_state *state, int begins) {
   int all = 1;
   df_lock(&ranks_lock);
   for (df_rank_device *r = next_beside(state, NULL); r; r = next_beside(state, r)) {
-    if (begins) let_stay(r);
+    if (begins) request_stay(r);
     all &= is_resident(df_cuda_state_of(r));
   }
   df_unlock(&ranks_lock);
@@ -96,7 +98,7 @@ void df_cuda_end_residence(df_rank_device *device) {
   df_unlock(&ranks_lock);
 }
 
-/* ---- what stands behind a wait */
+/* ---- launches behind a waiting stream */
 
 static int has_run_on_stream(df_rank_device *device) {
   const df_stream_event *tickets = df_cuda_state_of(device)->tickets;
@@ -118,7 +120,7 @@ int df_cuda_has_streaming_mate(const df_rank_device *device, uint32_t *rank) {
   return found;
 }
 
-/* Some stream of the process has come to a run, and waits for it. */
+/* Returns whether a stream of the process has reached a run and waits for it. */
 static int has_waiting_stream(const df_cuda_state *state) {
   int waits = 0;
   df_lock(&ranks_lock);
@@ -139,23 +141,25 @@ static void end_runs(const df_cuda_state *state, const char *sentence) {
   df_unlock(&ranks_lock);
 }
 
-/* First the runs are given up: daemons on the device end them, here and on peers. If that sets
- * nothing free, nobody is left who touches their buffers, and the streams go on. */
-static void set_free(df_rank_device *device, df_cuda_state *state) {
+/* Ends the runs on streams in two steps. In the first step the runs are given up: daemons on the
+ * device end them, here and on peers. If that releases no stream, no daemon is left that accesses
+ * their buffers, and the second step lets the streams continue. */
+static void release_streams(df_rank_device *device, df_cuda_state *state) {
   char sentence[DF_SENTENCE_BYTES];
-  if (state->told_stuck) {
+  if (state->has_given_up) {
     end_runs(state, NULL);
     return;
   }
-  state->told_stuck = 1;
-  snprintf(sentence, sizeof sentence,
-           "rank %u: a launch of the daemon has not begun on CUDA device %d for %llu ms while "
-           "streams wait for runs. It probably stands behind such a wait, in a hardware queue that "
-           "streams share. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process first calls CUDA, "
-           "or run with callbacks in place of streams (DFCCL_TUNING=set:cuda_patience_ms=N: how "
-           "long this may take)",
-           device->rank, state->facts.ordinal,
-           (unsigned long long)device->options.cuda.patience_ns / 1000000);
+  state->has_given_up = 1;
+  snprintf(
+      sentence, sizeof sentence,
+      "rank %u: a launch of the daemon has not begun on CUDA device %d for %llu ms while "
+      "streams wait for runs. It is probably queued behind such a wait, in a hardware queue that "
+      "streams share. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process first calls CUDA, "
+      "or run with callbacks in place of streams "
+      "(DFCCL_TUNING=set:cuda_patience_ms=N sets how long this may take)",
+      device->rank, state->facts.ordinal,
+      (unsigned long long)device->options.cuda.patience_ns / 1000000);
   end_runs(state, sentence);
 }
 
@@ -165,7 +169,7 @@ void df_cuda_guard(df_rank_device *device, uint64_t late_since_ns) {
   const int is_late = late_since_ns != 0 && now - late_since_ns >= half;
   if (!is_late || df_cuda_runs_on_streams() == 0) {
     state->stuck_since_ns = 0;
-    state->told_stuck = 0;
+    state->has_given_up = 0;
     return;
   }
   if (now < state->scan_at_ns) return;
@@ -176,6 +180,6 @@ void df_cuda_guard(df_rank_device *device, uint64_t late_since_ns) {
     state->stuck_since_ns = now;
   } else if (now - state->stuck_since_ns >= half) {
     state->stuck_since_ns = now;
-    set_free(device, state);
+    release_streams(device, state);
   }
 }

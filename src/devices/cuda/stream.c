@@ -1,9 +1,9 @@
-/* A run's stream event has a number and two words. The stream writes the number to the first: the
- * input is ready. It then waits for the second, which the host writes when the run has ended.
- * Numbers grow, and an entry serves again only when both words have its number. So a late write or
- * look does no harm. The first word is there twice. Blocks poll the one in device memory; the host,
- * which must not read that, sees the other, which is written later. Devices without stream memory
- * operations use two small kernels. */
+/* The stream event of a run has a number and two words. The stream writes the number to the first
+ * word: the input is ready. It then waits for the second word, which the host writes when the run
+ * has ended. Numbers grow, and an entry is used again only when both words have its number, so a
+ * late write or read does no harm. The first word exists twice: blocks poll the copy in device
+ * memory, and the host, which must not read that memory, reads the other copy, which is written
+ * later. Devices without stream memory operations use two small kernels. */
 #include <cuda.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ void df_cuda_find_stream_operations(df_cuda_state *state) {
   state->facts.has_stream_operations = 1;
 }
 
-/* wait: until the word is not less. */
+/* A wait lasts until the word is not less than the value. */
 static cudaError_t enqueue(df_cuda_stream_operation operation, unsigned flags, const void *kernel,
                            cudaStream_t stream, uint64_t *word, uint64_t value) {
   if (operation) {
@@ -50,17 +50,18 @@ static cudaError_t enqueue_write(const df_cuda_state *state, cudaStream_t stream
 static dfcclResult_t refuse_capture(cudaStream_t stream) {
   enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   cudaError_t error = cudaStreamIsCapturing(stream, &status);
-  if (error != cudaSuccess) return df_cuda_fail(error, "asking whether the stream is captured");
+  if (error != cudaSuccess) return df_cuda_fail(error, "checking whether the stream is captured");
   if (status == cudaStreamCaptureStatusNone) return dfcclSuccess;
   return df_fail(dfcclInvalidUsage,
-                 "the stream is being captured; a run's numbers are its own, and "
-                 "a graph that is launched again would use them again");
+                 "the stream is being captured, which is not supported: a graph that is "
+                 "launched again would use the sequence numbers of one run twice");
 }
 
-/* ---- runs on streams of this process that are not through */
+/* ---- outstanding runs on streams of this process */
 
-static df_mutex beginning = DF_MUTEX_INITIALIZER; /* a run, or calls that wait */
-static uint32_t outstanding;                      /* grows under the lock */
+/* The lock is held while a run begins, or during calls that wait for the device. */
+static df_mutex beginning = DF_MUTEX_INITIALIZER;
+static uint32_t outstanding; /* grows under the lock only */
 
 static void count_run(void) {
   df_lock(&beginning);
@@ -71,7 +72,7 @@ static void count_run(void) {
 uint32_t df_cuda_runs_on_streams(void) { return df_observe_u32(&outstanding); }
 
 int df_cuda_pause_streams(void) DF_NO_THREAD_SAFETY_ANALYSIS
-/* keeps the lock, for df_cuda_resume_streams, if it returns 1 */ {
+/* keeps the lock for df_cuda_resume_streams if it returns 1 */ {
   df_lock(&beginning);
   if (df_observe_u32(&outstanding) == 0) return 1;
   df_unlock(&beginning);
@@ -79,13 +80,13 @@ int df_cuda_pause_streams(void) DF_NO_THREAD_SAFETY_ANALYSIS
 }
 
 void df_cuda_resume_streams(void) DF_NO_THREAD_SAFETY_ANALYSIS
-/* releases what df_cuda_pause_streams has kept */ {
+/* releases the lock of df_cuda_pause_streams */ {
   df_unlock(&beginning);
 }
 
 /* ---- one run */
 
-/* 0: none is free. */
+/* Returns 0 if no entry is free. */
 static uint32_t take_index(df_cuda_state *state) DF_RANK_LOCKED {
   for (uint32_t i = 0; i < DF_CUDA_TICKETS; i++) {
     uint32_t number = (state->next_ticket + i) % DF_CUDA_TICKETS;
@@ -99,8 +100,8 @@ static uint32_t take_index(df_cuda_state *state) DF_RANK_LOCKED {
   return 0;
 }
 
-/* This stream's input would stand behind the wait for the mate's run, which needs this one. Of two
- * that begin at one time each sees the other. */
+/* Refuses a run whose input would be queued behind the wait for the run of another rank, which
+ * needs this run. If two such runs begin at one time, each sees the other. */
 static dfcclResult_t refuse_behind_mate(df_rank_device *device, uint32_t ticket_of_run) {
   df_stream_event *stream_event =
       &df_cuda_state_of(device)->tickets[df_stream_event_index(ticket_of_run)];
@@ -109,7 +110,8 @@ static dfcclResult_t refuse_behind_mate(df_rank_device *device, uint32_t ticket_
   if (!df_cuda_has_streaming_mate(device, &other)) return dfcclSuccess;
   df_publish_u64(&stream_event->output, stream_event->wanted);
   df_publish_u64(&stream_event->input,
-                 stream_event->wanted); /* nobody writes it: it is free again */
+                 /* The stream does not write the entry, so it is free again. */
+                 stream_event->wanted);
   return df_fail(
       dfcclInvalidUsage,
       "rank %u has a run on a stream, and rank %u of the same process has one on another: "
@@ -137,12 +139,13 @@ dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stre
     result = refuse_behind_mate(device, run->stream_event);
     if (result != dfcclSuccess) return result;
   }
-  count_run(); /* before a stream waits */
+  count_run(); /* must precede the wait of a stream */
   df_cuda_reside(device);
   cudaError_t error = enqueue_write(state, stream, &state->inputs[index], run->number);
   if (error == cudaSuccess) error = enqueue_write(state, stream, &stream_event->input, run->number);
   if (error == cudaSuccess) return dfcclSuccess;
-  df_cuda_stream_release(device, run->stream_event); /* not taken again: a write may yet come */
+  /* The entry is not used again, because a write may still come. */
+  df_cuda_stream_release(device, run->stream_event);
   return df_cuda_fail(error, "enqueueing a write on the stream");
 }
 

@@ -1,7 +1,5 @@
-/*
- * The timers' notes in the host's units. Durations: by the launches' cycles and nanoseconds.
- * Moments: by two comparisons of the clocks, which drift apart.
- */
+/* The records of the timers in the units of the host. Durations are computed from the cycles and
+ * nanoseconds of the launches, moments from two comparisons of the clocks, which drift apart. */
 #include <sched.h>
 
 #include "base/clock.h"
@@ -11,9 +9,9 @@
 enum { DF_CUDA_CLOCK_ROUNDS = 32 };
 #define DF_CUDA_CLOCK_PATIENCE_NS ((uint64_t)10 * 1000 * 1000 * 1000)
 
-static df_mutex comparing = DF_MUTEX_INITIALIZER; /* the clock's words */
+static df_mutex comparing = DF_MUTEX_INITIALIZER; /* protects the words of the clock */
 
-/* Returns the time between; 0: no answer. */
+/* Returns the time between question and answer, or 0 if there is no answer. */
 static uint64_t ask(df_cuda_clock *clock, uint64_t round, df_cuda_moment *moment) {
   uint64_t before = df_clock_ns(), after = before;
   df_bus_release();
@@ -30,7 +28,7 @@ static uint64_t ask(df_cuda_clock *clock, uint64_t round, df_cuda_moment *moment
   return DF_MAX(after - before, (uint64_t)1);
 }
 
-/* The fastest answer is the most exact. */
+/* The fastest answer is the most accurate. */
 static int ask_often(df_cuda_clock *clock, uint64_t first, uint64_t last, df_cuda_moment *best) {
   uint64_t least = UINT64_MAX;
   for (uint64_t round = first; round <= last; round++) {
@@ -44,24 +42,24 @@ static int ask_often(df_cuda_clock *clock, uint64_t first, uint64_t last, df_cud
   return 1;
 }
 
-/* [comparing] On the current device. */
+/* [comparing] Compares the clocks of the host and of the current device. */
 static dfcclResult_t compare(df_cuda_state *state, df_cuda_moment *now) {
   df_cuda_clock *clock = state->clock;
-  /* A kernel that was given up must answer no later question. */
+  /* A kernel of an earlier comparison that timed out must not answer a later question. */
   uint64_t first = df_load_relaxed_u64(&clock->asked) + 1, last = first + DF_CUDA_CLOCK_ROUNDS - 1;
   void *arguments[] = {&clock, &first, &last};
   cudaLaunchConfig_t config = {.gridDim = {.x = 1, .y = 1, .z = 1},
                                .blockDim = {.x = 1, .y = 1, .z = 1},
                                .stream = state->upload_stream};
   cudaError_t error = cudaLaunchKernelExC(&config, df_cuda_clock_kernel(), arguments);
-  if (error != cudaSuccess) return df_cuda_fail(error, "launching the kernel that tells the time");
+  if (error != cudaSuccess) return df_cuda_fail(error, "launching the kernel that reads the clock");
   int answered = ask_often(clock, first, last, now);
-  df_publish_u64(&clock->asked, last); /* so that it ends, whenever it begins */
+  df_publish_u64(&clock->asked, last); /* so that the kernel ends, whenever it begins */
   if (!answered)
-    return df_fail(dfcclTimeout, "CUDA device %d has not told the time for 10 s",
+    return df_fail(dfcclTimeout, "CUDA device %d has not reported its clock for 10 s",
                    state->facts.ordinal);
   error = cudaStreamSynchronize(state->upload_stream);
-  return error == cudaSuccess ? dfcclSuccess : df_cuda_fail(error, "asking a GPU for the time");
+  return error == cudaSuccess ? dfcclSuccess : df_cuda_fail(error, "reading the clock of a GPU");
 }
 
 dfcclResult_t df_cuda_compare_clocks(df_cuda_state *state, df_cuda_moment *now) {
