@@ -132,8 +132,7 @@ static int read_rule(const reader *in, char **words, int n, df_tuning *tuning, d
     return refuse(in, "bytes \"%s\" is no number or range such as 0-16K or 1M-, and not *",
                   words[2]);
   int memory = word_at(memory_words, DF_COUNT_OF(memory_words), words[3]);
-  if (memory < 0)
-    /* lint: allow(crowded) a word of the tuning table */
+  if (memory < 0) /* lint: allow(crowded) a word of the tuning table */
     return refuse(in, "unknown memory \"%s\"; it must be any, process, host, crowded or cuda",
                   words[3]);
   rule->memory = (df_memory_kind)memory;

@@ -132,7 +132,8 @@ DF_TEST(tls, who_does_not_belong_is_refused, 60) {
   is_refused("stranger", "ca", key, 0, DF_STREAM_REFUSED, "the other end's certificate: ");
   is_refused("over", "ca", key, 0, DF_STREAM_REFUSED, "certificate has expired");
   is_refused("peer", "other-ca", key, 1, DF_STREAM_REFUSED, "the other end's certificate: ");
-  is_refused("peer", "ca", other_key, 1, DF_STREAM_ENDED, "does not have the key of the connection");
+  is_refused("peer", "ca", other_key, 1, DF_STREAM_ENDED,
+             "does not have the key of the connection");
 }
 
 DF_TEST(tls, what_is_changed_ends_it, 60) {

@@ -46,8 +46,8 @@ typedef struct {
   link_attempt *lower;   /* [rank] */
   link_attempt *pending; /* [pending_max], oldest first */
   int n_pending, pending_max;
-  df_remote_mesh *remote;      /* NULL: no rank is on another host */
-  struct pollfd *polled; /* [2 + rank + pending_max], then the entries of remote */
+  df_remote_mesh *remote; /* NULL: no rank is on another host */
+  struct pollfd *polled;  /* [2 + rank + pending_max], then the entries of remote */
   uint64_t begin_ns, report_ns;
 } mesh_work;
 
@@ -249,7 +249,8 @@ static dfcclResult_t call_lower_ranks(mesh_work *work, bool *again) {
   *again = false;
   for (int rank = 0; rank < work->r->rank; rank++) {
     link_attempt *attempt = &work->lower[rank];
-    if (attempt->connected || work->local[rank] || is_remote(work, rank) || attempt->fd >= 0) continue;
+    if (attempt->connected || work->local[rank] || is_remote(work, rank) || attempt->fd >= 0)
+      continue;
     dfcclResult_t result = call_rank(work, attempt);
     if (result != dfcclSuccess) return result;
     *again = *again || attempt->fd < 0;

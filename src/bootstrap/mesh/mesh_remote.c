@@ -410,7 +410,7 @@ int df_remote_mesh_polled_max(const df_remote_mesh *mesh) {
 
 /* Fills in the listeners, the calls, and the pending connections, in this order. */
 dfcclResult_t df_remote_mesh_fill(df_remote_mesh *mesh, struct pollfd *polled, int *n,
-                               uint64_t *wake_ns) {
+                                  uint64_t *wake_ns) {
   *n = 0;
   if (mesh == NULL) return dfcclSuccess;
   const uint64_t now = df_clock_ns();
@@ -444,7 +444,8 @@ static void serve_pending(df_remote_mesh *mesh, const struct pollfd *polled, int
   }
 }
 
-dfcclResult_t df_remote_mesh_serve(df_remote_mesh *mesh, const struct pollfd *polled, int *n_connected) {
+dfcclResult_t df_remote_mesh_serve(df_remote_mesh *mesh, const struct pollfd *polled,
+                                   int *n_connected) {
   *n_connected = 0;
   if (mesh == NULL) return dfcclSuccess;
   const df_listeners *listeners = mesh->r->listeners;

@@ -12,11 +12,11 @@
 
 typedef struct df_remote_mesh df_remote_mesh;
 
-/* *mesh becomes NULL if no rank is remote. key: the key of the mesh. sockets and far: as in
+/* *mesh becomes NULL if no rank is remote. key: the key of the mesh. sockets and remote: as in
  * df_mesh. */
 dfcclResult_t df_remote_mesh_open(df_remote_mesh **mesh, const df_rendezvous *rendezvous,
-                               const unsigned char key[DF_KEY_BYTES], int *sockets,
-                               df_remote_rank *remote);
+                                  const unsigned char key[DF_KEY_BYTES], int *sockets,
+                                  df_remote_rank *remote);
 /* Closes the connections that are not established. mesh may be NULL. */
 void df_remote_mesh_close(df_remote_mesh *mesh);
 
@@ -24,9 +24,11 @@ void df_remote_mesh_close(df_remote_mesh *mesh);
 int df_remote_mesh_polled_max(const df_remote_mesh *mesh);
 /* Starts the calls that are due. *n becomes the number of entries filled in; *wake_ns becomes
  * earlier if necessary. */
-dfcclResult_t df_remote_mesh_fill(df_remote_mesh *mesh, struct pollfd *polled, int *n, uint64_t *wake_ns);
+dfcclResult_t df_remote_mesh_fill(df_remote_mesh *mesh, struct pollfd *polled, int *n,
+                                  uint64_t *wake_ns);
 /* *n_connected becomes the number of connections that this call established. */
-dfcclResult_t df_remote_mesh_serve(df_remote_mesh *mesh, const struct pollfd *polled, int *n_connected);
+dfcclResult_t df_remote_mesh_serve(df_remote_mesh *mesh, const struct pollfd *polled,
+                                   int *n_connected);
 
 /* Describes the state of the addresses of a rank that is not yet connected: "10.77.0.1:5000 is
  * silent for 5 s; ..." */

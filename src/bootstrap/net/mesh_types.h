@@ -22,7 +22,7 @@ typedef enum {
 /* A rank as seen from this rank; most members are for ranks of other hosts. */
 typedef struct df_remote_rank {
   int is_remote;
-  int has_channel;       /* its socket is a TCP connection; 0: relays reach it */
+  int has_channel;    /* its socket is a TCP connection; 0: relays reach it */
   int calls;          /* this end called, and calls again when the connection is lost */
   df_address address; /* address of its listener, as this rank reaches it */
   uint32_t scope;     /* scope of a link-local address */
@@ -40,7 +40,7 @@ typedef struct df_mesh {
   df_peer_info *peer_info; /* [n_ranks], including the own entry */
   /* [n_ranks]: non-blocking SOCK_SEQPACKET or TCP; -1: in this process, or reached by relays. */
   int *sockets;
-  df_remote_rank *remote;        /* [n_ranks]; NULL: all ranks are on this host */
+  df_remote_rank *remote;  /* [n_ranks]; NULL: all ranks are on this host */
   df_listeners *listeners; /* listeners of this rank; NULL: all ranks are on this host */
   unsigned char *local;    /* [n_ranks]: 1 for ranks of this process */
   df_routes *routes;       /* NULL: there are no relays */

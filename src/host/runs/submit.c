@@ -449,7 +449,8 @@ dfcclResult_t df_submit_given(dfcclContext_t context, dfcclCollId_t id, dfcclRun
   const df_given_counts counts = {whole.sendCounts, whole.sendDispls, whole.recvCounts,
                                   whole.recvDispls};
   if (has_counts(&whole)) run.given = &counts;
-  const uint32_t kinds = has_counts(&whole) ? DF_OF_KIND(DF_OP_ALL_TO_ALL_DYNAMIC) : DF_WITHOUT_COUNTS;
+  const uint32_t kinds =
+      has_counts(&whole) ? DF_OF_KIND(DF_OP_ALL_TO_ALL_DYNAMIC) : DF_WITHOUT_COUNTS;
   result = whole.flags & DFCCL_RUN_ON_STREAM
                ? df_submit_on_stream(context, kinds, id, &run, whole.stream, &number)
                : df_submit_run(context, kinds, id, &run, &number);
