@@ -1,5 +1,5 @@
-/* The public functions: argument checks, then the room that does the work. See dfccl.h. Those that
- * register are in api_register.c. */
+/* The public functions: argument checks, then a call of the room that implements the function. See
+ * dfccl.h. Functions that register are in api_register.c. */
 #include "host/api/api.h"
 
 #include <sodium.h>
@@ -85,7 +85,7 @@ dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config)
   if (result == dfcclSuccess) result = df_launcher_read(&launch, settings.network.root);
   if (result == dfcclSuccess) result = check_ranks(ctx, launch.n_ranks, launch.rank);
   if (result != dfcclSuccess) return result;
-  /* The i-th call of each process makes the i-th job. */
+  /* The i-th call of each process belongs to the i-th job. */
   char key[sizeof launch.key + 16];
   snprintf(key, sizeof key, "%s#%u", launch.key, df_system_add_u32(&calls, 1));
   df_peer_info info = df_make_peer_info(&settings);
@@ -101,7 +101,7 @@ dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config)
   return result;
 }
 
-/* A mesh of one process: everybody is local. */
+/* Makes a mesh of one process: all ranks are local. */
 static dfcclResult_t local_mesh(df_mesh *mesh, const unsigned char job[16], int n_ranks, int rank,
                                 const df_peer_info *info) {
   *mesh = (df_mesh){.n_ranks = n_ranks, .rank = rank, .n_local = (uint32_t)n_ranks};
@@ -130,7 +130,7 @@ dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfcclConfig_t
   if (result == dfcclSuccess) result = df_settings_read(&settings, config);
   if (result != dfcclSuccess) return result;
   if (sodium_init() < 0)
-    return df_fail(dfcclSystemError, "the random number generator could not be initialised");
+    return df_fail(dfcclSystemError, "cannot initialise the random number generator");
   randombytes_buf(job, sizeof job);
   df_peer_info info = df_make_peer_info(&settings);
   dfcclContext_t *made = calloc((size_t)nRanks, sizeof *made);
@@ -140,7 +140,7 @@ dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfcclConfig_t
     df_mesh mesh;
     result = local_mesh(&mesh, job, nRanks, n, &info);
     if (result != dfcclSuccess)
-      df_process_inbox_expect_less(job, 1); /* it will not come */
+      df_process_inbox_expect_less(job, 1); /* this rank will not arrive */
     else
       result = df_context_open(&made[n], (uint32_t)nRanks, (uint32_t)n, &settings, &mesh);
   }
@@ -149,8 +149,8 @@ dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfcclConfig_t
   } else {
     char sentence[DF_SENTENCE_BYTES];
     snprintf(sentence, sizeof sentence, "%s", df_last_sentence());
-    df_process_inbox_expect_less(job,
-                                 (uint32_t)(nRanks - n - 1)); /* the one that failed has come */
+    /* The rank that failed has arrived already. */
+    df_process_inbox_expect_less(job, (uint32_t)(nRanks - n - 1));
     while (n-- > 0) df_context_close(made[n]);
     df_fail(result, "%s", sentence);
   }
@@ -213,7 +213,7 @@ dfcclResult_t dfcclRun(dfcclContext_t ctx, dfcclCollId_t id, dfcclRun_t *run) {
 #define DF_API_MOVE DEFINE_RUN
 #define DF_API_PAIR DEFINE_RUN
 #define DF_API_VECTOR DEFINE_RUN
-/* These have bodies of their own below. */
+/* These functions have bodies of their own below. */
 #define DF_API_BARRIER(id, name)
 #define DF_API_SCAN(id, name)
 #define DF_API_EXCLUSIVE_SCAN(id, name)
@@ -250,7 +250,7 @@ dfcclResult_t dfcclRunAllToAllDynamic(dfcclContext_t ctx, dfcclCollId_t id, cons
                      df_submit_run(ctx, DF_OF_KIND(DF_OP_ALL_TO_ALL_DYNAMIC), id, &run, &number));
 }
 
-/* Shorthands of dfcclRun with DFCCL_RUN_ON_STREAM, for one operation each. */
+/* Shorthands of dfcclRun with DFCCL_RUN_ON_STREAM, one for each operation. */
 #define DEFINE_RUN_ON_STREAM(id, name)                                                             \
   dfcclResult_t dfcclRun##name##OnStream(dfcclContext_t ctx, dfcclCollId_t coll,                   \
                                          const void *sendBuf, void *recvBuf, void *stream,         \
@@ -274,7 +274,8 @@ dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *done) {
   uint64_t registration;
   const df_wait_words *words = df_find_words(ctx, id, &registration);
   if (words) {
-    /* In this order: runs that come and go in between must not look incomplete. */
+    /* The order of the two loads matters: runs that begin and end between them must not look
+     * incomplete. */
     uint64_t submitted = df_observe_u64(&words->submitted);
     uint64_t completed = df_observe_u64(&words->completed) + (uint64_t)df_in_callback_of(words);
     *done = completed >= submitted || df_observe_u64(&words->registration) != registration;
@@ -302,7 +303,7 @@ dfcclResult_t dfcclDeviceSynchronize(dfcclContext_t ctx) {
   return df_device_synchronize(ctx);
 }
 
-/* ---- memory and seeing ---- */
+/* ---- memory and observation ---- */
 
 dfcclResult_t dfcclMemAlloc(dfcclContext_t ctx, void **ptr, size_t bytes) {
   DF_CHECK_CONTEXT(ctx);

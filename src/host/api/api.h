@@ -1,10 +1,10 @@
-/* What each public function checks first: its context. */
+/* The check of the context, with which each public function begins. */
 #ifndef DF_HOST_API_API_H
 #define DF_HOST_API_API_H
 
 #include "host/state/context.h"
 
-/* dfcclInvalidArgument; dfcclInvalidUsage: it is another process's. */
+/* dfcclInvalidArgument; dfcclInvalidUsage: the context belongs to another process. */
 DF_COLD dfcclResult_t df_refuse_context(const dfcclContext_t context);
 
 static inline dfcclResult_t df_check_context(const dfcclContext_t context) {

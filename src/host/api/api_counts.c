@@ -7,13 +7,13 @@
 #include "host/registration/register.h"
 #include "host/registration/check_arguments.h"
 
-/* One side of this rank's exchange. */
+/* One side (sends or receives) of this rank's exchange. */
 typedef struct side {
   const char *counts_name, *displs_name;
   const size_t *counts, *displs;
-  df_list_item *items; /* [n] of any member; room for all */
+  df_list_item *items; /* [n] in the order of members; there is room for all */
   uint32_t n;
-  uint64_t end; /* where the next packed piece begins */
+  uint64_t end; /* offset of the next packed piece, in elements */
 } side;
 
 /* Items without elements are left out. `i`: the entry in the caller's arrays. */
@@ -68,7 +68,8 @@ static const df_list_item *of_peer(const side *s, uint32_t peer) {
   return NULL;
 }
 
-/* Who sends to all begins behind itself, so that members do not all begin with one. */
+/* A member that sends to all others begins with the member behind itself, so that the members do
+ * not all begin with the same one. */
 static void turn(side *s, uint32_t position) {
   uint32_t first = 0;
   while (first < s->n && s->items[first].peer <= position) first++;
@@ -119,7 +120,7 @@ static dfcclResult_t check_own(const side *sends, const side *receives, uint32_t
                  position, sent, received);
 }
 
-/* The group's size and this rank's position; checked again later. */
+/* Finds this rank's position in the group. The group itself is checked later. */
 static dfcclResult_t find_position(dfcclContext_t context, const dfcclCollOptions_t *options,
                                    uint32_t n, uint32_t *position) {
   *position = context->rank;
@@ -150,7 +151,8 @@ static dfcclResult_t register_lists(dfcclContext_t context, const df_registratio
                           .n_sends = sends.n,
                           .n_receives = receives.n};
   registration.lists = &lists;
-  /* All know the counts of these two, so the slots need not be larger. */
+  /* In these two operations all members have all counts, so slots need not be longer than the
+   * longest piece. */
   const size_t *known = given->operation == DF_OP_ALL_GATHER_V       ? vector->recv_counts
                         : given->operation == DF_OP_REDUCE_SCATTER_V ? vector->send_counts
                                                                      : NULL;

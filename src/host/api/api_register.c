@@ -1,4 +1,5 @@
-/* The public functions that register, and those of operators of one's own. See dfccl.h. */
+/* The public functions that register collectives, and those of user-defined operators. See dfccl.h.
+ */
 #include "host/api/api.h"
 #include "host/runs/collective_failure.h"
 #include "host/registration/user_operators.h"
@@ -31,7 +32,7 @@ static dfcclResult_t register_checked(dfcclContext_t ctx, const df_registration 
   DEFINE_REGISTER(id, name, dfcclRedOp_t op COMMA int root COMMA, .op = op, .root = root)
 #define DF_API_ROOTED(id, name) DEFINE_REGISTER(id, name, int root COMMA, .root = root)
 #define DF_API_MOVE(id, name) DEFINE_REGISTER(id, name, , .root = 0)
-/* These have bodies of their own below. */
+/* These functions have bodies of their own below. */
 #define DF_API_PAIR(id, name)
 #define DF_API_BARRIER(id, name)
 #define DF_API_SCAN(id, name)

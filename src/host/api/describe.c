@@ -22,7 +22,7 @@ static void describe_tuner(const df_coll *coll, dfcclConfiguration_t *c) DF_RANK
   df_text out = {.at = c->why + used, .left = sizeof c->why - used};
   df_say(&out, "tuner: it %s; %u variants were measured in search %u",
          df_search_state_name(tuner.state), tuner.measured, tuner.begun);
-  if (tuner.spent_us > 0) df_say(&out, "; exploring has cost %.3g us at most", tuner.spent_us);
+  if (tuner.spent_us > 0) df_say(&out, "; exploring has cost at most %.3g us", tuner.spent_us);
   if (tuner.tuned_us > 0)
     df_say(&out, "; %.2f us, and %.2f us as registered", tuner.tuned_us, tuner.registered_us);
   df_say(&out, "\n");
@@ -33,16 +33,16 @@ static void say_times(dfcclConfiguration_t *c) {
   df_text out = {.at = c->why + used, .left = sizeof c->why - used};
   if (c->predictedUs > 0) df_say(&out, "time: %.3g us predicted by the model", c->predictedUs);
   if (c->boundUs > 0)
-    df_say(&out, "%s%.3g us at least, since that takes copying what must be received",
+    df_say(&out, "%s%.3g us at least, the time to copy the received data",
            c->predictedUs > 0 ? "; " : "time: ", c->boundUs);
   if (c->predictedUs > 0 || c->boundUs > 0) df_say(&out, "\n");
 }
 
-/* Of copies in a near cache, which nothing that memory does can exceed: so a bound is one
- * everywhere. */
+/* Rate of copies in a near cache. No memory of the machine exceeds it, so a bound on time that
+ * follows from it holds everywhere. */
 static double copied_bytes_per_us(void) {
   enum { BYTES = 16 << 10, TRIES = 16 };
-  static uint32_t known; /* in a us; 0: not yet */
+  static uint32_t known; /* bytes in a us; 0: not measured yet */
   uint8_t from[BYTES], to[BYTES];
   uint32_t rate = df_load_relaxed_u32(&known);
   if (rate) return rate;

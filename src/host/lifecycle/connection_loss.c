@@ -10,14 +10,14 @@
 #include "host/lifecycle/peer_failure.h"
 #include "host/state/registry.h"
 
-#if defined(DF_SIMULATION) /* whose time passes slowly */
+#if defined(DF_SIMULATION) /* time passes slowly in the simulation */
 enum { GRACE_MS = 4 };
 #else
 enum { GRACE_MS = 500 };
 #endif
 
-/* A connection was lost. If its peer has died or left, control's connection tells so, a moment
- * earlier or later, and says it better. */
+/* A lost connection. If its peer has died or left, the control channel reports that too, a moment
+ * earlier or later, and with a better reason. */
 typedef struct df_loss_told {
   struct df_loss_told *next;
   uint32_t peer;
@@ -46,9 +46,10 @@ static df_dependence dependence_on(dfcclContext_t context, uint32_t peer) DF_RAN
   return most;
 }
 
-/* Runs that wait for what the connection would have carried wait in vain. A peer that has left in
- * order may have given them up; or all has come from it, and only the goodbye was lost: then runs
- * may wait for others, and are looked at again. Returns 0 while it is too early to judge. */
+/* Decides what the loss means. Runs that wait for data of the connection can never complete. A peer
+ * that has left in order may have given these runs up; or all its data has arrived, and only the
+ * end of the connection was lost: then the runs may wait for other ranks, and are checked again.
+ * Returns 0 while it is too early to decide. */
 static int judge(dfcclContext_t context, const df_loss_told *loss) {
   df_rank_lock(&context->lock);
   const df_peer_state state = context->control.peers[loss->peer].state;
@@ -71,7 +72,7 @@ static void take_losses(dfcclContext_t context) {
   while (wire->network->take_lost(wire, &loss.peer, loss.why, sizeof loss.why)) {
     df_loss_told *kept = malloc(sizeof *kept);
     if (kept == NULL) {
-      judge(context, &loss); /* without grace: since_ns is long ago */
+      judge(context, &loss); /* without a grace period: since_ns is long ago */
       continue;
     }
     *kept = loss;
@@ -81,7 +82,8 @@ static void take_losses(dfcclContext_t context) {
   }
 }
 
-/* Of several losses at once each has its own grace, so the last is told as soon as the first. */
+/* Each of several losses has a grace period of its own, so the last one is reported as soon as the
+ * first. */
 static void run(void *room) {
   dfcclContext_t context = room;
   take_losses(context);

@@ -1,4 +1,5 @@
-/* A context's life: what is acquired in which order, and released in the reverse. */
+/* The life of a context: its resources are acquired in one order, and released in the reverse
+ * order. */
 #include <sodium.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -35,7 +36,8 @@
 #include "transports/shm/unmap.h"
 #include "tuning/tuner_plugin.h"
 
-/* A GPU executes one process's kernels at a time, unless MPS is on. */
+/* Whether this rank and the other one take turns on a GPU: a GPU executes the kernels of one
+ * process at a time, unless MPS is on. */
 static int takes_turns_with(dfcclContext_t context, uint32_t rank, const df_device_info *theirs) {
   df_device_info mine = df_peer_device_info(context, context->rank);
   return rank != context->rank && mine.backend == dfcclBackendCuda && !context->mesh.local[rank] &&
@@ -51,7 +53,7 @@ static int compare_info(const void *a, const void *b) {
   return memcmp(left->uuid, right->uuid, sizeof left->uuid);
 }
 
-/* Ranks on the GPU that has the most. Without memory: all of them. */
+/* Number of ranks on the GPU that has the most. Without memory: all ranks. */
 static uint32_t most_on_a_gpu(dfcclContext_t context) {
   uint32_t most = 1, n = 0;
   df_device_info *peer_info = malloc(context->n_ranks * sizeof *peer_info);
@@ -66,14 +68,15 @@ static uint32_t most_on_a_gpu(dfcclContext_t context) {
   return most;
 }
 
-/* The library's choice for a GPU of one's own is divided by the ranks that share it. */
+/* The library's choice is meant for a GPU with one rank, so it is divided by the number of ranks
+ * that share the GPU. */
 static uint32_t shared_blocks(dfcclContext_t context, uint32_t blocks, uint32_t least) {
   if (least == 0) return blocks;
   return DF_MAX(DF_MIN(least, blocks), blocks / most_on_a_gpu(context));
 }
 
-/* Blocks of a collective must be equal everywhere, so the least that any rank allows. The ranks'
- * cores are all that any of them may use. */
+/* The number of blocks of a collective must be equal on all ranks, so it is the least maximum of
+ * any rank. The cores of the job are all cores that any of its ranks may use. */
 static dfcclResult_t read_peer_info(dfcclContext_t context) {
   uint32_t blocks = (uint32_t)context->settings.max_blocks;
   uint32_t least = (uint32_t)context->settings.shared_blocks;
@@ -104,7 +107,9 @@ static dfcclResult_t read_peer_info(dfcclContext_t context) {
   context->near_blocks = context->max_blocks;
   if (least != 0 && context->topology.runs_on_cores && context->mesh.remote)
     context->max_blocks = (uint32_t)context->settings.tuning.policy.net_blocks;
-  if (least != 0) context->settings.max_blocks = context->max_blocks; /* its memory */
+  if (least != 0)
+    context->settings.max_blocks =
+        context->max_blocks; /* its memory is that of the blocks in use */
   return dfcclSuccess;
 }
 
@@ -131,7 +136,8 @@ static void free_context(dfcclContext_t context, int keeps_memory) DF_RANK_LOCKE
   free(context);
 }
 
-/* Other processes would see its sockets close, and take the rank for dead. */
+/* Notifies the peers. Without that, other processes would only see the rank's sockets close, and
+ * report it as dead. */
 static void tell_failed_init(dfcclContext_t context, dfcclResult_t result) {
   if (context->control.peers) {
     df_rank_lock(&context->lock);
@@ -145,7 +151,7 @@ static void tell_failed_init(dfcclContext_t context, dfcclResult_t result) {
       df_process_inbox_send(context->control.process_inbox, r, context->rank, &bye, NULL);
 }
 
-/* For sentences. The name comes from the peer. */
+/* Copies the hosts' names for messages. A name comes from the peer, so it is terminated here. */
 static void name_hosts(dfcclContext_t context) {
   for (uint32_t r = 0; context->mesh.remote && r < context->n_ranks; r++) {
     df_peer_info_content content = df_peer_info_of(context, r);
@@ -188,7 +194,8 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
   if ((result = df_registry_init(context)) != dfcclSuccess) return result;
   if ((result = open_control(context)) != dfcclSuccess) return result;
   if ((result = df_service_open(&context->control)) != dfcclSuccess) return result;
-  if ((result = df_transports_open(context)) != dfcclSuccess) return result; /* which wake it */
+  if ((result = df_transports_open(context)) != dfcclSuccess)
+    return result; /* the transports wake the service */
   context->device.work_bell = (df_bell *)context->transports.shm->home->base;
   return df_host_open_device(context);
 }
@@ -212,9 +219,10 @@ static void stop_threads(dfcclContext_t context) {
   context->device.executor->stop(&context->device);
 }
 
-/* A child cannot use the context. It has closed the connections already
- * (bootstrap/net/fork_guard.h). It frees no memory: the parent's threads may have been using it at
- * the fork. In a child of the child the descriptors' numbers may be the application's. */
+/* A forked child cannot use the context. The fork guard has closed the connections already
+ * (bootstrap/net/fork_guard.h). The child frees no memory, because the parent's threads may have
+ * been using it at the fork. In a child of the child, the descriptors' numbers may belong to the
+ * application. */
 static void give_up_in_child(df_fork_guard *guard) {
   dfcclContext_t context =
       (dfcclContext_t)(void *)((uint8_t *)guard - offsetof(struct dfcclContext, fork_guard));
@@ -294,7 +302,8 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   df_log(DF_LOG_INFO, "rank %u leaves", context->rank);
   if (context->settings.debug_signal) df_dump_signal_disable(context);
   df_rank_lock(&context->lock);
-  /* All have been told then, and end what they share with this rank. One of them may be stopped. */
+  /* All peers are notified by then, and end what they share with this rank. One of them may be
+   * stopped, so the wait has a limit. */
   const uint64_t patience_ns =
       context->failure.broken == dfcclSuccess ? DF_GOODBYE_NS : DF_BROKEN_GOODBYE_NS;
   df_tell_broken(context);
@@ -309,7 +318,8 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
     df_coll_send(context, coll, &message, NULL);
   }
   df_rank_unlock(&context->lock);
-  /* Whoever hears the goodbye has all messages of this rank, or will have them. */
+  /* A peer that receives the goodbye must have received all messages of this rank, or receive them
+   * later. So the streams are flushed first. */
   if (context->transports.wire)
     context->transports.wire->network->flush(context->transports.wire, patience_ns);
   df_messenger_goodbye(&context->control, patience_ns);

@@ -13,11 +13,16 @@
 #include "host/state/registry.h"
 #include "host/runs/runs.h"
 
-/* Silence is counted in ticks of this rank, since a rank that was stopped itself has heard nobody
+/* Silence is counted in ticks of this rank: a rank that was stopped itself received nothing
  * meanwhile, and must not blame others. */
-enum { TICKS = 16 /* of silence mean a loss */, TICKS_TO_A_QUESTION = 4, QUESTION = 1, ANSWER = 0 };
-/* With a shorter timeout the questions also decide about a host that is cut off. TCP counts silence
- * in seconds, and looks only when it sends again: it told of cuts up to 2 s late. */
+enum {
+  TICKS = 16 /* silent ticks mean a loss */,
+  TICKS_TO_A_QUESTION = 4,
+  QUESTION = 1,
+  ANSWER = 0
+};
+/* With a shorter timeout, heartbeats also decide about a host that is cut off. TCP counts silence
+ * in seconds, and checks only when it sends again: it reported cuts up to 2 s late. */
 enum { TCP_TELLS_FROM_MS = 3000 };
 
 typedef struct df_pings {
@@ -25,13 +30,14 @@ typedef struct df_pings {
   uint64_t due_ns;
   uint64_t ticks;
   uint64_t accepted; /* runs, at the latest tick */
-  uint32_t is_idle;  /* The service thread ticks no more. */
-  uint8_t *awaited;  /* [n_ranks] by a run, at the latest tick */
-  uint8_t *silent;   /* [n_ranks] ticks since it was heard */
+  uint32_t is_idle;  /* the service thread does not tick */
+  uint8_t *awaited;  /* [n_ranks] whether a run waited for the rank at the latest tick */
+  uint8_t *silent;   /* [n_ranks] ticks since a message arrived */
 } df_pings;
 
-/* Ticks end one period after the latest run: else each short run would wake the service thread. As
- * in deadline_tick, a fence on both sides lets one see the other. */
+/* Ticks end one period after the latest run; otherwise each short run would wake the service
+ * thread. As in deadline_tick, a fence on both sides ensures that at least one of the two sees the
+ * other. */
 static int tick(void *room) {
   dfcclContext_t context = room;
   df_pings *pings = context->transports.pings;
@@ -46,11 +52,11 @@ static int tick(void *room) {
 void df_pings_begin(dfcclContext_t context) {
   const df_pings *pings = context->transports.pings;
   if (pings == NULL) return;
-  df_wake_fence(); /* after runs.accepted */
+  df_wake_fence(); /* after the store of runs.accepted */
   if (df_load_relaxed_u32(&pings->is_idle)) df_service_wake(&context->control);
 }
 
-/* Which ranks runs wait for: 2 in the place of 1 if none did at the latest tick. */
+/* Finds the ranks that runs wait for: 2 instead of 1 if no run waited at the latest tick. */
 static void find_awaited(dfcclContext_t context) DF_RANK_LOCKED {
   df_pings *pings = context->transports.pings;
   uint8_t *awaited = pings->awaited;
@@ -62,13 +68,13 @@ static void find_awaited(dfcclContext_t context) DF_RANK_LOCKED {
   }
   for (uint32_t r = 0; r < context->n_ranks; r++)
     if (awaited[r] == 2) awaited[r] = 0;
-  /* Who stops a relay stops the news of it. */
+  /* A stopped relay also stops the messages about itself, so a relay counts as awaited. */
   for (uint32_t r = 0; context->mesh.routes && r < context->n_ranks; r++)
     if (awaited[r] && context->control.peers[r].next != r)
       awaited[context->control.peers[r].next] |= 1;
 }
 
-/* The rank's host relays control messages, and this rank is on that host. */
+/* Whether control messages to that rank's host are relayed, and the rank is on this rank's host. */
 static int is_beside_relay(dfcclContext_t context, uint32_t rank) {
   return context->mesh.routes && !context->control.peers[rank].is_remote;
 }
@@ -101,16 +107,17 @@ static void tell_silent(dfcclContext_t context, uint32_t rank) DF_RANK_LOCKED {
     df_say(&out, "its process or a relay is stopped, or cut off (messages to it pass rank %u)",
            peer->next);
   else if (df_peer_has_unsent(peer))
-    df_say(&out, "its host acknowledges nothing, so it or the way to it is cut off");
+    df_say(&out, "its host acknowledges nothing, so it or the network between is cut off");
   else
     df_say(&out, "its process is stopped or hangs, since its host's system still answers");
   describe_traffic(context, rank, &out);
   df_peer_unreachable(context, rank, why);
 }
 
-/* A rank behind relays is asked by the ranks that have links with it, and these tell the others. Links within a host
- * are not seen here, so with relays each rank also asks the ranks of its own host that it waits for. Otherwise a
- * stopped rank that has links on its own host only would be asked by nobody. */
+/* Whether this rank asks that one. A rank behind relays is asked by the ranks that have links with
+ * it, and these notify the others. Links within a host are not seen here, so with relays each rank
+ * also asks the ranks of its own host that it waits for. Otherwise no rank would ask a stopped rank
+ * that has links on its own host only. */
 static int asks(dfcclContext_t context, uint32_t rank) {
   const df_peer *peer = &context->control.peers[rank];
   df_endpoint *wire = context->transports.wire;
@@ -120,8 +127,8 @@ static int asks(dfcclContext_t context, uint32_t rank) {
          (peer->is_remote && wire->network->traffic(wire, rank, 0, &traffic));
 }
 
-/* Ticks of silence that mean a loss. If a relay stops, the ranks behind it are silent too. They get more time, so that
- * the ranks that ask the relay itself report it first. */
+/* Ticks of silence that mean a loss. If a relay stops, the ranks behind it are silent too. They get
+ * more time, so that the ranks that ask the relay itself report it first. */
 static uint8_t patience(const df_peer *peer) {
   const int is_behind_relay = peer->is_remote && peer->channel == NULL;
   return is_behind_relay ? TICKS + TICKS / 2 : TICKS;
@@ -139,7 +146,7 @@ static void ask_awaited(dfcclContext_t context) DF_RANK_LOCKED {
       continue;
     }
     pings->silent[r]++;
-    /* A host that is cut off acknowledges nothing. TCP tells of it, or of its return. */
+    /* A host that is cut off acknowledges nothing. TCP then reports the cut or the host's return. */
     if (peer->channel && context->settings.net_timeout_ms >= TCP_TELLS_FROM_MS &&
         df_peer_has_unsent(peer))
       pings->silent[r] = DF_MIN(pings->silent[r], TICKS / 2);
@@ -181,7 +188,7 @@ dfcclResult_t df_pings_add(dfcclContext_t context) {
   const long long ms = context->settings.net_timeout_ms;
   if (ms == 0 || !has_other_hosts(context)) return dfcclSuccess;
   df_pings *pings = calloc(1, sizeof *pings + 2 * (size_t)context->n_ranks);
-  if (pings == NULL) return df_fail(dfcclOutOfMemory, "no memory for questions to other hosts");
+  if (pings == NULL) return df_fail(dfcclOutOfMemory, "no memory for heartbeats");
   pings->period_ms = (uint32_t)DF_MAX(ms / TICKS, 1);
   pings->awaited = (uint8_t *)(pings + 1);
   pings->silent = pings->awaited + context->n_ranks;

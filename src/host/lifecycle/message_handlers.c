@@ -22,8 +22,9 @@ static void handle_announcement(void *room, uint32_t from, const df_message *mes
   (void)fd;
   dfcclContext_t context = room;
   DF_ASSERT_RANK_LOCKED(&context->lock);
-  if (context->failure.given_up) return; /* perhaps for want of a descriptor of its home */
-  /* its home comes first: links need its bell */
+  if (context->failure.given_up)
+    return; /* perhaps because the descriptor of its memory could not be sent */
+            /* the peer's memory must be mapped first: links need its bell */
   if (context->transports.serves[from] && df_shm_bell(context->transports.shm, from) == NULL)
     df_peer_refuse(context, from);
   else if (df_match_announced(context, from, message) != dfcclSuccess)
@@ -56,8 +57,9 @@ static void handle_limit(void *room, uint32_t from, const df_message *message,
 
 /* ---- failures ---- */
 
-/* If the sender's announcement was lost, our registration would wait for it. The message may also
- * be of an earlier registration, and the sender meet this one later: so it is told. */
+/* If the sender's announcement was lost, this rank's registration would wait for it forever, so it
+ * fails. The message may also belong to an earlier registration, and the sender may match this one
+ * later: so the sender is notified. */
 static void fail_unmet(dfcclContext_t context, uint32_t from, dfcclCollId_t id,
                        dfcclResult_t status, const char *sentence) DF_RANK_LOCKED {
   df_coll *coll = df_find(context, id);
@@ -78,7 +80,7 @@ static void handle_failure(void *room, uint32_t from, const df_message *message,
                              ? (dfcclResult_t)message->a
                              : dfcclRemoteError;
   const char *sentence = df_message_payload(message);
-  /* A mismatch or an abort leaves other collectives alone. */
+  /* A mismatch or an abort does not affect other collectives. */
   int breaks = status != dfcclMismatch && message->a != dfcclAborted && message->variant == 0;
   if (breaks) df_break(context, status, sentence);
   if (breaks && (remote == NULL || remote->bound == NULL))
@@ -113,7 +115,7 @@ static void handle_failure_reason(void *room, uint32_t from, const df_message *m
   df_handle_failure_reason(room, from, message);
 }
 
-/* The lost rank may be alive, so it is told what this rank gives up. */
+/* The lost rank may be alive, so it is notified of the collectives that this rank gives up. */
 static void handle_lost(void *room, uint32_t from, const df_message *message,
                         int fd) DF_RANK_LOCKED {
   (void)from;
@@ -176,14 +178,14 @@ void df_subscribe(dfcclContext_t context) {
       df_messenger_subscribe(&context->control, (df_message_kind)kind, handlers[kind], context, 0);
 }
 
-/* ---- what control notices ---- */
+/* ---- events of control ---- */
 
 static void refused(void *owner, uint32_t peer) DF_RANK_LOCKED { df_peer_refuse(owner, peer); }
 static void left(void *owner, uint32_t peer) DF_RANK_LOCKED { df_peer_left(owner, peer); }
 static void lost(void *owner, uint32_t peer, df_peer_state state, const char *why) DF_RANK_LOCKED {
   df_peer_lost(owner, peer, state, why);
 }
-/* A relay may have lost a rank since, which others do not see. */
+/* A relay may have lost a rank since, and other ranks cannot see that. */
 static void leaving(void *owner) DF_RANK_LOCKED { df_tell_broken(owner); }
 static void disconnected(void *owner, uint32_t peer) DF_RANK_LOCKED {
   (void)peer;
@@ -195,7 +197,8 @@ static void message_lost(void *owner, dfcclResult_t status, const char *sentence
   dfcclContext_t context = owner;
   DF_ASSERT_RANK_LOCKED(&context->lock);
   df_give_up(context, status, sentence);
-  /* Now, since control then ends connections; and again, since it may be what was lost. */
+  /* The peers are notified now, since control then ends connections; and again, since the lost
+   * message may have been this notification. */
   context->failure.told_broken = 0;
   df_tell_broken(context);
 }

@@ -1,4 +1,4 @@
-/* What this rank does with each kind of control message, and with what control notices of peers. */
+/* Handlers of the kinds of control messages, and of the events that control reports about peers. */
 #ifndef DF_HOST_LIFECYCLE_MESSAGE_HANDLERS_H
 #define DF_HOST_LIFECYCLE_MESSAGE_HANDLERS_H
 

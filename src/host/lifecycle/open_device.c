@@ -1,4 +1,4 @@
-/* What the host gives a rank's device, and what the device asks of the host. */
+/* The interface between a rank's host part and its device. */
 #include "host/lifecycle/open_device.h"
 
 #include "base/mutex.h"
@@ -7,7 +7,7 @@
 #include "host/state/peer_info.h"
 #include "host/runs/runs.h"
 
-/* Executors call it seldom, between two turns. */
+/* Executors call this function rarely, between two turns. */
 static void count_ranks(void *host, uint16_t ranks[DF_CORES_SEEN]) {
   dfcclContext_t context = host;
   df_rank_lock(&context->lock);
@@ -20,7 +20,7 @@ static void count_ranks(void *host, uint16_t ranks[DF_CORES_SEEN]) {
   df_rank_unlock(&context->lock);
 }
 
-/* Peers' bells stay mapped. */
+/* Rings the bells of the ranks in mask. The bells of peers stay mapped. */
 static void tell_ranks(void *host, uint64_t mask) {
   dfcclContext_t context = host;
   for (uint32_t r = 0; r < context->n_ranks; r++) {
@@ -32,7 +32,7 @@ static void tell_ranks(void *host, uint64_t mask) {
 
 static df_device_runs count_runs(void *host) {
   dfcclContext_t context = host;
-  /* First, so that seen never exceeds pushed. */
+  /* cqes_seen is read first, so that seen never exceeds pushed. */
   uint64_t seen = df_load_relaxed_u64(&context->runs.cqes_seen);
   return (df_device_runs){.pushed = df_load_relaxed_u64(&context->runs.sqes_submitted),
                           .seen = seen};
@@ -44,10 +44,10 @@ static int read_peer_info(void *host, uint32_t rank, df_device_info *info) {
   return context->control.peers[rank].local;
 }
 
-/* Every run fails. The host completes those in the device. */
+/* Every run fails. The host completes the runs in the device. */
 static void lose_device(void *host, const char *sentence) {
   dfcclContext_t context = host;
-  df_reap_and_ring(context); /* first: later CQEs count for nothing */
+  df_reap_and_ring(context); /* first: CQEs that arrive later are ignored */
   df_rank_lock(&context->lock);
   df_break(context, dfcclUnhandledCudaError, sentence);
   df_store_relaxed_u32(&context->runs.device_lost, 1);
@@ -60,7 +60,7 @@ static void lose_device(void *host, const char *sentence) {
   df_reap_and_ring(context);
 }
 
-/* The stream_event serves the next run as soon as it is released. */
+/* The event serves the next run as soon as it is released. */
 static void release_ticket(dfcclContext_t context, df_run *run) {
   if (run->stream_event) context->device.streams->release(&context->device, run->stream_event);
   run->stream_event = 0;
@@ -88,11 +88,12 @@ static void end_stream_runs(void *host, const char *sentence) {
     df_coll *coll = context->registry.by_index[i];
     if (coll == NULL) continue;
     if (sentence != NULL && df_registered(context, i) && has_stream_runs(coll))
-      df_fail_collective(context, coll, dfcclAborted, 1, sentence); /* others go on */
+      df_fail_collective(context, coll, dfcclAborted, 1,
+                         sentence); /* collectives without runs on streams continue */
     if (sentence == NULL && coll->failure.failed != dfcclSuccess) release_tickets(context, coll);
   }
   df_rank_unlock(&context->lock);
-  df_reap_and_ring(context); /* what was not in the device has ended */
+  df_reap_and_ring(context); /* runs that waited on the host have ended */
 }
 
 static df_device_options options_of(const df_settings *s) {

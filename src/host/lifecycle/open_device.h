@@ -3,7 +3,8 @@
 
 #include "host/state/context.h"
 
-/* Opens the context's device. Settings, cards, peers, and the work bell are there. */
+/* Opens the context's device. Settings, peer info, control peers and the work bell exist already.
+ */
 dfcclResult_t df_host_open_device(dfcclContext_t context);
 
 #endif

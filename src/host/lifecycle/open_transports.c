@@ -18,7 +18,7 @@
 #include "transports/net/endpoint.h"
 #include "transports/net/connect/control_reconnect.h"
 
-/* ---- what endpoints ask ---- */
+/* ---- callbacks of endpoints ---- */
 
 static void wake(void *owner) { df_service_wake(&((dfcclContext_t)owner)->control); }
 
@@ -55,7 +55,7 @@ static int channel_reconnected(void *owner, uint32_t peer, int fd,
 static const df_transport *const known[] = {&df_transport_shm, &df_transport_ipc,
                                             &df_transport_net};
 
-/* The one of the least cost; NULL: none joins the two. */
+/* The transport of the least cost; NULL: no transport connects the two ranks. */
 static const df_transport *cheapest(const df_transport_info *mine,
                                     const df_transport_info *theirs) {
   const df_transport *best = NULL;
@@ -84,7 +84,8 @@ static df_shared_memory memory_of(dfcclContext_t context) {
                             .resume = streams ? streams->resume : NULL};
 }
 
-/* Ranks of one process have their process's memory, whatever they want of others. */
+/* Chooses the transport to a rank. Ranks of one process use their process's memory, whatever they
+ * chose for others. */
 static const df_transport *choose(dfcclContext_t context, uint32_t rank) {
   df_transport_info mine = df_peer_transport_info(context, context->rank);
   df_transport_info theirs = df_peer_transport_info(context, rank);
@@ -122,7 +123,7 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .channel_reconnected = channel_reconnected};
 }
 
-/* Every rank sees every card, so all of them find a difference. */
+/* Every rank has the peer info of all ranks, so all of them find a difference. */
 static dfcclResult_t agree_on_security(dfcclContext_t context) {
   const df_security own = context->settings.network.security;
   context->transports.all_have_aes = 1;
@@ -131,14 +132,15 @@ static dfcclResult_t agree_on_security(dfcclContext_t context) {
     context->transports.all_have_aes &= theirs.has_aes != 0;
     if (theirs.security == (uint32_t)own) continue;
     if (theirs.security >= DF_SECURITY_BEYOND)
-      return df_fail(dfcclRemoteError, "rank %u announces a security that does not exist", r);
+      return df_fail(dfcclRemoteError, "rank %u announces an unknown value of DFCCL_NET_SECURITY",
+                     r);
     return df_fail(dfcclMismatch, "DFCCL_NET_SECURITY is %s on rank %u and %s on rank %u",
                    df_security_names[own], context->rank, df_security_names[theirs.security], r);
   }
   return dfcclSuccess;
 }
 
-/* This rank's memory, which it has even if it shares it with nobody. */
+/* Opens this rank's memory. It exists even if no rank shares it. */
 static dfcclResult_t open_shm(dfcclContext_t context, const df_transport *own) {
   df_transports *transports = &context->transports;
   const df_shared_memory memory = memory_of(context);
@@ -169,7 +171,7 @@ static dfcclResult_t open_wire(dfcclContext_t context) {
   return df_pings_add(context);
 }
 
-/* A connection's ends must have the same network beside TCP. */
+/* Both ends of a connection must use the same network backend. */
 static dfcclResult_t check_backend(dfcclContext_t context, uint32_t rank) {
   if (df_peer_transport_info(context, rank).net_backend ==
       df_peer_transport_info(context, context->rank).net_backend)
@@ -189,14 +191,14 @@ dfcclResult_t df_transports_open(dfcclContext_t context) {
   transports->serves = calloc(context->n_ranks, 1);
   transports->wire_serves = calloc(context->n_ranks, 1);
   if (transports->to == NULL || transports->serves == NULL || transports->wire_serves == NULL)
-    return df_fail(dfcclOutOfMemory, "no memory for the ways to %u ranks", context->n_ranks);
+    return df_fail(dfcclOutOfMemory, "no memory for the endpoints of %u ranks", context->n_ranks);
   for (uint32_t r = 0; r < context->n_ranks; r++) {
     const df_transport *way = choose(context, r);
     transports->serves[r] = way == own;
     transports->wire_serves[r] = way == &df_transport_net;
     has_wire |= transports->wire_serves[r];
     if (own == NULL || (!transports->serves[r] && !transports->wire_serves[r]))
-      return df_fail(dfcclInvalidUsage, "rank %u has no way to rank %u", context->rank, r);
+      return df_fail(dfcclInvalidUsage, "no transport connects ranks %u and %u", context->rank, r);
   }
   for (uint32_t r = 0; r < context->n_ranks && result == dfcclSuccess; r++)
     if (transports->wire_serves[r]) result = check_backend(context, r);

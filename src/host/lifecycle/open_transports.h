@@ -4,10 +4,11 @@
 
 #include "host/state/context.h"
 
-/* Needs cards and control, not the device. After a failure call df_transports_close.
- * dfcclOutOfMemory, dfcclSystemError, dfcclInvalidUsage (two ranks have no transport). */
+/* Needs peer info and control, not the device. After a failure the caller calls
+ * df_transports_close. dfcclOutOfMemory, dfcclSystemError, dfcclInvalidUsage (two ranks have no
+ * transport). */
 dfcclResult_t df_transports_open(dfcclContext_t context);
-/* keep: what other processes may have mapped stays until this process ends. */
+/* keep: memory that other processes may have mapped stays until this process ends. */
 void df_transports_close(dfcclContext_t context, int keep);
 
 #endif

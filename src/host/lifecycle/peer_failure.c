@@ -1,4 +1,5 @@
-/* How one collective fails is in failure.c. Only df_abort waits, for blocks to notice. */
+/* Failures of peers, deadlines and aborts. The failure of one collective is in
+ * collective_failure.c. Only df_abort waits, until blocks have seen the cancellation. */
 #include "host/lifecycle/peer_failure.h"
 
 #include <inttypes.h>
@@ -29,7 +30,8 @@ static void send_failure_reason(dfcclContext_t context,
   df_messenger_send_all(&context->control, &message, failure_reason->why);
 }
 
-/* Members that this rank reaches hear of it: they may reach those behind the relay. */
+/* Fails the collectives with members behind a lost relay. Their other members are notified if this
+ * rank reaches them, because they may reach the ranks behind the relay. */
 static void lose_those_behind(dfcclContext_t context, uint32_t relay) DF_RANK_LOCKED {
   const df_routes *routes = context->mesh.routes;
   df_peer *peers = context->control.peers;
@@ -55,8 +57,8 @@ static void lose_those_behind(dfcclContext_t context, uint32_t relay) DF_RANK_LO
   }
 }
 
-/* tell_it: the lost rank may be alive, and wait for what this rank has given up. Other members
- * notice the loss, or hear its cause. */
+/* tell_it: the lost rank may be alive, and wait for runs that this rank has given up. The other
+ * members notice the loss themselves, or receive its reason. */
 static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state, uint32_t witness,
                       int tell_it, const char *why) DF_RANK_LOCKED {
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
@@ -69,7 +71,7 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
   snprintf(failure_reason.why, sizeof failure_reason.why, "%s", why);
   if (context->failure.broken == dfcclSuccess) {
     df_break(context, dfcclRemoteError, sentence);
-    context->failure.failure_reason = failure_reason; /* What df_tell_broken tells. */
+    context->failure.failure_reason = failure_reason; /* for df_tell_broken */
   } else if (state == DF_PEER_DEAD && before == DF_PEER_ALIVE &&
              context->failure.broken != dfcclAborted) {
     is_later = 1;
@@ -80,7 +82,8 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
       continue;
     snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u %.300s",
              df_coll_label(coll, label, sizeof label), context->rank, peer, why);
-    if (coll->failure.failed != dfcclSuccess) continue; /* one has told the other */
+    if (coll->failure.failed != dfcclSuccess)
+      continue; /* one of the two ranks has notified the other */
     df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
     gave_up = 1;
     if (!tell_it) continue;
@@ -90,15 +93,15 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
   if (before == DF_PEER_ALIVE) df_service_announce_lost(&context->control, peer, why);
   lose_those_behind(context, peer);
   if (!is_later || !gave_up) return;
-  df_tell_broken(context); /* the first cause first */
-  send_failure_reason(context,
-                      &failure_reason); /* others may not see it: the connection was ours */
+  df_tell_broken(context); /* the first reason is sent first */
+  /* Other ranks may not notice the loss: the connection was this rank's. */
+  send_failure_reason(context, &failure_reason);
 }
 
 void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
   df_failure_reason failure_reason = {
-      .lost = peer, .witness = context->rank, .why = "sent a message that makes no sense"};
+      .lost = peer, .witness = context->rank, .why = "sent a malformed message"};
   int known = context->control.peers[peer].state != DF_PEER_ALIVE ||
               context->failure.broken == dfcclSuccess;
   lose_peer(context, peer, DF_PEER_GIVEN_UP, context->rank, 1, failure_reason.why);
@@ -109,7 +112,7 @@ void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
   df_messenger_cut_off(&context->control, peer);
 }
 
-/* A rank that has told why it gave up ends its connection without having died. */
+/* A rank that has sent its failure reason ends its connection without having died. */
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, const char *why) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
   const char *failure_reason = context->control.peers[peer].failure_reason;
@@ -128,7 +131,7 @@ void df_peer_unreachable(dfcclContext_t context, uint32_t peer, const char *why)
 void df_tell_broken(dfcclContext_t context) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
   if (context->failure.broken == dfcclSuccess || context->failure.broken == dfcclAborted)
-    return; /* no cause, or all know it */
+    return; /* no reason, or all peers have it */
   if (context->failure.told_broken) return;
   context->failure.told_broken = 1;
   send_failure_reason(context, &context->failure.failure_reason);
@@ -160,7 +163,7 @@ void df_handle_failure_reason(dfcclContext_t context, uint32_t from, const df_me
   const char *why = df_message_payload(message);
   char failure_reason[DF_SENTENCE_BYTES];
   uint64_t lost = message->id;
-  int names = lost < context->n_ranks && lost != from; /* the sender may take this rank for lost */
+  int names = lost < context->n_ranks && lost != from; /* the sender may regard this rank as lost */
   int of_another = names && lost != context->rank;
   uint32_t witness = message->b < context->n_ranks ? (uint32_t)message->b : from;
   int first = !peer->broken;
@@ -170,11 +173,11 @@ void df_handle_failure_reason(dfcclContext_t context, uint32_t from, const df_me
     snprintf(failure_reason, sizeof failure_reason, "rank %u %.400s (seen by rank %u)",
              (uint32_t)lost, why, witness);
   if (first) {
-    peer->failure_reason = strdup(failure_reason); /* if NULL, others only learn less */
+    peer->failure_reason = strdup(failure_reason); /* if NULL, later messages lack the reason */
     peer->failure_reason_status = message->a == dfcclTimeout ? dfcclTimeout : dfcclRemoteError;
   }
-  /* Also a peer that left in order: it died between two goodbyes, and the sender gave up runs that
-   * this rank waits for. */
+  /* This includes a peer that left in order: it died between two goodbyes, and the sender has given
+   * up runs that this rank waits for. */
   if (of_another) lose_peer(context, (uint32_t)lost, DF_PEER_GIVEN_UP, witness, 1, why);
   if (first) fail_all_unannounced(context, from);
 }
@@ -216,7 +219,7 @@ static void time_out(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   df_fail_collective(context, coll, dfcclTimeout, 1, sentence);
 }
 
-/* The next one from *at on with a late run; NULL: none. */
+/* The next collective from *at on that has a late run; NULL: none. */
 static df_coll *next_late(dfcclContext_t context, uint32_t *at) DF_RANK_LOCKED {
   if (context->settings.timeout_ms == 0) return NULL;
   uint64_t now = df_clock_ns(), limit = (uint64_t)context->settings.timeout_ms * 1000000u;
@@ -255,7 +258,8 @@ dfcclResult_t df_abort(dfcclContext_t context) {
       df_fail_collective(context, coll, dfcclAborted, 0, sentence);
   }
   df_rank_unlock(&context->lock);
-  /* Cancellations take effect at each block's next step. Nobody waits for callbacks that block. */
+  /* Cancellations take effect at each block's next step. The wait does not include callbacks,
+   * because they may block. */
   if (!df_in_callback()) df_wait_decided(context, 200 * 1000 * 1000);
   df_system_sub_u32(&context->runs.waiters, 1);
   return dfcclSuccess;

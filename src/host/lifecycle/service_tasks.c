@@ -23,14 +23,15 @@ enum {
   DF_TUNING_STORE_TICK_MS = 2000, /* several collectives end their search at about the same time */
   DF_LONGEST_DEADLINE_TICK_MS = 100,
   DF_DUMP_TICK_MS = 5,
-  DF_DUMP_PATIENCE_MS = 5000, /* A dump is given up if standard error takes nothing for so long. */
-  DF_LAST_TURN_MS = 100       /* A dump has so long when its context closes. */
+  DF_DUMP_PATIENCE_MS =
+      5000,             /* a dump is dropped if standard error accepts nothing for this long */
+  DF_LAST_TURN_MS = 100 /* the time that a dump has when its context closes */
 };
 
 static void set_links_up(void *context) { df_links_progress_due(context); }
 
-/* While nothing is outstanding no deadline runs. The next submitter sees deadlines_idle and wakes
- * this thread (store buffering: a fence on both sides). */
+/* While no run is outstanding, no deadline is checked. The next submitter sees deadlines_idle and
+ * wakes this thread (store buffering: a fence on both sides). */
 static int deadline_tick(void *room) {
   dfcclContext_t context = room;
   if (context->settings.timeout_ms == 0) return -1;
@@ -48,7 +49,7 @@ static void check_deadlines(void *room) {
   df_rank_lock(&context->lock);
   if (df_is_late(context) && df_log_get_level() >= DF_LOG_ERROR && !context->failure.late_dump) {
     df_rank_unlock(&context->lock);
-    text = df_dump_text(context); /* first: after a failure nobody waits for anything */
+    text = df_dump_text(context); /* first: after a failure no run waits */
     df_rank_lock(&context->lock);
   }
   context->failure.timed_out = 0;
@@ -87,8 +88,8 @@ static void flush_recording(void *room) {
 
 /* ---- dumps to standard error ---- */
 
-/* The process that writes; 0: none. A process writes one dump at a time, or dumps would mix. A
- * forked child takes over the turn of its parent's thread. */
+/* The process that writes a dump; 0: none. A process writes one dump at a time, so that dumps do
+ * not mix. A forked child takes over the turn of its parent's thread. */
 static uint32_t dump_turn;
 
 static int take_turn(void) {
@@ -102,7 +103,7 @@ static void end_dump(df_pending_dump *dump) {
   *dump = (df_pending_dump){0};
 }
 
-/* Whole lines if possible: other processes may write in between. */
+/* Returns whole lines if possible, because other processes may write in between. */
 static size_t piece_bytes(const char *text) {
   size_t bytes = strnlen(text, DF_PIECE_BYTES);
   const char *last = memrchr(text, '\n', bytes);
@@ -113,7 +114,8 @@ static uint64_t patience_ends_ns(void) {
   return df_clock_ns() + (uint64_t)DF_DUMP_PATIENCE_MS * 1000000u;
 }
 
-/* Writes what standard error takes at once. Gives up after too long without progress. */
+/* Writes as much as standard error accepts at once. Drops the dump after too long without progress.
+ */
 static void write_dump(df_pending_dump *dump) {
   if (!dump->has_turn) {
     if (!take_turn()) return;
@@ -131,7 +133,7 @@ static void write_dump(df_pending_dump *dump) {
   end_dump(dump);
 }
 
-/* NULL: none asked for, or no memory. */
+/* NULL: no dump was requested, or no memory. */
 static char *next_dump(dfcclContext_t context) {
   df_failure *failure = &context->failure;
   char *late = failure->late_dump;
@@ -158,7 +160,7 @@ static void write_dumps(void *room) {
 
 void df_jobs_close(dfcclContext_t context) {
   df_pending_dump *dump = &context->failure.dump;
-  /* Another rank of this process may be writing; that ends soon if anybody reads. */
+  /* Another rank of this process may be writing; that ends soon if the reader reads. */
   for (uint32_t ms = 0; dump->text && !dump->has_turn && ms < DF_LAST_TURN_MS; ms++) {
     write_dump(dump);
     if (dump->text && !dump->has_turn) usleep(1000);
@@ -169,7 +171,8 @@ void df_jobs_close(dfcclContext_t context) {
 
 void df_jobs_add(dfcclContext_t context) {
   df_control *control = &context->control;
-  context->failure.signals_handled = df_dump_signals_seen(); /* from here on this thread's */
+  context->failure.signals_handled =
+      df_dump_signals_seen(); /* this thread handles all later signals */
   df_service_add_job(control, context, NULL, set_links_up);
   df_service_add_job(control, context, deadline_tick, check_deadlines);
   df_service_add_job(control, context, record_tick, flush_recording);

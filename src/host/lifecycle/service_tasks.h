@@ -1,4 +1,4 @@
-/* The service thread's jobs for this rank: links, mappings, deadlines, recordings, dumps. */
+/* Tasks of the service thread for this rank: links, mappings, deadlines, recordings, dumps. */
 #ifndef DF_HOST_LIFECYCLE_SERVICE_TASKS_H
 #define DF_HOST_LIFECYCLE_SERVICE_TASKS_H
 

@@ -1,4 +1,4 @@
-/* Statistics, the dump of everything incomplete, and the signal that asks for it. */
+/* Statistics, the dump of all incomplete collectives, and the signal that requests a dump. */
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -18,9 +18,9 @@
 #include "host/observe/wait_graph.h"
 #include "primitives/step.h"
 
-/* ---- what a collective waits for ---- */
+/* ---- the ranks that a collective waits for ---- */
 
-/* Names the ranks that are missing. Returns how many. */
+/* Names the ranks that are missing. Returns their number. */
 static uint32_t say_ranks(df_text *text, const df_coll *coll,
                           int (*missing)(const df_coll *, uint32_t position)) {
   uint32_t n = 0;
@@ -62,7 +62,8 @@ static int credit_is_missing(const df_link *link, uint64_t sequence) {
          (uint64_t)link->slot_mask + 1;
 }
 
-/* Where the block is in the oldest run. Returns 0 if it is through with that. */
+/* Reads the position of the block in the oldest run. Returns 0 if the block has finished that run.
+ */
 static int read_cursor(const df_coll *coll, uint32_t block, df_cursor *cursor) {
   const uint64_t progress = df_load_relaxed_u64(&coll->exec.device.descriptor->progress[block]);
   *cursor = (df_cursor){.run = coll->runs.retired,
@@ -72,7 +73,7 @@ static int read_cursor(const df_coll *coll, uint32_t block, df_cursor *cursor) {
   return progress >> 44 == (coll->runs.retired & 0xfffff);
 }
 
-/* As df_step_undrained, of one rank. */
+/* As df_step_undrained, for one rank. */
 static int is_undrained(const df_coll *coll, uint32_t block, uint32_t rank) {
   const df_descriptor *d = coll->exec.device.descriptor;
   for (uint32_t i = 0; i < d->n_links; i++) {
@@ -114,7 +115,7 @@ static int block_waits_for(const df_coll *coll, uint32_t block, uint32_t rank) {
 int df_waits_for_member(dfcclContext_t context, const df_coll *coll, uint32_t position) {
   if (df_has_not_come(coll, position)) return 1;
   if (df_runs_in_device(coll) == 0) return 0;
-  if (!context->device.memory->host_sees_links) return 1; /* perhaps */
+  if (!context->device.memory->host_sees_links) return 1; /* unknown, so possible */
   for (uint32_t block = 0; block < coll->exec.configuration.shape.n_blocks; block++)
     if (block_waits_for(coll, block, coll->ranks[position])) return 1;
   return 0;
@@ -125,7 +126,7 @@ static void say_block(const dfcclContext_t context, df_text *text, const df_coll
   const df_descriptor *d = coll->exec.device.descriptor;
   df_cursor cursor;
   if (!read_cursor(coll, block, &cursor)) {
-    df_say(text, "block %u is through with run %" PRIu64, block, coll->runs.retired);
+    df_say(text, "block %u has finished run %" PRIu64, block, coll->runs.retired);
     return;
   }
   df_say(text, "block %u: run %" PRIu64 ", loop %u of %u, primitive %u of %u", block, cursor.run,
@@ -136,7 +137,7 @@ static void say_block(const dfcclContext_t context, df_text *text, const df_coll
   const df_primitive *prim = &coll->exec.plan->primitives[cursor.primitive];
   const df_link *links = &coll->exec.device.links[block * d->n_links];
   uint32_t loops = coll->exec.configuration.shape.parts[block].loops;
-  /* Of links in a device's memory only the ranks are known. */
+  /* For links in a device's memory, the host can read only the ranks. */
   if (!context->device.memory->host_sees_links) {
     if (prim->flags & DF_PRIM_RECV)
       df_say(text, ", receives from rank %u", links[prim->recv_link].peer);
@@ -164,7 +165,8 @@ static void say_state(const dfcclContext_t context, df_text *text,
     say_ranks(text, coll, has_not_registered);
   } else if (!coll->exec.ready) {
     df_say(text, "it waits until it is run by ");
-    if (say_ranks(text, coll, has_not_run) == 0) df_say(text, "nobody (its links are being made)");
+    if (say_ranks(text, coll, has_not_run) == 0)
+      df_say(text, "no member (its links are being set up)");
   } else if (df_runs_in_device(coll) == 0) {
     df_say(text, context->runs.held ? "it waits for the end of a device synchronisation"
                                     : "it waits on the host for room in the submission queue");
@@ -203,8 +205,8 @@ static void say_coll(const dfcclContext_t context, df_text *text,
   df_say(text, "\n");
 }
 
-/* Bytes that the registered collectives take for each block: static and dynamic contexts, place in
- * the task queue. */
+/* Bytes that the registered collectives use for each block: static and dynamic contexts, and their
+ * places in the task queue. */
 static uint64_t memory_per_block(const dfcclContext_t context) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
@@ -218,7 +220,7 @@ static uint64_t memory_per_block(const dfcclContext_t context) {
   return bytes;
 }
 
-/* Bytes of this rank's ends of all links; their rings are in the arena. */
+/* Bytes of this rank's ends of all links. The rings are in the arena, and not counted. */
 static uint64_t link_ends(const dfcclContext_t context) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
@@ -286,7 +288,10 @@ static void say_connections(const dfcclContext_t context, df_text *text) DF_RANK
     }
 }
 
-enum { DF_DUMP_CONNECTION_BYTES = 600, DF_DUMP_CONNECTIONS = 3 /* with a peer, and control's */ };
+enum {
+  DF_DUMP_CONNECTION_BYTES = 600,
+  DF_DUMP_CONNECTIONS = 3 /* with a peer, and the control channel */
+};
 enum { DF_DUMP_HEAD_BYTES = 16384, DF_DUMP_WAITS_BYTES = 16384, DF_DUMP_COLL_BYTES = 4096 };
 
 static int is_dumped(const df_coll *coll) {
@@ -324,7 +329,8 @@ char *df_dump_text(dfcclContext_t context) {
   return text;
 }
 
-/* The caller's descriptor may wait for its reader. Returns 0, or the number of the error. */
+/* The caller's descriptor may block until its reader reads. Returns 0, or the number of the error.
+ */
 static int write_all(int fd, const char *text, size_t length) {
   while (length > 0) {
     ssize_t written = df_write(fd, text, length);
@@ -342,7 +348,7 @@ dfcclResult_t df_dump(dfcclContext_t context, int fd) {
   int error = write_all(fd, text, strlen(text));
   free(text);
   if (error)
-    return df_fail(dfcclSystemError, "could not write the dump to descriptor %d: %s", fd,
+    return df_fail(dfcclSystemError, "cannot write the dump to descriptor %d: %s", fd,
                    strerror(error));
   return dfcclSuccess;
 }
@@ -370,9 +376,10 @@ dfcclResult_t df_stats(dfcclContext_t context, dfcclStats_t *stats) {
     s.taskQueueHighWater =
         DF_MAX(s.taskQueueHighWater, df_load_relaxed_u32(&block->tasks.high_water));
   }
-  /* A GPU's blocks write their counters back now and then; what was taken was written. */
+  /* A GPU's blocks write their counters back only at the end of some turns; but each CQE that was
+   * taken had been written. */
   s.cqesWritten = DF_MAX(s.cqesWritten, df_load_relaxed_u64(&context->runs.cqes_seen));
-  s.size = stats->size; /* the caller's struct may be shorter or longer than ours */
+  s.size = stats->size; /* the caller's struct may be shorter or longer */
   s.version = stats->version;
   memcpy(stats, &s, DF_MIN(s.size, sizeof s));
   return dfcclSuccess;
@@ -387,12 +394,12 @@ static uint32_t signals_seen;
 static uint32_t handlers_running;
 static struct sigaction former_action;
 
-/* Async-signal-safe: counts, and wakes the service threads, which write the dumps. */
+/* Async-signal-safe: counts the signal, and wakes the service threads, which write the dumps. */
 static void on_signal(int number, siginfo_t *info, void *machine) {
   int saved = errno;
   df_system_add_u32(&handlers_running, 1);
   df_system_add_u32(&signals_seen, 1);
-  df_wake_fence(); /* before the looks: against df_dump_signal_disable */
+  df_wake_fence(); /* before the loads of watched_fds: against df_dump_signal_disable */
   for (uint32_t i = 0; i < DF_MAX_WATCHED; i++) {
     uint32_t fd = df_load_relaxed_u32(&watched_fds[i]);
     uint64_t one = 1;
@@ -423,7 +430,7 @@ dfcclResult_t df_dump_signal_enable(dfcclContext_t context) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, install);
   if (install_error)
-    return df_fail(dfcclSystemError, "could not handle SIGUSR2: %s", strerror(install_error));
+    return df_fail(dfcclSystemError, "cannot handle SIGUSR2: %s", strerror(install_error));
   for (uint32_t i = 0; i < DF_MAX_WATCHED; i++)
     if (df_system_claim_u32(&watched_fds[i], 0, (uint32_t)context->control.event_fd + 1)) break;
   return dfcclSuccess;
@@ -433,15 +440,14 @@ void df_dump_signal_forget(int event_fd) {
   for (uint32_t i = 0; i < DF_MAX_WATCHED; i++)
     if (df_load_relaxed_u32(&watched_fds[i]) == (uint32_t)event_fd + 1)
       df_store_relaxed_u32(&watched_fds[i], 0);
-  df_store_relaxed_u32(&handlers_running,
-                       0); /* Those of the parent's other threads are not here. */
+  df_store_relaxed_u32(&handlers_running, 0); /* the parent's other threads do not exist here */
 }
 
 void df_dump_signal_disable(dfcclContext_t context) {
   for (uint32_t i = 0; i < DF_MAX_WATCHED; i++)
     if (df_system_claim_u32(&watched_fds[i], (uint32_t)context->control.event_fd + 1, 0)) break;
-  /* A handler that has seen the descriptor writes to it: not to a file that gets its number next.
-   */
+  /* A handler that has loaded the descriptor writes to it. The wait ensures that it does not write
+   * to a file that gets the same number next. */
   df_wake_fence();
   while (df_observe_u32(&handlers_running) != 0) sched_yield();
 }

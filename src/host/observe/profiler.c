@@ -13,7 +13,8 @@
 
 enum { LINKS_MAX = 8, NAME_BYTES = 32 };
 
-/* The plugin keeps the mask's address, and all contexts have the same one. It stays loaded. */
+/* A loaded plugin. The plugin keeps the mask's address, so all contexts share one mask. It stays
+ * loaded. */
 typedef struct library {
   struct library *next;
   df_profiler_table plugin;
@@ -28,21 +29,22 @@ typedef struct df_profiler {
   char name[NAME_BYTES];
   uint64_t job;
   df_message_watch watch;
-  struct profiled_run *running; /* Used under the lock; whose messages are told; the oldest last */
+  struct profiled_run
+      *running; /* guarded by `lock`: runs whose messages are reported; the oldest is last */
 } df_profiler;
 
-/* In the place of a run's callback. */
+/* The argument of the callback that replaces the run's own. */
 typedef struct profiled_run {
   df_profiler *profiler;
   dfcclCallback_t callback;
   void *argument;
   void *run, *links[LINKS_MAX];
   uint32_t n_links;
-  df_steps *steps; /* [n_links] NULL: none are told */
+  df_steps *steps; /* [n_links] NULL: no messages are reported */
   struct profiled_run *next, **at;
 } profiled_run;
 
-static df_mutex lock = DF_MUTEX_INITIALIZER; /* of all calls in the process */
+static df_mutex lock = DF_MUTEX_INITIALIZER; /* serialises all plugin calls in the process */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static library *libraries DF_GUARDED_BY(lock);
 static void note_lock(void) { df_fork_waits_for(&lock, 0); }
@@ -59,7 +61,7 @@ static library *load(const char *name) DF_REQUIRES(lock) {
   void *file = df_plugin_file_open("profiler", name, &text);
   if (file == NULL) {
     df_fail(dfcclInvalidUsage,
-            "DFCCL_PROFILER_PLUGIN names \"%.64s\", which cannot be opened (%s): give its file "
+            "DFCCL_PROFILER_PLUGIN names \"%.64s\", which cannot be opened (%s); give its file "
             "(/...), or put its directory into LD_LIBRARY_PATH",
             name, tried);
     return NULL;
@@ -130,14 +132,14 @@ void df_profiler_close(dfcclContext_t context) {
   df_profiler *profiler = context->profiler;
   if (profiler == NULL) return;
   df_lock(&lock);
-  if (profiler->context) /* one whose init has given none crashes at its end */
+  if (profiler->context) /* a plugin whose init returned no context crashes in finalize */
     df_profiler_finalize(&profiler->library->plugin, profiler->context);
   df_unlock(&lock);
   context->profiler = NULL;
   free(profiler);
 }
 
-/* ---- what is told */
+/* ---- contents of events ---- */
 
 static const char *const type_names[] = {
 #define DF_TYPE(id, name, nccl, ...) [dfccl##id] = nccl,
@@ -185,7 +187,7 @@ static df_profiled_run describe_run(const dfcclContext_t context, const df_coll 
                            .blocks = (uint8_t)coll->exec.configuration.shape.n_blocks};
 }
 
-/* Those of the first block that a connection carries. */
+/* Describes the links of the first block whose transport is a network connection. */
 static uint32_t describe_links(const dfcclContext_t context, const df_coll *coll,
                                df_profiled_link links[LINKS_MAX]) DF_RANK_LOCKED {
   uint32_t n = 0;
@@ -205,9 +207,9 @@ static uint32_t describe_links(const dfcclContext_t context, const df_coll *coll
   return n;
 }
 
-/* ---- events; all with the plugin's lock */
+/* ---- events; the caller holds the plugin lock ---- */
 
-/* A run's event is the parent of the others'. */
+/* A run's event is the parent of the other events. */
 enum { RUN_EVENTS = DF_PROFILE_COLL | DF_PROFILE_PROXY_OP | DF_PROFILE_PROXY_STEP };
 
 static void stop(const df_profiler *profiler, void *handle) {
@@ -218,7 +220,8 @@ static int wants(const df_profiler *profiler, int events) {
   return (df_load_relaxed_u32((const uint32_t *)&profiler->library->mask) & (uint32_t)events) != 0;
 }
 
-/* Versions to 4: a group has runs. From 5 on: a group of calls has calls, and a call has runs. */
+/* Up to version 4 a group contains runs. From version 5 on a group of calls contains calls, and a
+ * call contains runs. */
 static void *start_parents(const dfcclContext_t context, const df_profiled_run *run,
                            df_profiled_call *call) {
   const df_profiler *profiler = context->profiler;
@@ -238,7 +241,7 @@ static void *start_parents(const dfcclContext_t context, const df_profiled_run *
   return call->call;
 }
 
-/* Without steps if there is no memory. run: its number on the device. */
+/* Without memory no steps are reported. run: its number on the device. */
 static void begin_steps(profiled_run *profiled, const df_profiled_link *links, uint64_t run) {
   df_profiler *profiler = profiled->profiler;
   df_steps *steps = calloc(profiled->n_links, sizeof *steps);
@@ -268,7 +271,7 @@ static void end_steps(profiled_run *profiled) {
   free(profiled->steps);
 }
 
-/* In the thread that moves the bytes. */
+/* On the thread that moves the bytes. */
 static void handle_message(void *who, df_watch_event what, const uint8_t *ring, uint64_t sequence,
                            uint32_t bytes) {
   df_profiler *profiler = who;
@@ -328,7 +331,7 @@ df_profiled_call df_profiler_begin(dfcclContext_t context, dfcclCollId_t id, df_
   df_profiled_link links[LINKS_MAX];
   uint32_t n_links = 0;
   profiled_run *profiled = calloc(1, sizeof *profiled);
-  if (profiled == NULL) return call; /* this run is not told */
+  if (profiled == NULL) return call; /* this run is not reported */
   df_rank_lock(&context->lock);
   const df_coll *coll = df_find(context, id);
   if (coll) {

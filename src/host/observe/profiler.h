@@ -1,32 +1,33 @@
 /*
- * Profiler plugins made for NCCL (DFCCL_PROFILER_PLUGIN). A run's event starts before its submission,
- * in the thread that submits, and stops before its callback. Nothing of this happens, but one look at
- * context->profiler, if no plugin is loaded.
+ * Profiler plugins made for NCCL (DFCCL_PROFILER_PLUGIN). A run's event starts before its
+ * submission, in the thread that submits, and stops before its callback. If no plugin is loaded, a
+ * run only costs one load of context->profiler.
  *
- * Threads: at most one call of any profiler plugin is in progress in a process. Its lock is held
- * meanwhile, and no other; for a message's step the network's, too, which is taken before. A plugin
- * must not call this library.
+ * Threads: at most one call of any profiler plugin is in progress in a process. The plugin lock is
+ * held meanwhile, and no other lock, except for a message's step: there the network's lock is held
+ * too, and was taken before. A plugin must not call this library.
  */
 #ifndef DF_HOST_OBSERVE_PROFILER_H
 #define DF_HOST_OBSERVE_PROFILER_H
 
 #include "host/state/context.h"
 
-/* What is to be stopped when the submission is over. */
+/* The events that df_profiler_submitted stops. */
 typedef struct df_profiled_call {
   void *group, *group_api, *call;
 } df_profiled_call;
 
-/* context->profiler stays NULL if none is named. dfcclInvalidUsage: no such plugin. */
+/* context->profiler stays NULL if the settings name no plugin. dfcclInvalidUsage: no such plugin.
+ */
 dfcclResult_t df_profiler_open(dfcclContext_t context);
-/* Nobody carries messages any more. */
+/* Messages are no longer carried for this context. */
 void df_profiler_close(dfcclContext_t context);
-/* Hears of messages; NULL: the plugin does not ask for them. */
+/* The receiver of message events; NULL: the plugin does not request them. */
 const df_message_watch *df_profiler_watch(const dfcclContext_t context);
 
-/* Without the lock. Takes the place of the run's callback. */
+/* Without the lock. Replaces the run's callback. */
 df_profiled_call df_profiler_begin(dfcclContext_t context, dfcclCollId_t id, df_run *run);
-/* Without the lock. If it was refused, the run has its own callback again. */
+/* Without the lock. If the run was refused, it gets its own callback back. */
 void df_profiler_submitted(dfcclContext_t context, const df_profiled_call *call, df_run *run,
                            int accepted);
 

@@ -41,7 +41,7 @@ typedef struct event_1 {
     } run;
     proxy_op link;
     proxy_step step;
-    uint8_t room[256]; /* for members of events that we do not start */
+    uint8_t room[256]; /* for members of events that this library does not start */
   } u;
 } event_1;
 
@@ -90,7 +90,7 @@ typedef struct event_3 {
   } u;
 } event_3;
 
-/* Of versions 4, 5 and 6: the latter two have a group besides. */
+/* The run of versions 4, 5 and 6; versions 5 and 6 have a group too. */
 typedef struct run_4 {
   uint64_t number;
   const char *function;
@@ -139,7 +139,7 @@ typedef struct event_5 {
   } u;
 } event_5;
 
-/* Of a step, from version 4 on; NCCL gives older ones none. */
+/* The state of a step, from version 4 on. In older versions NCCL passes none. */
 typedef struct step_state {
   union {
     size_t bytes;
@@ -156,7 +156,7 @@ enum {
   SEND_PEER_WAIT = 20 /* from version 4 on */
 };
 
-/* All versions have these places. */
+/* All versions have these members at these places. */
 typedef struct profiler {
   const char *name;
   void (*init)(void);
@@ -224,7 +224,7 @@ int df_profiler_start_call(const df_profiler_table *plugin, void *context,
 static int start_1(const df_profiler_table *plugin, void *context, const df_profiled_run *run,
                    void *parent, void **handle) {
   event_1 event = {.type = DF_PROFILE_COLL, .rank = run->rank, .parent = parent};
-  if (run->function < 0) return 0; /* functions are numbers */
+  if (run->function < 0) return 0; /* in this version functions are numbers */
   event.u.run.name = run->job_name;
   event.u.run.job = run->job;
   event.u.run.number = run->number;

@@ -7,19 +7,19 @@
 
 enum { DF_PROFILER_OLDEST = 1, DF_PROFILER_NEWEST = 6 };
 
-/* Bits of what a plugin asks for. */
+/* Bits of the events that a plugin requests. */
 enum {
   DF_PROFILE_GROUP = 1 << 0,
   DF_PROFILE_COLL = 1 << 1,
   DF_PROFILE_PROXY_OP = 1 << 3,
   DF_PROFILE_PROXY_STEP = 1 << 4,
-  DF_PROFILE_GROUP_API = 1 << 8, /* from version 5 on, likewise the next */
+  DF_PROFILE_GROUP_API = 1 << 8, /* from version 5 on, like the next */
   DF_PROFILE_COLL_API = 1 << 9
 };
 
 typedef struct df_profiler_job {
   uint64_t number;
-  const char *name; /* they keep it */
+  const char *name; /* the plugin keeps the pointer */
   int n_hosts, n_ranks, rank;
   void (*log)(int level, unsigned long flags, const char *file, int line, const char *format, ...);
 } df_profiler_job;
@@ -27,11 +27,11 @@ typedef struct df_profiler_job {
 typedef struct df_profiled_run {
   int rank;
   const char *job_name;
-  uint64_t job, number; /* of the run */
-  uint64_t on_device;   /* its number among the runs of what is in force */
-  int function;         /* NCCL's number; -1: it has none */
+  uint64_t job, number; /* identity of the job; number of the run */
+  uint64_t on_device;   /* its number among the runs of the plan in use */
+  int function;         /* NCCL's number; -1: NCCL has no such function */
   const char *operation, *type, *algorithm, *protocol;
-  int nccl_algorithm, nccl_protocol; /* -1: it has none */
+  int nccl_algorithm, nccl_protocol; /* -1: NCCL has none */
   int nccl_type, nccl_operator;
   const void *send;
   void *recv;
@@ -44,7 +44,7 @@ typedef struct df_profiled_run {
 typedef struct df_profiled_link {
   int rank, peer, sends;
   int messages, chunk_bytes;
-  const uint8_t *ring; /* NULL: its messages are not told */
+  const uint8_t *ring; /* NULL: its messages are not reported */
   uint8_t block;
 } df_profiled_link;
 
@@ -53,7 +53,8 @@ typedef struct df_profiler_table {
   int version;
 } df_profiler_table;
 
-/* All: NCCL's result, 0 for success. A handle may stay NULL: the plugin has dropped the event. */
+/* All functions return NCCL's result, 0 for success. A handle may stay NULL: the plugin has dropped
+ * the event. */
 const char *df_profiler_name(const df_profiler_table *plugin);
 int df_profiler_init(const df_profiler_table *plugin, const df_profiler_job *job, void **context,
                      int *mask);
@@ -69,7 +70,8 @@ int df_profiler_start_link(const df_profiler_table *plugin, void *context,
                            const df_profiled_link *link, void *parent, void **handle);
 int df_profiler_start_step(const df_profiler_table *plugin, void *context, int rank, int step,
                            void *parent, void **handle);
-/* What is sent is there already, and what comes needs no flush: phases in between take no time. */
+/* Reports the phases of a step in one call: the data to be sent is there already, and received data
+ * needs no flush, so the phases in between take no time. */
 void df_profiler_step_moves(const df_profiler_table *plugin, void *handle, int sends, size_t bytes);
 void df_profiler_step_moved(const df_profiler_table *plugin, void *handle, int sends);
 int df_profiler_stop(const df_profiler_table *plugin, void *handle);

@@ -3,7 +3,8 @@
 static void start(df_steps *steps, const df_profiler_table *plugin, void *context,
                   uint64_t sequence, uint32_t bytes) {
   for (uint32_t i = 0; i < steps->n; i++)
-    if (steps->open[i].sequence == sequence) return; /* a further part, or sent again */
+    if (steps->open[i].sequence == sequence)
+      return; /* a further part of the message, or it is sent again */
   if (steps->n == DF_STEPS_MOST) return;
   df_step *step = &steps->open[steps->n++];
   *step = (df_step){.sequence = sequence};

@@ -1,28 +1,28 @@
-/* Messages of a run's network links, as a profiler plugin hears of them (ProxyStep). */
+/* Messages of a run's network links, as they are reported to a profiler plugin (ProxyStep). */
 #ifndef DF_HOST_OBSERVE_PROFILER_STEPS_H
 #define DF_HOST_OBSERVE_PROFILER_STEPS_H
 
 #include "host/observe/profiler_abi.h"
 #include "transports/watch.h"
 
-enum { DF_STEPS_MOST = 64 /* of a link, begun and not ended; more are not told */ };
+enum { DF_STEPS_MOST = 64 /* open messages of a link; further ones are not reported */ };
 
 typedef struct df_step {
   uint64_t sequence;
   void *handle; /* NULL: the plugin has dropped it */
 } df_step;
 
-/* Of a link in a run. */
+/* The steps of one link in one run. */
 typedef struct df_steps {
-  const uint8_t *ring; /* NULL: the link did not stand when the run was submitted */
+  const uint8_t *ring; /* NULL: the link was not connected when the run was submitted */
   uint64_t first, end; /* the run's messages */
   int rank, sends;
-  void *parent; /* the link's event; NULL: nothing is told */
+  void *parent; /* the link's event; NULL: nothing is reported */
   uint32_t n;
   df_step open[DF_STEPS_MOST];
 } df_steps;
 
-/* All: with the plugin's lock. */
+/* The caller of both functions holds the plugin lock. */
 void df_steps_receive(df_steps *steps, const df_profiler_table *plugin, void *context,
                       df_watch_event what, const uint8_t *ring, uint64_t sequence, uint32_t bytes);
 /* The run has ended. */

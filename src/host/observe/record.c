@@ -1,8 +1,8 @@
 /*
  * Recording (DFCCL_RECORD): the order of this rank's collectives and synchronisations, as a
  * schedule for the simulator, in DIR/rank-<R>.json. Each flush leaves a complete JSON object. Its
- * "recorded" is "so far" while the program runs, "whole" after the context has gone, "cut short" if
- * memory or disk ran out: a schedule with gaps would be another program's.
+ * "recorded" is "so far" while the program runs, "whole" after the context was destroyed, and "cut
+ * short" if memory or disk ran out, because a schedule with gaps would be another program's.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "host/state/context.h"
 #include "host/observe/record.h"
 
-/* Over all registrations of the id, because instances need names of their own. */
+/* Counts the runs over all registrations of the id, because instances need unique names. */
 typedef struct df_recorded_id {
   dfcclCollId_t id;
   uint64_t runs;
@@ -27,11 +27,11 @@ typedef struct df_recorded_id {
 
 typedef struct df_recorder {
   int fd;
-  off_t end;             /* Where the events end in the file. */
+  off_t end;             /* offset in the file where the events end */
   size_t head;           /* bytes before the first event */
-  size_t groups_in_file; /* Length of `groups` when the file was written. */
+  size_t groups_in_file; /* length of `groups` when the file was written */
   int any_event;
-  int ended;  /* Writing has failed: nothing more is added. */
+  int ended;  /* writing has failed: nothing more is added */
   int sealed; /* the file is never written again */
   df_growing_text events, groups;
   df_recorded_id *ids; /* open addressing, capacity a power of two */
@@ -145,7 +145,7 @@ static void add_event(df_recorder *recorder, const char *text) {
   df_grow_text(&recorder->events, text);
 }
 
-/* Keeps a whole event, or nothing of it. */
+/* Keeps a whole event, or no part of it. */
 static void conclude_event(dfcclContext_t context, size_t before) {
   df_recorder *recorder = context->recorder;
   if (recorder->events.failed) {
@@ -171,7 +171,7 @@ void df_record_run(dfcclContext_t context, const df_coll *coll, uint64_t run) {
   add_event(recorder, "{\"coll\":\"");
   df_grow_escaped(events, coll->name);
   snprintf(text, sizeof text, "%" PRIu64, coll->id);
-  int named = strcmp(text, coll->name) != 0; /* two collectives may share a name, never an id */
+  int named = strcmp(text, coll->name) != 0; /* two collectives may share a name, but never an id */
   snprintf(text, sizeof text, named ? "[%" PRIu64 "]#%" PRIu64 : "%.0" PRIu64 "#%" PRIu64,
            named ? coll->id : 0, known->runs++);
   df_grow_text(events, text);
@@ -190,14 +190,15 @@ void df_record_sync(dfcclContext_t context) {
   conclude_event(context, before);
 }
 
-/* Of one length: one replaces another in place, even on a full disk. */
+/* The marks have one length, so one replaces another in place, even on a full disk. */
 #define RECORDED "},\"recorded\":"
 static const char so_far[] = RECORDED "\"so far\"   }\n", whole[] = RECORDED "\"whole\"    }\n",
                   cut_short[] = RECORDED "\"cut short\"}\n";
 DF_STATIC_ASSERT(sizeof so_far == sizeof whole && sizeof so_far == sizeof cut_short,
                  "a mark takes another one's place");
 
-/* Writes the events, and the end that makes the file complete. NULL: done; else why not. */
+/* Writes the events, and the end that makes the file complete. NULL: success; else the reason of
+ * the failure. */
 static const char *write_end(const df_recorder *recorder, size_t events, size_t groups,
                              const char *mark) {
   static const char between[] = "\n]},\"groups\":{";
@@ -225,7 +226,8 @@ static void write_recording(dfcclContext_t context, const char *mark) {
     recorder->end += (off_t)events->length;
     recorder->groups_in_file = recorder->groups.length;
   } else {
-    /* A full disk costs the recording's end, never the job: the former end's place remains. */
+    /* A full disk costs the end of the recording, but never the job: the place of the former end is
+     * reused. */
     size_t head = recorder->end == 0 ? recorder->head : 0;
     if (write_end(recorder, head, recorder->groups_in_file, cut_short) != NULL &&
         ftruncate(recorder->fd, 0) != 0)

@@ -10,7 +10,7 @@ void df_record_run(dfcclContext_t context, const df_coll *coll, uint64_t run) DF
 void df_record_sync(dfcclContext_t context) DF_RANK_LOCKED;
 void df_record_flush(dfcclContext_t context) DF_RANK_LOCKED;
 void df_recorder_close(dfcclContext_t context);
-/* The file is the parent's. */
+/* In a forked child: closes the descriptor. The file is the parent's. */
 void df_recorder_close_in_child(dfcclContext_t context);
 
 #endif

@@ -1,16 +1,23 @@
-/* Tracing (DFCCL_TRACE): DIR/rank-<R>.trace, a JSON object in each line, for dfccl-trace.
- * {"dfccl_trace":1,"rank":R,"ranks":N,"host":H,"process":P,"clock_ns":C,"unix_ns":"U"}       the
- * first line: C, of this host's monotonic clock as all later times, was U since 1970
- * {"collective":K,"id":"I","name":S,"operation":O,"count":E,"bytes":B,"group":[ranks],
- * "algorithm":A,"split":S,"blocks":B,"slot_bytes":B,"slots":S,"form":F,
- * "lends":0|1,"switch":W,"from_run":M,"at":T,"purpose":P,"why":S}       before its first run, and
- * again when it goes over to another manner, or stays on one for another       purpose: of runs
- * from M on. W: how often this rank has gone over. P: "registered", or why it       went over
- * (control/message.h). Runs before M may follow, if they ended late.
- * {"run":M,"of":K,"from":T,"to":T,"status":D}   from dfcclRun* to its end, without the callback
- * {"callback":K,"from":T,"to":T}   {"synchronise":1,"from":T,"to":T}   {"end":"whole"}
- * after the context's end  A line that is cut off, or a file without an end, is of a program that
- * was killed or still runs. */
+/*
+ * Tracing (DFCCL_TRACE): DIR/rank-<R>.trace, a JSON object in each line, for dfccl-trace.
+ *
+ *   {"dfccl_trace":1,"rank":R,"ranks":N,"host":H,"process":P,"clock_ns":C,"unix_ns":"U"}
+ *       The first line. C is a time of this host's monotonic clock, as all later times are; U is
+ *       the same moment in nanoseconds since 1970.
+ *   {"collective":K,"id":"I","name":S,"operation":O,"count":E,"bytes":B,"group":[ranks],
+ *    "algorithm":A,"split":S,"blocks":B,"slot_bytes":B,"slots":S,"form":F,
+ *    "lends":0|1,"switch":W,"from_run":M,"at":T,"purpose":P,"why":S}
+ *       Before the collective's first run, and again when it switches to another configuration, or
+ *       keeps one for another purpose. It describes the runs from M on. Runs before M may follow,
+ *       if they ended late. W is the number of plan switches on this rank. P is "registered", or
+ *       the purpose of the switch (control/message.h).
+ *   {"run":M,"of":K,"from":T,"to":T,"status":D}   from dfcclRun* to its end, without the callback
+ *   {"callback":K,"from":T,"to":T}
+ *   {"synchronise":1,"from":T,"to":T}
+ *   {"end":"whole"}                               after the context's end
+ *
+ * If a line is cut off, or the file has no end, then the program was killed or still runs.
+ */
 #include "host/observe/trace.h"
 
 #include <errno.h>
@@ -30,7 +37,7 @@
 #include "primitives/elements/types.h"
 
 enum {
-  DF_TRACE_PIECE = 1 << 20, /* Bytes that one write may take under the lock. */
+  DF_TRACE_PIECE = 1 << 20, /* bytes that one write may take under the lock */
   DF_TRACE_WHY_BYTES = 512
 };
 
@@ -88,7 +95,7 @@ static void end_early(dfcclContext_t context, const char *why) {
          context->settings.trace, why);
 }
 
-/* Where the algorithm comes from. After a switch: who asked for it, and what for. */
+/* Writes the origin of the algorithm. After a switch: the requester and its reason. */
 static void grow_why(df_growing_text *lines, const df_coll *coll) {
   char why[DF_TRACE_WHY_BYTES];
   df_text out = {.at = why, .left = sizeof why};
@@ -133,7 +140,7 @@ static void describe(dfcclContext_t context, df_coll *coll) {
   df_grow_text(lines, "\"}\n");
 }
 
-/* Keeps whole lines, or nothing of them. */
+/* Keeps whole lines, or no part of them. */
 static void conclude(dfcclContext_t context, size_t before) DF_RANK_LOCKED {
   df_growing_text *lines = &context->tracer->lines;
   if (lines->failed) {

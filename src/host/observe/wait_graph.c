@@ -17,8 +17,8 @@
 
 enum { DF_MAX_SLEEPERS = 256 };
 
-/* A table of the process, because a line in the context would cost a lock. A reader may see a
- * mixture of two sleepers, and a dump may then be wrong. */
+/* A table of the process, because a list in the context would need a lock. A reader may see a
+ * mixture of two sleepers; then a dump is wrong. */
 typedef struct DF_ALIGNED(64) df_sleeper {
   uint32_t taken;
   uint32_t thread;
@@ -55,7 +55,7 @@ void df_sleeper_leave(uint32_t sleeper) {
   df_publish_u32(&sleepers[sleeper - 1].taken, 0);
 }
 
-/* The context's next sleeper from *at on; 0: none. */
+/* Copies the context's next sleeper from *at on. 0: there is none. */
 static int next_sleeper(const struct dfcclContext *context, uint32_t *at, df_sleeper *copy) {
   for (; *at < DF_MAX_SLEEPERS; (*at)++) {
     df_sleeper *s = &sleepers[*at];
@@ -73,7 +73,7 @@ static int next_sleeper(const struct dfcclContext *context, uint32_t *at, df_sle
 
 /* ---- contexts of this process ---- */
 
-/* Taken before any context's lock. */
+/* list_lock is taken before any context's lock. */
 static df_mutex list_lock = DF_MUTEX_INITIALIZER;
 static dfcclContext_t listed;
 
@@ -100,13 +100,13 @@ void df_waits_leave(dfcclContext_t context) {
   df_unlock(&list_lock);
 }
 
-/* ---- who waits for whom ---- */
+/* ---- waits between ranks ---- */
 
 enum { DF_MAX_WAITS = 64 };
 
 typedef enum { DF_IS_THERE, DF_IS_ASKED, DF_IS_MISSING } df_presence;
 
-/* A thread of rank sleeps until this run is complete. */
+/* A thread of the rank sleeps until this run is complete. */
 typedef struct df_wait_edge {
   uint32_t rank;
   dfcclCollId_t id;
@@ -136,7 +136,7 @@ static void add_wait(df_wait_graph *graph, const struct dfcclContext *context,
   for (uint32_t i = 0; i < coll->n; i++) {
     uint32_t rank = coll->ranks[i];
     if (i == coll->position) continue;
-    /* Of other processes' ranks only announcements are known. */
+    /* The ranks of other processes are known only by their announcements. */
     if (context->control.peers[rank].local)
       wait->presence[rank] = DF_IS_ASKED;
     else if (df_has_not_come(coll, i))
@@ -158,7 +158,7 @@ static void collect_waits(df_wait_graph *graph, dfcclContext_t context) {
   df_rank_unlock(&context->lock);
 }
 
-/* Marks awaited runs that this rank has not submitted. */
+/* Marks the awaited runs that this rank has not submitted. */
 static void answer(df_wait_graph *graph, dfcclContext_t context) {
   df_rank_lock(&context->lock);
   for (uint32_t i = 0; i < graph->n; i++) {
@@ -194,9 +194,10 @@ static void say_path(df_text *text, const df_wait_graph *graph, uint32_t from, u
   df_say(text, "rank %u", last_rank);
 }
 
-/* The path ends at a rank that has not come, without a known sleeper. */
+/* Describes a path that ends at a rank which has not submitted the run, and has no known sleeper.
+ */
 static void say_chain(df_text *text, const df_wait_graph *graph, uint32_t rank) {
-  if (graph->depth < 2) return; /* the collective's own paragraph tells */
+  if (graph->depth < 2) return; /* the collective's own paragraph says it */
   say_path(text, graph, 0, rank);
   df_say(text, "\n");
 }
@@ -245,7 +246,7 @@ void df_waits_describe(dfcclContext_t context, char *buffer, size_t bytes) {
       df_say(&text, "all runs are complete\n");
   }
   df_wait_graph *graph = calloc(1, sizeof *graph);
-  if (graph == NULL) return; /* the dump is then shorter */
+  if (graph == NULL) return; /* the dump then lacks the circles */
   collect_graph(graph, context);
   for (uint32_t i = 0; i < graph->n; i++)
     if (graph->waits[i].rank == context->rank && !graph->waits[i].seen) follow(&text, graph, i);

@@ -67,7 +67,7 @@ static dfcclResult_t check_options(dfcclContext_t context, const dfcclCollOption
   return check_group(context, options);
 }
 
-/* The same answer on every member: that they share a process is mutual. */
+/* Returns the same answer on every member, because two ranks share a process or do not. */
 static int in_one_process(dfcclContext_t context, const dfcclCollOptions_t *options, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     uint32_t rank = options && options->ranks ? (uint32_t)options->ranks[i] : i;
@@ -76,7 +76,7 @@ static int in_one_process(dfcclContext_t context, const dfcclCollOptions_t *opti
   return 1;
 }
 
-/* The same answer on every member, likewise. */
+/* Returns the same answer on every member, as in_one_process does. */
 static int on_one_gpu(dfcclContext_t context, const dfcclCollOptions_t *options, uint32_t n) {
   if (context->settings.backend != dfcclBackendCuda || !in_one_process(context, options, n))
     return 0;
@@ -111,7 +111,8 @@ df_configuration_question df_configuration_question_of(dfcclContext_t context,
                  .varying = dynamic || (r->options && r->options->varying),
                  .operation = dynamic ? DF_OP_ALL_TO_ALL : r->operation,
                  .n = n,
-                 /* Members would answer differently. */
+                 /* 0 for vector collectives: each member sees only its own pieces, so members would
+                  * differ. */
                  .bytes = r->lists ? 0 : df_larger_buffer(r->operation, n, r->count, element_bytes),
                  .memory =
                      in_one_process(context, r->options, n) ? DF_MEMORY_PROCESS : DF_MEMORY_HOST,
@@ -134,7 +135,8 @@ df_configuration_question df_configuration_question_of(dfcclContext_t context,
       .has_borrowed_turns = context->device.executor->first_turn != NULL};
 }
 
-/* By the model, of what a plugin may choose. Without the context's lock: a plugin may take long. */
+/* Asks the tuner plugin, and offers the model's times of the algorithms that it may choose. The
+ * caller does not hold the context's lock, because a plugin may take long. */
 static void ask_plugin(dfcclContext_t context, const df_configuration_question *q,
                        df_advice *advice) {
   const long long slot = context->settings.tuning.policy.slot_bytes;
@@ -166,15 +168,15 @@ static int choose(dfcclContext_t context, df_configuration_question *question,
 
 static dfcclResult_t check_operator(const df_registration *r) {
   if ((int)r->op < dfcclSum || (int)r->op >= DF_REDUCE_OPERATORS)
-    return df_fail(dfcclInvalidArgument, "reduction operator %d is none; operators go from 0 to %d",
+    return df_fail(dfcclInvalidArgument, "invalid reduction operator %d (valid: 0 to %d)",
                    (int)r->op, DF_REDUCE_OPERATORS - 1);
   if (df_operation_is_scan(r->operation) && r->op == dfcclAvg)
     return df_fail(dfcclInvalidArgument, "a scan has no dfcclAvg: its results have different "
                                          "numbers of operands");
   if (!df_type_has_operator(r->type, r->op))
     return df_fail(dfcclInvalidArgument,
-                   "reduction operator %d combines bits, and data type %d is a float's", (int)r->op,
-                   (int)r->type);
+                   "reduction operator %d combines bits, but data type %d is a floating-point type",
+                   (int)r->op, (int)r->type);
   return dfcclSuccess;
 }
 
@@ -201,8 +203,8 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
   if (result != dfcclSuccess) return result;
   size_t element = df_type_size(r->type);
   if (element == 0)
-    return df_fail(dfcclInvalidArgument, "data type %d is none; data types go from 0 to %d",
-                   (int)r->type, DF_DATA_TYPES - 1);
+    return df_fail(dfcclInvalidArgument, "invalid data type %d (valid: 0 to %d)", (int)r->type,
+                   DF_DATA_TYPES - 1);
   int ordered = 0;
   if (df_operation_reduces(r->operation)) {
     result = (int)r->op >= DF_FIRST_USER_OPERATOR ? df_user_operator_check(context, r, &ordered)

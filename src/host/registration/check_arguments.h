@@ -6,16 +6,16 @@
 #include "host/state/registry.h"
 #include "tuning/configuration.h"
 
-/* Elements of the registration; of uneven pieces, of this rank's longer side. */
+/* Number of elements of the registration; for vector collectives, of this rank's longer side. */
 uint64_t df_registered_count(const df_registration *r);
 uint32_t df_group_size(dfcclContext_t context, const dfcclCollOptions_t *options);
 
-/* Blocks of a collective of n ranks on so many hosts, at most. */
+/* Maximum number of blocks of a collective of n ranks on this number of hosts. */
 uint32_t df_most_blocks(dfcclContext_t context, uint32_t n, uint32_t hosts);
 df_configuration_question df_configuration_question_of(dfcclContext_t context,
                                                        const df_registration *r);
 
-/* dfcclInvalidArgument with a sentence, or success with the manner. */
+/* Returns dfcclSuccess with the configuration, or dfcclInvalidArgument with a sentence. */
 dfcclResult_t df_registration_check(dfcclContext_t context, const df_registration *registration,
                                     df_configuration_question *question,
                                     df_configuration *configuration);

@@ -1,9 +1,9 @@
 /*
- * Links are set up in the background, once all members' registrations agree and this rank has
+ * Links are set up in the background, once the registrations of all members agree and this rank has
  * submitted a first run. Each transport reserves the rings that this rank receives in, and the host
- * offers them to the senders. The collective is ready when this is done and its receivers' offers
- * are taken. Nobody waits: each message makes what progress it can, and the service thread does
- * what takes long.
+ * offers them to the senders. The collective is ready when all rings are reserved and all offers of
+ * its receivers have been connected. No thread waits: each message makes as much progress as it
+ * can, and the service thread executes the steps that take long.
  */
 #include "host/registration/link_setup.h"
 
@@ -40,7 +40,8 @@ static void choose_ring_once(const dfcclContext_t context, df_coll *coll) {
                                           context->transports.shm->arena.used_bytes);
 }
 
-/* Memory is taken when it is first needed: a collective's when it is run, a variant's at once. */
+/* Memory is reserved when it is first needed: for a collective at its first run, for a variant at
+ * once. */
 static int is_needed(const df_coll *coll) {
   return coll->runs.submitted != 0 || coll->registered != NULL;
 }
@@ -62,7 +63,7 @@ static df_route route_of(const df_coll *coll, uint32_t which, const df_ring *rin
                     .varying = (uint8_t)coll->varying};
 }
 
-/* The collective failed or was deregistered: its remotes are no longer its own. */
+/* True if the collective failed or was deregistered: its remotes are no longer its own. */
 static int is_given_up(const df_coll *coll) DF_RANK_LOCKED {
   return coll->deregistered || coll->failure.failed != dfcclSuccess;
 }
@@ -87,7 +88,8 @@ static df_remote_ends *ends_of_link(const df_coll *coll, uint32_t which) {
   return df_ends_of(remote_of(coll, which), coll->exec.plan->links[which].channel);
 }
 
-/* Which a patient call lets go. Reserves what the peer writes, and tells the peer. */
+/* Reserves the ring that the peer writes, and sends the peer an offer. If patience permits waiting,
+ * the transport may release the lock meanwhile. */
 static dfcclResult_t accept_link(dfcclContext_t context, df_coll *coll, uint32_t which,
                                  df_patience *patience) DF_RANK_LOCKED {
   df_endpoint *endpoint = context->transports.to[remote_of(coll, which)->peer];
@@ -113,14 +115,15 @@ static dfcclResult_t accept_link(dfcclContext_t context, df_coll *coll, uint32_t
   return dfcclSuccess;
 }
 
-/* Which a patient call lets go. Takes the peer's offer. */
+/* Connects to the ring that the peer offered. If patience permits waiting, the transport may
+ * release the lock meanwhile. */
 static dfcclResult_t connect_link(dfcclContext_t context, df_coll *coll, uint32_t which,
                                   df_patience *patience) DF_RANK_LOCKED {
   df_endpoint *endpoint = context->transports.to[remote_of(coll, which)->peer];
   choose_ring_once(context, coll);
   const df_route route = route_of(coll, which, &coll->exec.ring);
   const df_offer offer =
-      ends_of_link(coll, which)->offer; /* remote may go while the lock is let go */
+      ends_of_link(coll, which)->offer; /* a copy: remote may be freed while the lock is released */
   df_link_handle *handle = NULL;
   coll->exec.setting_up = 1;
   dfcclResult_t result = endpoint->transport->connect(endpoint, &route, patience, &offer, &handle);
@@ -136,7 +139,7 @@ static dfcclResult_t connect_link(dfcclContext_t context, df_coll *coll, uint32_
   return dfcclSuccess;
 }
 
-/* DfcclInProgress: some step takes longer than patience allows. */
+/* Returns dfcclInProgress if some step takes longer than patience allows. */
 static dfcclResult_t set_up_links(dfcclContext_t context, df_coll *coll,
                                   df_patience *patience) DF_RANK_LOCKED {
   dfcclResult_t all = dfcclSuccess;
@@ -145,7 +148,8 @@ static dfcclResult_t set_up_links(dfcclContext_t context, df_coll *coll,
     const df_remote_ends *ends = make_ends(remote_of(coll, which), link->channel);
     dfcclResult_t result = dfcclSuccess;
     if (ends == NULL)
-      return df_fail(dfcclOutOfMemory, "no memory for channel %u of its links", link->channel);
+      return df_fail(dfcclOutOfMemory, "no memory for channel %u of a collective's links",
+                     link->channel);
     if (link->sends) {
       if (ends->has_offer && !ends->is_connected)
         result = connect_link(context, coll, which, patience);
@@ -185,7 +189,7 @@ static void reserve_common(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED
                     depth, coll->exec.device.descriptor->words);
 }
 
-/* Only a peer that sends nonsense ends more than the collective. */
+/* Ends the collective. Only a malformed message of a peer ends more than the collective. */
 static void give_up(dfcclContext_t context, df_coll *coll, dfcclResult_t status) DF_RANK_LOCKED {
   if (is_given_up(coll)) return;
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
@@ -202,7 +206,7 @@ static void ask_service(dfcclContext_t context) {
   df_service_wake(&context->control);
 }
 
-/* Which it lets go of on the service thread. */
+/* Sets up links. In the background, on the service thread, it releases the lock meanwhile. */
 static void progress(dfcclContext_t context, df_coll *coll, int in_background) DF_RANK_LOCKED {
   if (coll->exec.ready || is_given_up(coll) || coll->members.n_bound + 1 < coll->n) return;
   if (coll->exec.setting_up) return; /* the service thread works on it */
@@ -210,7 +214,7 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) D
   df_patience patience = {.may_wait = in_background, .pages_left = DF_PAGES_UNDER_LOCK};
   dfcclResult_t result = dfcclSuccess;
   int was_needed;
-  do { /* a first run may have been submitted while the lock was let go */
+  do { /* a first run may be submitted while the lock is released */
     was_needed = is_needed(coll);
     if (has_links) result = set_up_links(context, coll, &patience);
   } while (result == dfcclSuccess && !was_needed && is_needed(coll));
@@ -236,7 +240,7 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) D
   if (is_given_up(coll)) return;
   coll->exec.ready = 1;
   coll->exec.first_turn = coll->exec.configuration.borrowed_turn;
-  df_log(DF_LOG_TRACE, "rank %u: the links of collective %llu stand", context->rank,
+  df_log(DF_LOG_TRACE, "rank %u: the links of collective %llu are connected", context->rank,
          (unsigned long long)coll->id);
   if (coll->registered) {
     df_switch_links_connected(context, coll);
@@ -249,7 +253,7 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) D
 
 void df_links_progress(dfcclContext_t context, df_coll *coll) { progress(context, coll, 0); }
 
-/* Which it lets go of; the reference keeps the collective. */
+/* Releases the lock meanwhile, so a reference keeps the collective. */
 static void progress_in_background(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   coll->references++;
   progress(context, coll, 1);
@@ -273,7 +277,7 @@ void df_links_told(dfcclContext_t context, df_remote *remote, uint32_t channel,
     df_give_up(context, dfcclOutOfMemory, "no memory for a channel of a collective's links");
     return;
   }
-  if (ends->has_offer) return; /* the peer is mistaken */
+  if (ends->has_offer) return; /* the peer has sent a second offer: it is ignored */
   ends->offer = *offer;
   ends->has_offer = 1;
   if (remote->bound) progress_in_background(context, remote->bound);

@@ -1,7 +1,6 @@
-/*
- * The i-th registration of an id on this rank meets each other member's i-th announcement of it. A
- * difference in any field ends the collective with dfcclMismatch on every member.
- */
+/* The i-th registration of an id on this rank is matched with the i-th announcement of that id from
+ * each other member. A difference in any field ends the collective with dfcclMismatch on every
+ * member. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +23,7 @@ static uint32_t operator_of(const df_coll *coll) {
              : (uint32_t)coll->op;
 }
 
-/* Plans of a file differ as the file does. */
+/* For plans from files, the file's hash is compared too. */
 static uint64_t compared_form(const df_plan *plan) {
   const int several = plan->key.several;
   if (plan->key.file == NULL) return (uint64_t)several;
@@ -78,8 +77,8 @@ static uint32_t announced_rank(const df_remote *remote, uint32_t i) {
 }
 
 static const char *operator_name(uint32_t op) {
-  if (op == DF_KIND_USER_OPERATOR) return "an application's own";
-  if (op == DF_KIND_USER_OPERATOR_ORDERED) return "an application's own that does not commute";
+  if (op == DF_KIND_USER_OPERATOR) return "user-defined";
+  if (op == DF_KIND_USER_OPERATOR_ORDERED) return "user-defined, not commutative";
   if (op == DF_KIND_SCALED) return "premulsum";
   return df_redop_name((dfcclRedOp_t)op);
 }
@@ -88,7 +87,8 @@ static const char *algorithm_name(uint32_t algorithm) {
   return algorithm <= DF_FROM_FILE ? df_algorithm_name((int)algorithm) : "unknown";
 }
 
-/* The groups have one size. That size: no difference. */
+/* Index of the first rank that differs in two groups of one size; the size: there is no difference.
+ */
 static uint32_t first_difference(const df_coll *coll, const df_remote *remote) {
   uint32_t i = 0;
   if (coll->group_step && coll->group_step == remote->announcement.group_step &&
@@ -203,7 +203,7 @@ df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, const df_messa
   return newest;
 }
 
-/* Appends to the list of its peer and id. Returns 0 if there is no memory. */
+/* Appends the remote to the list of its peer and id. Returns 0 if there is no memory. */
 static int enter(dfcclContext_t context, df_remote *remote) {
   df_remote *last = oldest(context, remote->peer, remote->id, remote->variant);
   while (last && last->next) last = last->next;
@@ -216,11 +216,10 @@ static int enter(dfcclContext_t context, df_remote *remote) {
                    remote);
 }
 
-/*
- * The member's group names ranks that ours does not. Their announcements meet this registration,
- * and they wait for ours. Pairing with them keeps the turns of later registrations in step. The
- * caller binds what they have announced.
- */
+/* Pairs the collective with the ranks that the member's group contains and this rank's group does
+ * not. Their announcements are matched with this registration, and they wait for this rank's.
+ * Pairing keeps the order of later registrations in step. The caller binds what these ranks have
+ * announced. */
 static void pair_with_strangers(dfcclContext_t context, df_coll *coll,
                                 const df_remote *member) DF_RANK_LOCKED {
   for (uint32_t i = 0; i < member->announcement.group_size; i++) {
@@ -257,7 +256,8 @@ static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) D
     if (coll->registered == NULL) pair_with_strangers(context, coll, remote);
   } else if (remote->failed != dfcclSuccess) {
     df_fail_collective(context, coll, remote->failed, 0,
-                       remote->sentence ? remote->sentence : "a member has given it up");
+                       remote->sentence ? remote->sentence
+                                        : "a member has ended it because of a failure");
   } else if (remote->deregistered) {
     df_match_deregistered(context, remote, remote->runs, remote->leaves);
   } else if (remote->limited) {
@@ -274,7 +274,7 @@ static df_remote *first_unbound(dfcclContext_t context, uint32_t peer, const df_
   return remote;
 }
 
-/* Also with the strangers that either of the two names. */
+/* Binds the remote, and those of the ranks that only one of the two groups contains. */
 static void bind(dfcclContext_t context, df_coll *coll, df_remote *remote) DF_RANK_LOCKED {
   uint32_t next = coll->members.n_paired;
   bind_one(context, coll, remote);
@@ -297,7 +297,8 @@ void df_match_bind(dfcclContext_t context, df_coll *coll) {
   }
 }
 
-/* The placeholder of a local registration that has come and gone; NULL: none. */
+/* The placeholder of a local registration that was made and deregistered before the announcement
+ * arrived; NULL: none. */
 static df_remote *first_expected(dfcclContext_t context, uint32_t peer, dfcclCollId_t id) {
   df_remote *remote = oldest(context, peer, id, 0);
   while (remote && !remote->expected) remote = remote->next;
@@ -308,7 +309,7 @@ dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer, const df
   df_remote *place = message->variant
                          ? NULL
                          : first_expected(context, peer, message->id); /* variants are unique */
-  if (place) { /* nobody is left to compare it with */
+  if (place) { /* the local registration is gone: there is nothing to compare */
     place->expected = 0;
     return dfcclSuccess;
   }
@@ -332,7 +333,7 @@ dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer, const df
   if (coll) {
     uint32_t i = df_coll_place_of(coll, peer, coll->members.n_paired);
     if (i < coll->members.n_paired && coll->members.remotes[i] == NULL) {
-      coll->references++; /* a variant that differs goes at once */
+      coll->references++; /* a variant that differs is freed at once */
       bind(context, coll, remote);
       df_links_progress(context, coll);
       df_coll_unreference(context, coll);
@@ -373,16 +374,19 @@ void df_remote_free(dfcclContext_t context, df_remote *remote) {
   free(remote);
 }
 
-/* Record and rings may go when neither side writes to the other's rings. The end of a connection
- * proves nothing: either end may have given it up, and the peer's block goes on until it sees the
- * failure. This context is then broken, and makes few more rings. */
+/* Frees the record and its rings when neither side writes to the other's rings. The end of a
+ * connection is no proof of that: either end may have closed it because of a failure, and the
+ * peer's block continues until it observes the failure. In that case the record is kept: this
+ * context is broken, and makes few more rings. */
 static void drop_if_finished(dfcclContext_t context, df_remote *remote) DF_RANK_LOCKED {
   int has_left = context->control.peers[remote->peer].state == DF_PEER_LEFT;
-  int was_met = remote->met || remote->variant; /* a variant is made and given up at one time */
+  int was_met = remote->met ||
+                remote->variant; /* the peer makes and frees a variant together with this rank */
   if ((remote->deregistered || has_left) && was_met && remote->bound == NULL) drop(context, remote);
 }
 
-/* Keeps the place of an announcement still to come, so that later ones meet later registrations. */
+/* Keeps the place of an announcement that has not arrived, so that later announcements are matched
+ * with later registrations. */
 static void expect(dfcclContext_t context, const df_coll *coll, uint32_t peer) DF_RANK_LOCKED {
   df_peer_state state = context->control.peers[peer].state;
   if (state == DF_PEER_LEFT || state == DF_PEER_DEAD) return; /* no announcement will come */
@@ -458,8 +462,8 @@ void df_match_differing(dfcclContext_t context, df_remote *remote, uint64_t runs
   }
 }
 
-/* A leaving rank deregisters first. If that message was lost, nothing tells which runs it took
- * part in: those submitted so far may complete. */
+/* A leaving rank deregisters its collectives first. If that message was lost, the runs in which the
+ * rank took part are unknown, so all runs submitted so far may complete. */
 void df_match_left(dfcclContext_t context, df_remote *remote) {
   if (remote->deregistered || remote->limited) return;
   df_match_deregistered(context, remote, remote->bound ? remote->bound->runs.submitted : 0, 1);

@@ -1,4 +1,4 @@
-/* How local registrations meet those that peers announce. */
+/* Matching of local registrations with those that peers announce. */
 #ifndef DF_HOST_REGISTRATION_MATCH_H
 #define DF_HOST_REGISTRATION_MATCH_H
 
@@ -7,27 +7,28 @@
 
 dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer,
                                  const df_message *message) DF_RANK_LOCKED;
-void df_match_bind(dfcclContext_t context,
-                   df_coll *coll) DF_RANK_LOCKED; /* To what peers have announced */
-void df_match_unbind(dfcclContext_t context,
-                     df_coll *coll) DF_RANK_LOCKED; /* At local deregistration */
-/* The peer's registration, or variant, that the message is about; or NULL. */
+/* Binds the collective to what peers have announced. */
+void df_match_bind(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
+/* At local deregistration. */
+void df_match_unbind(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
+/* The peer's registration or variant to which the message belongs; or NULL. */
 df_remote *df_match_newest(dfcclContext_t context, uint32_t peer,
                            const df_message *message) DF_RANK_LOCKED;
 void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t runs,
                            int leaves) DF_RANK_LOCKED;
-void df_match_limited(dfcclContext_t context, df_remote *remote,
-                      uint64_t runs) DF_RANK_LOCKED; /* Its context is broken: no run after these */
-/* Counts of the run after these differ. */
+/* The peer's context is broken: it takes part in no run after the first `runs`. */
+void df_match_limited(dfcclContext_t context, df_remote *remote, uint64_t runs) DF_RANK_LOCKED;
+/* The peer has found that the counts of the run after the first `runs` differ. */
 void df_match_differing(dfcclContext_t context, df_remote *remote, uint64_t runs,
                         const char *sentence) DF_RANK_LOCKED;
-void df_match_left(dfcclContext_t context,
-                   df_remote *remote) DF_RANK_LOCKED; /* Its rank has left */
+/* The peer has left the job. */
+void df_match_left(dfcclContext_t context, df_remote *remote) DF_RANK_LOCKED;
 void df_match_free(dfcclContext_t context) DF_RANK_LOCKED;
 void df_remote_free(dfcclContext_t context, df_remote *remote) DF_RANK_LOCKED;
 df_announcement df_coll_announcement(const df_coll *coll);
 
-/* To members at this position and later, strangers included. */
+/* Announces the collective to its members from position `from` on, and to the ranks that only
+ * another member's group contains. */
 void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) DF_RANK_LOCKED;
 
 #endif

@@ -21,7 +21,8 @@
 #include "host/state/switch_hooks.h"
 #include "transports/shm/common_slots.h"
 
-/* The daemon's view, in memory that the device chooses. Links are filled in when they stand. */
+/* Makes the descriptor, which the daemon reads, in memory that the device chooses. The links are
+ * entered when they are connected. */
 static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   const df_plan *plan = coll->exec.plan;
   coll->exec.device = (df_device_coll){
@@ -124,7 +125,7 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
   if (df_operation_reduces(coll->operation) && (int)coll->op >= DF_FIRST_USER_OPERATOR) {
     coll->user_operator = (uint32_t)coll->op - DF_FIRST_USER_OPERATOR;
     coll->has_user_operator = df_user_operator_use(coll->user_operator) != NULL;
-    if (!coll->has_user_operator) { /* since the check */
+    if (!coll->has_user_operator) { /* destroyed since the check */
       df_coll_free(coll);
       return df_fail(dfcclInvalidArgument, "reduction operator %d was destroyed",
                      (int)registration->op);
@@ -138,7 +139,7 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
   return dfcclSuccess;
 }
 
-/* Of uneven pieces: the same on all members. */
+/* The chunk of a vector collective. It is the same on all members. */
 static uint32_t listed_chunk(const df_coll *coll, const df_registration *registration) {
   const uint32_t element_bytes = (uint32_t)df_type_size(coll->type);
   const uint64_t grain = DF_CACHE_LINE / element_bytes;
@@ -162,7 +163,7 @@ static dfcclResult_t make_piece_table_plan(df_coll *coll, const df_plan_key *key
   return dfcclSuccess;
 }
 
-/* Of a hierarchical plan; else NULL. */
+/* The levels of a hierarchical plan; NULL for other plans. */
 static df_levels *levels_of(dfcclContext_t context, const df_coll *coll,
                             const df_registration *registration) {
   const df_choice *choice = &coll->exec.configuration.choice;
@@ -172,7 +173,8 @@ static df_levels *levels_of(dfcclContext_t context, const df_coll *coll,
                             choice->split, choice->lanes);
 }
 
-/* Undone in reverse. */
+/* Makes the plan and the descriptor, and enters the collective. A failure undoes the steps in
+ * reverse. */
 static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
                              const df_registration *registration,
                              const df_configuration_question *question) DF_RANK_LOCKED {
@@ -204,10 +206,10 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
   if (coll->exec.plan == NULL)
     return df_fail(dfcclOutOfMemory,
                    "no memory for the plan of collective %" PRIu64
-                   ", or a member has more than 65,535 messages and copies in it (%s)",
+                   ", or the plan has more than 65,535 messages and copies on a member (%s)",
                    coll->id, df_algorithm_name(choice->algorithm));
   df_configuration_decide(&coll->exec.configuration, question, coll->exec.plan);
-  /* Loops have 32 bits: only tiny slots and enormous counts exceed them. */
+  /* A loop's number has 32 bits. Only tiny slots with enormous counts need more. */
   const df_part *part = &coll->exec.configuration.shape.parts[0];
   uint32_t pieces = df_pieces_of_loop((uint8_t)coll->exec.plan->geometry, coll->exec.plan->pieces);
   if (!registration->lists && (uint64_t)part->loops * part->chunk * pieces < part->elements) {
@@ -237,7 +239,7 @@ release_plan:
   return result;
 }
 
-/* Takes whole options: members that an older program lacks have their defaults. */
+/* The caller has completed the options: members that an older program lacks have their defaults. */
 static dfcclResult_t register_whole(dfcclContext_t context, const df_registration *registration) {
   df_configuration_question question;
   df_configuration configuration;
@@ -274,7 +276,7 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
   return result;
 }
 
-/* The group of a SendRecv is sender and receiver, in this order. */
+/* The group of a SendRecv is the sender and the receiver, in this order. */
 static dfcclResult_t register_pair(dfcclContext_t context, const df_registration *given) {
   dfcclCollOptions_t options = *given->options;
   df_registration registration = *given;
@@ -312,7 +314,8 @@ dfcclResult_t df_register(dfcclContext_t context, const df_registration *registr
 
 /* ---- variants ---- */
 
-/* The rest of its tuning is the registration's. */
+/* Applies the variant's tuning. Values that the specification leaves 0 are those of the
+ * registration. */
 static dfcclResult_t apply_spec(dfcclContext_t context, df_coll *coll,
                                 df_configuration *configuration, const df_variant_spec *spec) {
   coll->own_policy = malloc(sizeof *coll->own_policy);
@@ -330,8 +333,8 @@ static dfcclResult_t apply_spec(dfcclContext_t context, df_coll *coll,
   return dfcclSuccess;
 }
 
-/* NULL: this rank has none with that hash. What the collective was registered with need not be in
- * the directory. */
+/* NULL: this rank has no file with that hash. The file of the registration need not be in the
+ * directory. */
 static const df_plan_file *find_file(dfcclContext_t context, const df_coll *registered,
                                      uint64_t hash) {
   const df_plan_file *own = df_switch_registered(registered)->choice.file;
@@ -350,7 +353,7 @@ static dfcclResult_t make_variant(dfcclContext_t context, df_coll *registered, u
     file = find_file(context, registered, spec->file);
     if (file == NULL)
       return df_fail(dfcclInvalidUsage,
-                     "collective %" PRIu64 ": rank %u has no algorithm's file with the hash "
+                     "collective %" PRIu64 ": rank %u has no algorithm file with the hash "
                      "%016" PRIx64 " (DFCCL_ALGORITHMS, DFCCL_TUNE)",
                      registered->id, context->rank, spec->file);
     snprintf(algorithm, sizeof algorithm, "file:%s", df_plan_file_facts_of(file).name);

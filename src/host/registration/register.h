@@ -7,10 +7,10 @@
 
 dfcclResult_t df_register(dfcclContext_t context, const df_registration *registration);
 dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id);
-/* Enters a variant of the front: not announced yet. */
+/* Enters a variant of the registered collective. It is not announced yet. */
 dfcclResult_t df_register_variant(dfcclContext_t context, df_coll *registered, uint64_t number,
                                   const df_variant_spec *spec, df_coll **out) DF_RANK_LOCKED;
-/* Tells the members; look-ups no longer find it. */
+/* Notifies the members, and removes the collective: look-ups no longer find it. */
 void df_coll_leave(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 
 #endif

@@ -6,8 +6,8 @@
 static dfcclResult_t check_device(dfcclContext_t context) {
   if (context->device.kind->has_user_operators) return dfcclSuccess;
   return df_fail(dfcclInvalidUsage,
-                 "rank %u uses the %s device, which has no operators of an application's own",
-                 context->rank, context->device.kind->name);
+                 "rank %u uses the %s device, which has no user-defined operators", context->rank,
+                 context->device.kind->name);
 }
 
 static df_user_operator *make_own(void) {
@@ -50,8 +50,8 @@ dfcclResult_t df_user_operator_create_scaled(dfcclContext_t context, dfcclRedOp_
   if (op == NULL || scalar == NULL)
     return df_fail(dfcclInvalidArgument, "%s is NULL", op ? "scalar" : "op");
   if (element == 0)
-    return df_fail(dfcclInvalidArgument, "data type %d is none; data types go from 0 to %d",
-                   (int)type, DF_DATA_TYPES - 1);
+    return df_fail(dfcclInvalidArgument, "invalid data type %d (valid: 0 to %d)", (int)type,
+                   DF_DATA_TYPES - 1);
   if (on_device != 0)
     return df_fail(dfcclInvalidArgument, "scalarOnDevice is %d; the scalar must be in host memory",
                    on_device);
@@ -78,13 +78,13 @@ dfcclResult_t df_user_operator_check(dfcclContext_t context, const df_registrati
   *ordered = 0;
   if (own == NULL)
     return df_fail(dfcclInvalidArgument,
-                   "reduction operator %d is none: it was never made, or was destroyed",
+                   "invalid reduction operator %d: it was never created, or was destroyed",
                    (int)r->op);
   dfcclResult_t result = check_device(context);
   *ordered = !own->commutative;
   if (result == dfcclSuccess && own->function == NULL && own->type != r->type)
     result = df_fail(dfcclInvalidArgument,
-                     "the operator's scalar is of data type %d, and the collective of type %d",
+                     "the operator's scalar has data type %d, but the collective has data type %d",
                      (int)own->type, (int)r->type);
   if (result == dfcclSuccess && *ordered && df_operation_has_piece_table(r->operation))
     result = df_fail(dfcclInvalidArgument,

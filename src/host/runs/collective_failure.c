@@ -1,6 +1,7 @@
 /*
- * How a collective or the whole context fails. A failed collective's runs complete with its status:
- * in the daemon when it sees the cancellation, on the host when somebody reaps. Nothing here waits.
+ * Failure of a collective or of the whole context. The runs of a failed collective complete with
+ * its status: in the daemon when a block sees the cancellation, on the host when a thread reaps.
+ * Nothing here waits.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -59,16 +60,17 @@ df_message df_failure_message(const df_coll *coll) {
 void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
                         const char *sentence) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
-  /* The record of the variant in force keeps the registered place in the device: the front has what
-   * failed. */
+  /* A variant in use keeps its links and descriptor, but its runs are the registered collective's,
+   * so that is the collective that fails. */
   if (coll->registered && df_switch_is_agreed(coll)) coll = coll->registered;
   if (coll->failure.failed != dfcclSuccess) return;
   coll->failure.failed = status;
-  coll->references++; /* a variant goes with its failure */
+  coll->references++; /* the failure of a variant may free it */
   df_memory_keep_lent(context, coll);
   snprintf(coll->failure.sentence, sizeof coll->failure.sentence, "%s", sentence);
   if (coll->registered) {
-    df_log(DF_LOG_INFO, "a variant is given up: %s: %s", df_result_name(status), sentence);
+    df_log(DF_LOG_INFO, "a plan variant has failed, and its switch is cancelled: %s: %s",
+           df_result_name(status), sentence);
   } else {
     snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
     df_log(DF_LOG_ERROR, "%s: %s", df_result_name(status), sentence);
@@ -107,7 +109,8 @@ void df_fail_differing(dfcclContext_t context, df_coll *coll, uint64_t run) {
   df_fail_collective(context, coll, dfcclMismatch, 1, sentence);
 }
 
-/* The lost message may have told of a failure, so failed collectives are told again. */
+/* The lost message may have reported the failure of a collective, so the failures of failed
+ * collectives are sent again. */
 void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
   df_break(context, status, sentence);
@@ -115,7 +118,8 @@ void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *senten
   context->failure.given_up = 1;
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    if (coll == NULL || coll->registered) continue; /* a variant goes with its front */
+    if (coll == NULL || coll->registered)
+      continue; /* a variant ends with its registered collective */
     if (coll->failure.failed != dfcclSuccess) {
       df_message message = df_failure_message(coll);
       df_coll_send(context, coll, &message, coll->failure.sentence);
@@ -145,8 +149,8 @@ dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, cha
   return because ? peer->failure_reason_status : dfcclRemoteError;
 }
 
-/* A member deregistered, its context is broken, or it found that counts differ: only earlier runs
- * can complete. */
+/* Ends the collective when all runs that all members can complete have retired: a member
+ * deregistered it, the member's context is broken, or it found that counts differ. */
 void df_check_run_limit(dfcclContext_t context, df_coll *coll) {
   if (coll->runs.submitted <= coll->members.run_limit ||
       coll->runs.retired < coll->members.run_limit)

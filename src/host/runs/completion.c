@@ -1,8 +1,9 @@
 /*
- * Whoever comes by reaps: takes CQEs and gives the daemon its next runs. Callbacks wait in their
- * collective's list, in the order of runs. One thread at a time runs them: the poller, or a thread
- * in dfcclWait* that waits for them. A waiter runs no others, because a callback that blocks would
- * keep it. User code runs without locks and blocks: if it blocks, it delays only callbacks.
+ * Any thread that passes reaps: it takes CQEs and gives the daemon its next runs. Callbacks wait in
+ * their collective's list, in the order of runs. One thread at a time runs the callbacks of a
+ * collective: the poller, or a thread in dfcclWait* that waits for them. A waiter runs no other
+ * callbacks, because one that blocks would delay it. User code runs without locks and without
+ * blocks of the device, so a callback that blocks delays only callbacks.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +17,10 @@
 #include "host/state/switch_hooks.h"
 #include "host/observe/trace.h"
 
-enum { DF_POLLER_STACK_BYTES = 1024 * 1024 }; /* promised in dfccl.h */
+enum { DF_POLLER_STACK_BYTES = 1024 * 1024 }; /* dfccl.h documents this size */
 
-/* Callbacks may not wait, so they do not nest. */
+/* The record of the collective whose callback this thread runs. Callbacks may not wait, so they do
+ * not nest. */
 static _Thread_local const df_wait_words *calling_back;
 
 int df_in_callback(void) { return calling_back != NULL; }
@@ -27,7 +29,8 @@ void df_leave_callback_in_child(void) { calling_back = NULL; }
 
 int df_has_outstanding(void *host) {
   dfcclContext_t context = host;
-  /* In this order: a callback submits before it is complete, so a chain is never missed. */
+  /* The order of the two loads matters: a callback submits before it is counted as completed, so a
+   * chain of runs is never missed. */
   uint64_t completed = df_observe_u64(&context->runs.completed);
   return df_observe_u64(&context->runs.accepted) != completed;
 }
@@ -37,7 +40,7 @@ void df_ring_poller(void *host) {
   df_bell_ring(&context->runs.poller_bell);
 }
 
-/* Those that did go to the daemon come back first. */
+/* A failed collective with runs that wait on the host. Its runs in the daemon end first. */
 static df_coll *failed_waiting(dfcclContext_t context) DF_RANK_LOCKED {
   for (df_coll *coll = context->runs.listed_first; coll; coll = coll->runs.next_listed)
     if (coll->failure.failed != dfcclSuccess && df_runs_in_device(coll) == 0 &&
@@ -46,7 +49,7 @@ static df_coll *failed_waiting(dfcclContext_t context) DF_RANK_LOCKED {
   return NULL;
 }
 
-/* A failed collective whose runs the lost daemon still holds. */
+/* A failed collective some of whose runs are in the lost daemon. */
 static df_coll *stranded(dfcclContext_t context) DF_RANK_LOCKED {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = context->registry.by_index[i];
@@ -55,7 +58,8 @@ static df_coll *stranded(dfcclContext_t context) DF_RANK_LOCKED {
   return NULL;
 }
 
-/* The daemon has ended its oldest run. Inline, so that callers copy only what they use. */
+/* The daemon has ended the oldest run. Inline, so that callers copy only the members that they use.
+ */
 static inline df_run retire(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   DF_ASSERT(coll->runs.retired < coll->runs.admitted);
   const df_run *slot = df_run_in_device(coll, coll->runs.retired);
@@ -89,7 +93,8 @@ static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_ru
   if (context->runs.wait_all_status == dfcclSuccess) context->runs.wait_all_status = status;
 }
 
-/* A lost device may still write CQEs. The host completes its runs, and only once. */
+/* Takes a CQE. A lost device may still write CQEs; they are ignored, because the host completes the
+ * device's runs, and each run completes only once. */
 static int pop(dfcclContext_t context, df_cqe *cqe) DF_RANK_LOCKED {
   while (df_cq_pop_mpsc(&context->device.shared->cq, cqe)) {
     df_store_relaxed_u64(&context->runs.cqes_seen, context->runs.cqes_seen + 1);
@@ -98,8 +103,8 @@ static int pop(dfcclContext_t context, df_cqe *cqe) DF_RANK_LOCKED {
   return 0;
 }
 
-/* The context's count first: who sees the collective complete, without the lock, finds the
- * context no busier than that. */
+/* The context's count is published first: a thread that sees without the lock that the collective
+ * is complete then also sees this run counted in the context. */
 static inline void finish(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   df_publish_u64(&context->runs.completed, context->runs.completed + 1);
   df_publish_u64(&coll->runs.words->completed, coll->runs.words->completed + 1);
@@ -141,7 +146,7 @@ static DF_APART void defer_callback(dfcclContext_t context, df_coll *coll, dfccl
   }
   pool->entries[number - 1] =
       (df_pending_callback){.callback = callback, .argument = argument, .status = status};
-  coll->references++; /* the callback may deregister it */
+  coll->references++; /* the callback may deregister the collective */
   if (coll->runs.first_callback == 0) {
     coll->runs.first_callback = number;
     if (!coll->runs.calls_back) note_due(context, coll);
@@ -152,8 +157,8 @@ static DF_APART void defer_callback(dfcclContext_t context, df_coll *coll, dfccl
 }
 
 /*
- * Without a callback the run finishes at once, unless earlier runs of its collective wait
- * for theirs: counts must not pass an unfinished run. Returns 1 if it finished.
+ * Without a callback the run finishes at once, unless earlier runs of its collective wait for their
+ * callbacks: counts must not pass an unfinished run. Returns 1 if the run finished.
  */
 static inline uint32_t conclude(dfcclContext_t context, df_coll *coll, const df_run *run,
                                 dfcclResult_t status) DF_RANK_LOCKED {
@@ -173,7 +178,7 @@ static inline uint32_t end_oldest(dfcclContext_t context, df_coll *coll,
   return conclude(context, coll, &run, status);
 }
 
-/* A run that was given up ends when all before it have. */
+/* A run that was given up ends when all runs before it have ended. */
 static DF_APART uint32_t end_given_up(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   uint32_t finished = 0;
   while (coll->runs.n_given_up > 0 && coll->runs.retired >= coll->runs.first_given_up) {
@@ -184,9 +189,9 @@ static DF_APART uint32_t end_given_up(dfcclContext_t context, df_coll *coll) DF_
 }
 
 /*
- * Runs end in order, and after one that was given up all are. But their CQEs, of two blocks
- * or of a block and a borrowed turn, come in any order. So a success counts for the oldest run, and
- * a failure waits for its turn.
+ * Runs end in order, and after a run that was given up all later ones are given up too. But the
+ * CQEs of two blocks, or of a block and a borrowed turn, arrive in any order. So a success ends the
+ * oldest run, and a failure waits until its run is the oldest.
  */
 static inline uint32_t end_success(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   uint32_t finished = end_oldest(context, coll, dfcclSuccess);
@@ -200,13 +205,14 @@ static DF_APART uint32_t end_failure(dfcclContext_t context, df_coll *coll,
       (cqe->run + DF_RUNS_AHEAD - df_slot_of(coll, coll->runs.retired)) % DF_RUNS_AHEAD;
   uint64_t run = coll->runs.retired + ahead;
   DF_ASSERT(run < coll->runs.admitted);
-  if (coll->failure.failed == dfcclSuccess) df_fail_differing(context, coll, run); /* a block did */
+  if (coll->failure.failed == dfcclSuccess)
+    df_fail_differing(context, coll, run); /* a block found the difference */
   if (coll->runs.n_given_up++ == 0 || run < coll->runs.first_given_up)
     coll->runs.first_given_up = run;
   return end_given_up(context, coll);
 }
 
-/* Returns 0 when nothing tells of a run. */
+/* Returns 0 when no CQE and no failed collective has a run to end. */
 static int take(dfcclContext_t context) DF_RANK_LOCKED {
   df_cqe cqe;
   df_coll *coll;
@@ -229,7 +235,7 @@ static int take(dfcclContext_t context) DF_RANK_LOCKED {
   return 1;
 }
 
-/* Returns how much it took. */
+/* Returns how many runs it ended. */
 static uint32_t reap(dfcclContext_t context) {
   uint32_t taken = 0;
   if (!df_cq_has_entry(&context->device.shared->cq) &&
@@ -246,13 +252,13 @@ static int has_callbacks(const dfcclContext_t context) {
   return df_observe_u32(&context->runs.n_due) != 0;
 }
 
-/* The poller may be inside a callback that blocks. */
+/* Waiters must be woken, because the poller may be inside a callback that blocks. */
 static void wake_waiters(dfcclContext_t context) {
   df_wake_fence();
   if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
 }
 
-/* For a thread that has let go of the lock since. */
+/* For a thread that has released the lock since it changed the counts. */
 static void wake_waiters_unlocked(dfcclContext_t context) {
   df_wake_fence_unlocked();
   if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
@@ -263,17 +269,17 @@ int df_complete_borrowed(dfcclContext_t context, const df_borrowed_turn *turn) {
   df_store_relaxed_u64(&context->runs.cqes_seen, context->runs.cqes_seen + 1);
   uint32_t finished = end_success(context, context->registry.by_index[turn->collective]);
   df_rank_unlock(&context->lock);
-  df_wake_fence_unlocked(); /* before the looks at who sleeps: the lock is released already */
+  df_wake_fence_unlocked(); /* before the loads of sleepers' flags: the lock is released already */
   df_ring_borrowed(turn, context->device.host.carrier);
   if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
-  /* A failed collective's runs may have waited for this one. */
+  /* Runs of a failed collective on the host may have waited for the end of this one. */
   return finished > 0 && !df_load_relaxed_u32(&context->runs.has_listed) && !has_callbacks(context);
 }
 
-/* Whether the thread waits for the collective's oldest callback. */
+/* Whether the thread waits for the run of the collective's oldest callback. */
 static int is_awaited(const df_coll *coll, const df_awaited *awaited, uint32_t n) DF_RANK_LOCKED {
   uint32_t first = 0;
-  while (n > 1) { /* in the order of their lines */
+  while (n > 1) { /* by the order of the records */
     uint32_t half = n / 2;
     if (awaited[first + half].words <= coll->runs.words) first += half;
     n -= half;
@@ -283,7 +289,7 @@ static int is_awaited(const df_coll *coll, const df_awaited *awaited, uint32_t n
          coll->runs.words->completed < awaited[first].target;
 }
 
-/* NULL: no collective has callbacks for the caller. */
+/* NULL: no collective has callbacks that the caller may run. */
 static df_coll *find_due(dfcclContext_t context, const df_awaited *awaited,
                          uint32_t n) DF_RANK_LOCKED {
   df_coll *coll;
@@ -317,7 +323,7 @@ static void give_back_turn(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED
   df_coll_unreference(context, coll);
 }
 
-/* Returns 0 when the caller may run none. */
+/* Returns 0 when there is no callback that the caller may run. */
 static int run_callback(dfcclContext_t context, df_progress_thread *progress,
                         const df_awaited *awaited, uint32_t n) {
   df_rank_lock(&context->lock);
@@ -333,7 +339,8 @@ static int run_callback(dfcclContext_t context, df_progress_thread *progress,
   if (next.callback) {
     if (progress) {
       context->device.executor->progress_release(&context->device, progress);
-      df_become_waiter(context, progress); /* the callback may tell others where this thread is */
+      df_become_waiter(context,
+                       progress); /* the callback may let another thread destroy the context */
     }
     if (context->tracer) from_ns = df_clock_ns();
     calling_back = coll->runs.words;
@@ -347,7 +354,7 @@ static int run_callback(dfcclContext_t context, df_progress_thread *progress,
   if (from_ns) df_trace_callback(context, coll, from_ns);
   give_back_turn(context, coll);
   df_rank_unlock(&context->lock);
-  wake_waiters(context); /* now: the next callback may block */
+  wake_waiters(context); /* not later: the next callback may block */
   return 1;
 }
 
@@ -394,7 +401,7 @@ static void *poller(void *argument) {
       continue;
     }
     uint32_t stream_event = df_bell_prepare(&context->runs.poller_bell);
-    /* This look reaps: a failed collective's runs on the host have no CQE. */
+    /* This check reaps, because a failed collective's runs on the host have no CQE. */
     uint32_t taken = reap(context);
     if (taken > 0) wake_waiters(context);
     if (taken > 0 || df_completion_is_due(context) || df_load_relaxed_u32(&context->runs.stopping))
@@ -409,7 +416,7 @@ static void *poller(void *argument) {
 dfcclResult_t df_poller_start(dfcclContext_t context) {
   int error = df_thread_create(&context->runs.poller, DF_POLLER_STACK_BYTES, 0, poller, context);
   if (error)
-    return df_fail(dfcclOutOfMemory, "could not start the poller's thread: %s", strerror(error));
+    return df_fail(dfcclOutOfMemory, "cannot start the poller thread: %s", strerror(error));
   context->runs.poller_started = 1;
   return dfcclSuccess;
 }

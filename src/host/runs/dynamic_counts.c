@@ -3,7 +3,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Of a run that is through, or of a call that was refused; or a new one. */
+/* Finds the counts of a run that has ended, or of a call that was refused; otherwise makes new
+ * ones. NULL: no memory. */
 static df_pair_counts *take_counts(df_coll *coll) {
   for (uint32_t i = 0; i < coll->runs.n_dynamic_counts; i++) {
     const uint64_t run = coll->runs.dynamic_counts[i]->run;

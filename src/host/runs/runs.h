@@ -7,10 +7,11 @@
 
 /* ---- submission ---- */
 
-/* Kinds of collective that a call may run, one bit each. */
+/* Sets of operations, one bit each: the kinds of collective that a call may run. */
 #define DF_OF_KIND(operation) (1u << (operation))
 #define DF_WITHOUT_COUNTS (~DF_OF_KIND(DF_OP_ALL_TO_ALL_DYNAMIC))
-/* Completes *run. *number: the accepted run's. */
+/* Completes *run with the submission time, and submits it. *number: the number of the accepted run.
+ */
 dfcclResult_t df_submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id, df_run *run,
                             uint64_t *number);
 static inline dfcclResult_t df_submit(dfcclContext_t context, df_operation operation,
@@ -20,13 +21,14 @@ static inline dfcclResult_t df_submit(dfcclContext_t context, df_operation opera
   uint64_t number;
   return df_submit_run(context, DF_OF_KIND(operation), id, &run, &number);
 }
-/* The run begins when the stream comes to this call; the stream waits for its end. */
+/* Submits a run that begins when the stream reaches this call. The stream waits for the run's end.
+ */
 dfcclResult_t df_submit_on_stream(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id,
                                   df_run *run, void *stream, uint64_t *number);
-/* Checks *given, and sets given->run. */
+/* Checks *given, and sets given->run to the number of the accepted run. */
 dfcclResult_t df_submit_given(dfcclContext_t context, dfcclCollId_t id, dfcclRun_t *given);
-void df_list(dfcclContext_t context,
-             df_coll *coll) DF_RANK_LOCKED; /* It has runs to admit or to fail */
+/* Lists the collective: it has runs to admit or to fail. */
+void df_list(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 void df_unlist(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 void df_admit_listed(dfcclContext_t context) DF_RANK_LOCKED;
 void df_between_turns(void *context);
@@ -41,19 +43,19 @@ typedef struct df_awaited {
   uint64_t registration, target;
 } df_awaited;
 /* Reaps, runs awaited callbacks that no other thread runs, and rings the poller for the rest.
- * awaited: in the order of their lines; NULL: all. driver (or NULL) is released around user code.
- * Returns how much happened. */
+ * awaited: in the order of the records; NULL: all. progress (or NULL) is released around user code.
+ * Returns the number of runs that ended and callbacks that ran. */
 uint32_t df_complete(dfcclContext_t context, df_progress_thread *progress,
                      const df_awaited *awaited, uint32_t n);
 void df_reap_and_ring(void *context);             /* leaves callbacks to the poller */
 int df_completion_is_due(dfcclContext_t context); /* whether the poller has work */
 /* Whether df_complete has a callback for this waiter. */
 int df_awaits_callbacks(dfcclContext_t context, const df_awaited *awaited, uint32_t n);
-/* Ends the borrowed turn's run as a CQE would, and rings the turn's bells. 0: df_complete has work
- * left, such as its callback. */
+/* Ends the borrowed turn's run as its CQE would, and rings the turn's bells. 0: df_complete has
+ * work left, such as a callback. */
 int df_complete_borrowed(dfcclContext_t context, const df_borrowed_turn *turn);
 dfcclResult_t df_grow_callbacks(dfcclContext_t context) DF_RANK_LOCKED;
-/* Before a run is accepted: room for its callback, so that completing needs no memory. */
+/* Reserves room for the callback before a run is accepted, so that completion needs no memory. */
 static inline dfcclResult_t df_reserve_callback(dfcclContext_t context) DF_RANK_LOCKED {
   uint64_t outstanding = context->runs.accepted - context->runs.completed;
   if (DF_LIKELY(outstanding < context->runs.callbacks.capacity)) return dfcclSuccess;
@@ -61,10 +63,11 @@ static inline dfcclResult_t df_reserve_callback(dfcclContext_t context) DF_RANK_
 }
 int df_has_outstanding(void *context);
 void df_ring_poller(void *context);
-int df_in_callback(void); /* of the calling thread */
+int df_in_callback(void); /* whether the calling thread is inside a callback */
 int df_in_callback_of(const df_wait_words *words);
 void df_leave_callback_in_child(void); /* a forked child may wait for contexts of its own */
-/* Runs whose callbacks have not returned, without the one that the caller is inside. */
+/* Number of runs whose callbacks have not returned, without the run whose callback the caller is
+ * inside. */
 static inline uint64_t df_runs_unfinished(const df_coll *coll) DF_RANK_LOCKED {
   return coll->runs.submitted - coll->runs.words->completed -
          (uint64_t)df_in_callback_of(coll->runs.words);
@@ -73,15 +76,15 @@ static inline uint64_t df_runs_unfinished(const df_coll *coll) DF_RANK_LOCKED {
 /* ---- waiting ---- */
 
 dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id);
-/* timeout_ms 0: looks once; negative: no limit. */
+/* timeout_ms 0: checks once; negative: no limit. */
 dfcclResult_t df_wait_run(dfcclContext_t context, dfcclCollId_t id, uint64_t run, int timeout_ms);
 dfcclResult_t df_wait_all(dfcclContext_t context);
 dfcclResult_t df_device_synchronize(dfcclContext_t context);
-/* Until nothing is outstanding and nobody is in a call that waits. */
+/* Waits until no run is outstanding and no thread is in a call that waits. */
 void df_wait_quiescent(dfcclContext_t context);
-/* From here on the driving thread is one of the context's visitors. */
+/* Counts the progress thread as a waiter of the context from here on. */
 void df_become_waiter(dfcclContext_t context, df_progress_thread *progress);
-/* Until every run's status is known, or most_ns. Leaves callbacks to the poller. */
+/* Waits until every run's status is known, but at most most_ns. Leaves callbacks to the poller. */
 void df_wait_decided(dfcclContext_t context, uint64_t most_ns);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Submission. A run goes to the daemon when its links stand, the daemon holds few enough runs of
- * its collective, and the SQ has room. Until then it waits in its collective's own list, so that no
- * collective holds up another.
+ * Submission. A run goes to the daemon when its links are connected, the daemon holds few enough
+ * runs of its collective, and the SQ has room. Until then it waits in its collective's own list, so
+ * that no collective delays another.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -81,19 +81,19 @@ void df_unlist(dfcclContext_t context, df_coll *coll) {
 
 /* ---- admission ---- */
 
-/* Links stand, and no agreement about a variant is awaited. */
+/* True if links are connected and no agreement about a variant is awaited. */
 static inline int may_admit(const df_coll *coll) {
   return coll->runs.admitted < coll->runs.admit_below;
 }
 
-/* The first run always has room: no collective waits for another's completion. */
+/* The first run always has room, so that no collective waits for the completion of another. */
 static inline int has_room(const dfcclContext_t context, const df_coll *coll) DF_RANK_LOCKED {
   uint32_t in_device = df_runs_in_device(coll);
   return in_device == 0 ||
          (in_device < DF_RUNS_AHEAD && context->runs.surplus < DF_RUNS_AHEAD_POOL);
 }
 
-/* Before the daemon can see the run. */
+/* Writes the run's arguments before the daemon can see the run. */
 static inline void record_admission(df_coll *coll, const df_run *run) {
   const uint32_t slot = df_slot_of(coll, coll->runs.admitted);
   coll->runs.in_device[slot] = *run;
@@ -128,11 +128,10 @@ static inline int push(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   return 1;
 }
 
-/*
- * The submitter of a short run takes its first turn, once it has let go of the lock. The run
+/* The submitter of a short run executes its first turn, after it has released the lock. The run
  * then needs no SQE, and no CQE if it ends without waiting. Runs with a callback go to the SQ,
- * because whoever takes the CQE runs the callback. Returns 1 if the submitter has the block.
- */
+ * because the thread that takes the CQE runs the callback. Returns 1 if the submitter has the
+ * block. */
 static inline int claim_first_turn(dfcclContext_t context, df_coll *coll,
                                    int has_callback) DF_RANK_LOCKED {
   if (!coll->exec.first_turn || has_callback ||
@@ -142,24 +141,26 @@ static inline int claim_first_turn(dfcclContext_t context, df_coll *coll,
   return 1;
 }
 
-/* The claimed run keeps the collective. No dfcclDestroy may begin before dfcclRun* has returned. */
+/* The claimed run keeps the collective alive. The application may begin dfcclDestroy only after
+ * dfcclRun* has returned. */
 static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
   df_borrowed_turn turn;
   turn.collective = coll->index;
   if (!context->device.executor->first_turn(&context->device, &turn)) {
-    df_wake_fence(); /* after publishing, before the looks at who sleeps */
+    df_wake_fence(); /* after the publication, before the loads of sleepers' flags */
     df_ring_borrowed(&turn, context->device.host.carrier);
-    context->device.executor->submitted(&context->device, 0,
-                                        1); /* the fence is as good as an unlock's */
+    /* df_wake_fence is as good a fence as an unlock. */
+    context->device.executor->submitted(&context->device, 0, 1);
     return;
   }
   if (!df_complete_borrowed(context, &turn)) df_ring_poller(context);
 }
 
 /*
- * Admits in the order of the list, and leaves failed collectives to whoever reaps. has_listed stays
- * set meanwhile: the block that reads the last SQE looks at has_listed after reading. Either the
- * block sees it set, or push finds the room that the block made (df_sq_push_spmc).
+ * Admits runs in the order of the list, and leaves failed collectives to the next thread that
+ * reaps. has_listed stays set meanwhile: the block that reads the last SQE loads has_listed after
+ * its read. Either the block sees it set, or push_sqe finds the room that the block made
+ * (df_sq_push_spmc).
  */
 void df_admit_listed(dfcclContext_t context) {
   uint32_t admitted = 0;
@@ -167,7 +168,7 @@ void df_admit_listed(dfcclContext_t context) {
   int sq_full = 0;
   while (context->runs.listed_first) {
     df_coll *coll = unlist_first(context);
-    /* A switch is made in any case, since nobody else lists what waits for it. */
+    /* A switch is performed in any case, since no other thread lists the runs that wait for it. */
     while (coll->failure.failed == dfcclSuccess && coll->runs.backlog_length > 0 &&
            (may_admit(coll) || df_switch_perform(context, coll)) && has_room(context, coll) &&
            !sq_full && !context->runs.held) {
@@ -179,8 +180,9 @@ void df_admit_listed(dfcclContext_t context) {
       df_backlog_pop(context, coll);
       admitted++;
     }
-    /* It stays if it waits for the SQ or for the end of a synchronisation, or must be failed. Else
-     * a run that retires, links that stand, or an agreement list it again. */
+    /* The collective stays listed if it waits for the SQ or for the end of a synchronisation, or
+     * must be failed. Otherwise a run that retires, connected links, or an agreement lists it
+     * again. */
     int stays = coll->runs.backlog_length > 0 && (coll->failure.failed != dfcclSuccess ||
                                                   (may_admit(coll) && has_room(context, coll)));
     if (stays) {
@@ -202,7 +204,7 @@ void df_admit_listed(dfcclContext_t context) {
 void df_between_turns(void *host) {
   dfcclContext_t context = host;
   if (DF_LIKELY(!df_load_relaxed_u32(&context->runs.has_listed))) return;
-  df_rank_lock(&context->lock); /* no try: this may be the last turn after the last fetch */
+  df_rank_lock(&context->lock); /* no trylock: this may be the last turn after the last fetch */
   df_admit_listed(context);
   df_rank_unlock(&context->lock);
 }
@@ -236,7 +238,7 @@ static DF_COLD dfcclResult_t check_count(df_coll *coll, df_run *run) DF_RANK_LOC
                    run->count, coll->id, coll->count);
   return df_fail(dfcclInvalidArgument,
                  "run.count is %" PRIu64 ", but collective %" PRIu64 " is registered with %" PRIu64
-                 " elements and without options.varying; 0 stands for these",
+                 " elements and without options.varying; use 0 for the registered count",
                  run->count, coll->id, coll->count);
 }
 
@@ -249,7 +251,7 @@ static inline dfcclResult_t check_arguments(df_coll *coll, df_run *run) DF_RANK_
   return dfcclSuccess;
 }
 
-/* For a call of one kind. */
+/* The operation of a call that runs one kind. */
 static df_operation kind_of(uint32_t kinds) { return (df_operation)__builtin_ctz(kinds); }
 
 static DF_COLD dfcclResult_t refuse_run(dfcclContext_t context, df_coll *coll, uint32_t kinds,
@@ -290,15 +292,15 @@ static inline dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, uin
   return refuse_run(context, coll, kinds, id);
 }
 
-/* For after the unlock. */
+/* The work of a submitter after the unlock. */
 typedef enum {
   DF_AFTER_NOTHING,
-  DF_AFTER_PUSH, /* tell the executors */
+  DF_AFTER_PUSH, /* notify the executors */
   DF_AFTER_FIRST_TURN
 } df_aftermath;
 
-/* The first run may always wait: runs that fill other lists may wait for peers that wait
- * for this one. */
+/* The first run of a collective may always wait here: runs that fill other lists may wait for peers
+ * that wait for this one. */
 static DF_APART dfcclResult_t keep_waiting(dfcclContext_t context, df_coll *coll,
                                            const df_run *run) DF_RANK_LOCKED {
   if (coll->runs.backlog_length > 0 &&
@@ -312,7 +314,7 @@ static DF_APART dfcclResult_t keep_waiting(dfcclContext_t context, df_coll *coll
   return backlog_push(context, coll, run);
 }
 
-/* The run is accepted: perhaps it need not wait. */
+/* The run is accepted, and may be admitted at once. */
 static DF_APART void admit_waiting(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   if (!coll->exec.ready) {
     context->links_progress(context, coll);
@@ -346,7 +348,7 @@ static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const 
   return dfcclSuccess;
 }
 
-/* Part of each of its two callers: a call would add 2 % to the instructions of a short run. */
+/* Inlined into both of its callers: a call would add 2 % to the instructions of a short run. */
 static DF_INLINE dfcclResult_t submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id,
                                           df_run *run, uint64_t *number) {
   df_aftermath after = DF_AFTER_NOTHING;
@@ -369,7 +371,7 @@ static DF_INLINE dfcclResult_t submit_run(dfcclContext_t context, uint32_t kinds
   else if (after == DF_AFTER_PUSH)
     context->device.executor->submitted(&context->device, 0, 1);
   if (run->submitted_ns) {
-    df_wake_fence(); /* after runs.accepted, before the look: as in deadline_tick */
+    df_wake_fence(); /* after the store of runs.accepted, before the load: as in deadline_tick */
     if (df_load_relaxed_u32(&context->runs.deadlines_idle)) df_service_wake(&context->control);
   }
   return result;
@@ -406,7 +408,8 @@ dfcclResult_t df_submit_on_stream(dfcclContext_t context, uint32_t kinds, dfcclC
     return result;
   }
   if (streams->end(device, stream, &on_stream) == dfcclSuccess) return dfcclSuccess;
-  /* The run is accepted, so its callback tells: the stream will not wait for it. */
+  /* The run is accepted, so its callback must report the failure: the stream will not wait for the
+   * run. */
   df_rank_lock(&context->lock);
   df_coll *coll = df_find(context, id);
   df_break(context, dfcclUnhandledCudaError, df_last_sentence());
@@ -423,7 +426,8 @@ static int has_counts(const dfcclRun_t *given) {
 
 static dfcclResult_t check_given(const dfcclRun_t *given) {
   if (given->flags & ~DFCCL_RUN_ON_STREAM)
-    return df_fail(dfcclInvalidArgument, "run.flags is 0x%x; DFCCL_RUN_ON_STREAM (0x%x) is known",
+    return df_fail(dfcclInvalidArgument,
+                   "run.flags is 0x%x; the only valid flag is DFCCL_RUN_ON_STREAM (0x%x)",
                    given->flags, DFCCL_RUN_ON_STREAM);
   if (given->stream != NULL && !(given->flags & DFCCL_RUN_ON_STREAM))
     return df_fail(dfcclInvalidArgument,

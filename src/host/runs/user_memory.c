@@ -1,7 +1,7 @@
 /*
- * dfcclMemAlloc: each allocation is a segment, offered to every peer process in the background. A
- * peer that has mapped it answers with its address; from then on messages to that peer may lend the
- * memory. Memory that peers must unmap first is freed through a list.
+ * dfcclMemAlloc: each allocation is a segment, which is offered to every peer process in the
+ * background. A peer that has mapped it answers with its address; from then on messages to that
+ * peer may lend the memory. Memory that peers must unmap first is freed through a list.
  */
 #include "host/runs/user_memory.h"
 
@@ -11,11 +11,11 @@
 #include "base/mutex.h"
 #include "control/messenger.h"
 
-/* Entry 0 is never used. */
+/* Enters the mapping in the device's table. Entry 0 means no mapping, and is never used. */
 static void enter_mapping(dfcclContext_t context, df_user_memory *memory) DF_RANK_LOCKED {
   uint32_t entry = 1;
   while (entry < DF_MAX_REACHES && context->device.mappings[entry]) entry++;
-  if (entry == DF_MAX_REACHES) return; /* messages copy it then */
+  if (entry == DF_MAX_REACHES) return; /* messages copy the memory's data then */
   context->device.mappings[entry] = memory->mapping;
   memory->entry = entry;
 }
@@ -28,7 +28,7 @@ static void offer_memory(dfcclContext_t context, df_user_memory *memory) DF_RANK
                 context->device.memory->lends_memory_to(&context->device, r);
     memory->mapping[r] = reads ? 0 : DF_NOT_MAPPED;
   }
-  if (memory->mapping) enter_mapping(context, memory); /* else messages copy it */
+  if (memory->mapping) enter_mapping(context, memory); /* without mapping, messages copy the data */
   memory->next = context->memory.in_use;
   context->memory.in_use = memory;
   shm->transport->share(shm, memory->segment, memory->mapping);
@@ -61,12 +61,13 @@ static void give_mapping(dfcclContext_t context, df_user_memory *memory) DF_RANK
   memory->mapping = NULL;
 }
 
-/* Successful runs were drained; a peer may still read what a failed run lent. */
+/* Whether a peer may still read the memory. Successful runs were drained; a failed run's lent
+ * buffers were not. */
 static int may_be_read(const dfcclContext_t context, const df_user_memory *memory) DF_RANK_LOCKED {
   return context->failure.broken != dfcclSuccess || memory->may_be_read;
 }
 
-/* Ranks of this process may read it until all have gone. */
+/* Buried memory stays until all ranks of this process have left, because they may read it. */
 static void free_memory(dfcclContext_t context, df_user_memory *memory) {
   if (memory->buried)
     df_segment_bury(context->control.process_inbox, memory->segment);
@@ -75,7 +76,7 @@ static void free_memory(dfcclContext_t context, df_user_memory *memory) {
   free(memory);
 }
 
-/* Returns 1 when no other process has it mapped. */
+/* Returns 1 when no other process has the memory mapped. */
 static int unshare_memory(dfcclContext_t context, df_user_memory *memory, int read) DF_RANK_LOCKED {
   df_endpoint *shm = &context->transports.shm->base;
   if (!shm->transport->unshare(shm, memory->segment, read)) return 0;
@@ -152,7 +153,7 @@ void df_memory_keep_lent(dfcclContext_t context, const df_coll *coll) {
 static void release_list(dfcclContext_t context, df_user_memory *memory, int keep) DF_RANK_LOCKED {
   while (memory) {
     df_user_memory *next = memory->next;
-    give_mapping(context, memory); /* no other thread is left to need the lock */
+    give_mapping(context, memory); /* no other thread is left that could need the lock */
     if (keep) {
       memory->segment->next = NULL;
       df_segment_abandon(memory->segment);

@@ -1,5 +1,5 @@
 /*
- * A thread that waits drives: it executes the daemon's blocks, takes CQEs and runs awaited
+ * A thread that waits makes progress: it executes the daemon's blocks, takes CQEs and runs awaited
  * callbacks. It sleeps only when no block can progress.
  */
 #include <inttypes.h>
@@ -18,8 +18,8 @@
 #include "host/observe/wait_graph.h"
 
 enum {
-  DF_VISIT_TURNS = 16, /* turns until a driving thread counts as visitor */
-  DF_FEW_AWAITED = 16  /* dfcclWaitAll for more collectives allocates */
+  DF_VISIT_TURNS = 16, /* turns until a progress thread counts as a waiter */
+  DF_FEW_AWAITED = 16  /* up to this many collectives dfcclWaitAll needs no allocation */
 };
 
 typedef struct df_condition {
@@ -34,8 +34,9 @@ typedef struct df_condition {
 
 static int coll_done(df_condition *condition) {
   const df_awaited *awaited = condition->awaited;
-  /* In this order: if the count has begun anew, the registration read next differs. A collective
-   * goes only after its last callback has returned. */
+  /* The order of the two loads matters: if the count belongs to a new owner of the record, the
+   * registration read next differs. A collective is removed only after its last callback has
+   * returned. */
   return df_observe_u64(&awaited->words->completed) >= awaited->target ||
          df_observe_u64(&awaited->words->registration) != awaited->registration;
 }
@@ -59,7 +60,7 @@ static int is_decided(df_condition *condition) {
          df_clock_ns() > condition->deadline_ns;
 }
 
-/* Something to do for the sleeper. */
+/* Whether the sleeper has CQEs to take or callbacks to run. */
 static int has_news(const df_condition *condition) {
   dfcclContext_t context = condition->context;
   return df_cq_has_entry(&context->device.shared->cq) ||
@@ -76,14 +77,14 @@ static void sleep_until_news(df_progress_thread *progress, int (*is_true)(df_con
                              df_condition *condition) {
   dfcclContext_t context = condition->context;
   df_bell *bell = context->device.work_bell;
-  uint64_t nap = context->device.executor->nap_ns; /* others execute some of the blocks */
+  uint64_t nap = context->device.executor->nap_ns; /* other threads execute some of the blocks */
   uint64_t most = DF_LONGEST_SLEEP_NS;
   if (condition->deadline_ns) most = DF_MIN(most, time_left(condition));
   uint64_t limit =
       context->device.executor->progress_holds_all(&context->device, progress) ? most : nap;
   const df_carrier *carrier = context->device.host.carrier;
   if (carrier) carrier->carry(carrier->who, DF_CARRY_SLEEPS);
-  df_system_add_u32(&context->runs.sleeping_waiters, 1); /* before the bell's fence */
+  df_system_add_u32(&context->runs.sleeping_waiters, 1); /* before the fence of df_bell_prepare */
   uint32_t stream_event = df_bell_prepare(bell);
   if (is_true(condition) ||
       context->device.executor->progress_has_reason(&context->device, progress) ||
@@ -94,7 +95,7 @@ static void sleep_until_news(df_progress_thread *progress, int (*is_true)(df_con
   df_system_sub_u32(&context->runs.sleeping_waiters, 1);
 }
 
-/* The context may be gone as soon as the visits are given back. */
+/* The context may be freed as soon as its count of waiters is lowered. */
 static dfcclResult_t leave(dfcclContext_t context, uint32_t visits, dfcclResult_t result) {
   df_remember(context, result);
   if (visits > 0) df_system_sub_u32(&context->runs.waiters, visits);
@@ -107,8 +108,8 @@ void df_become_waiter(dfcclContext_t context, df_progress_thread *progress) {
   df_system_add_u32(&context->runs.waiters, 1);
 }
 
-/* The daemon's next step is often what the caller waits for. Returns whether the step is done and
- * nothing of it is left, callbacks included. */
+/* Executes the daemon's next step, because it is often the one that the caller waits for. Returns
+ * whether the step's run has ended and no work of it is left, callbacks included. */
 static inline int take_last_turn(dfcclContext_t context) {
   df_borrowed_turn turn;
   return context->device.executor->last_turn &&
@@ -116,9 +117,10 @@ static inline int take_last_turn(dfcclContext_t context) {
          df_complete_borrowed(context, &turn);
 }
 
-/* Returns the visits that the caller must give back. It is 0 if the thread found its condition
- * true without delay and ran no callback. Then nobody knew that the thread was inside, so nobody
- * may destroy the context before it returns (dfcclDestroy). */
+/* Returns the number of counts in runs.waiters that the caller must remove. It is 0 if the
+ * condition was true without delay and the thread ran no callback. Then no other thread could
+ * observe that this thread was inside, so none may destroy the context before it returns
+ * (dfcclDestroy). */
 static uint32_t progress_until(int (*is_true)(df_condition *), df_condition *condition) {
   dfcclContext_t context = condition->context;
   df_rank_device *device = &context->device;
@@ -155,7 +157,7 @@ static uint32_t progress_until(int (*is_true)(df_condition *), df_condition *con
   }
   df_sleeper_leave(sleeper);
   executor->progress_end(device, &progress);
-  if (df_completion_is_due(context)) df_ring_poller(context); /* drive_end may leave work */
+  if (df_completion_is_due(context)) df_ring_poller(context); /* progress_end may leave work */
   if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_ring(context->device.work_bell);
   return progress.visits;
 }
@@ -166,7 +168,7 @@ static dfcclResult_t refuse_in_callback(dfcclContext_t context, const char *func
   return df_remember(context, dfcclInvalidUsage);
 }
 
-/* Each failure is told once, also of a collective that its callback has deregistered. */
+/* Returns each failure once, also that of a collective that its callback has deregistered. */
 static dfcclResult_t take_status(dfcclContext_t context, dfcclCollId_t id,
                                  const df_awaited *awaited) {
   dfcclResult_t status = dfcclSuccess;
@@ -206,7 +208,7 @@ static DF_APART dfcclResult_t wait_for(dfcclContext_t context, dfcclCollId_t id,
   return leave(context, visits, result);
 }
 
-/* Once the line has a new owner, it holds another collective's numbers. */
+/* Once the record has a new owner, it holds another collective's numbers. */
 static dfcclResult_t status_of_run(dfcclContext_t context, const df_awaited *awaited) {
   dfcclResult_t status = dfcclSuccess;
   const df_wait_words *words = awaited->words;
@@ -220,8 +222,8 @@ static dfcclResult_t status_of_run(dfcclContext_t context, const df_awaited *awa
   df_rank_unlock(&context->lock);
   if (is_known) return status;
   return df_fail(dfcclInvalidArgument,
-                 "the collective was deregistered, and its place taken, while run %" PRIu64
-                 " was waited for",
+                 "the collective was deregistered, and its record was reused, while run %" PRIu64
+                 " was awaited",
                  awaited->target - 1);
 }
 
@@ -270,7 +272,7 @@ dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id) {
   return wait_for(context, id, words, registration, target);
 }
 
-/* Collectives with incomplete runs, in the order of their lines. */
+/* Lists the collectives with incomplete runs, in the order of their records. */
 static uint32_t list_outstanding(dfcclContext_t context, df_awaited *awaited,
                                  uint32_t most) DF_RANK_LOCKED {
   uint32_t n = 0;
@@ -286,7 +288,7 @@ static uint32_t list_outstanding(dfcclContext_t context, df_awaited *awaited,
   return n;
 }
 
-/* What was submitted before, not meanwhile. */
+/* Waits for the runs that were submitted before this call, not for later ones. */
 static dfcclResult_t wait_for_outstanding(dfcclContext_t context, uint32_t *visits) {
   df_awaited few[DF_FEW_AWAITED], *awaited = few;
   df_rank_lock(&context->lock);
@@ -322,7 +324,7 @@ void df_wait_quiescent(dfcclContext_t context) {
   uint32_t visits = progress_until(
       is_settled, &(df_condition){.context = context, .call = {.name = "dfcclDestroy"}});
   leave(context, visits, dfcclSuccess);
-  /* Each visitor's condition is true by now. */
+  /* Each waiter's condition is true by now. */
   while (df_observe_u32(&context->runs.waiters) != 0) df_cpu_yield();
 }
 
@@ -356,7 +358,7 @@ dfcclResult_t df_device_synchronize(dfcclContext_t context) {
   context->runs.held -= holds;
   df_admit_listed(context);
   df_rank_unlock(&context->lock);
-  /* The daemon may have left work behind. */
+  /* The daemon may have stopped with work left. */
   if (df_has_outstanding(context)) context->device.executor->submitted(&context->device, 0, 1);
   return leave(context, 1, result);
 }

@@ -5,8 +5,8 @@
 
 #include "base/limits.h"
 
-/* In each of our structs a member ends at each multiple of the alignment, so one ends at
- * every older size. */
+/* In each of these structs a member ends at each multiple of the alignment, so a member ends at the
+ * size of every older version. */
 #define GROWING(argument, type, macro, first, number)                                              \
   {                                                                                                \
     .name = argument, .initializer = macro, .size = sizeof(type),                                  \
@@ -14,7 +14,7 @@
   }
 #define ALIGNMENT _Alignof(uint64_t)
 enum {
-  GROWN_MAX = 4096, /* larger than any struct of ours will be */
+  GROWN_MAX = 4096, /* larger than any struct of this library will be */
   FIRST_VERSION = 100,
   LAST_VERSION = 999999 /* 99.99.99 */
 };
@@ -45,8 +45,8 @@ DF_STATIC_ASSERT(offsetof(dfcclConfiguration_t, algorithm) == sizeof(df_growing_
                  "configuration's head");
 
 /*
- * Callers leave padding unset, so no new member may begin in an older header's padding. It begins
- * at the size below or later, if need be behind a reserved word.
+ * Callers leave padding unset, so no new member may begin in the padding of an older header. It
+ * begins at the size below or later, behind a reserved word if necessary.
  */
 DF_STATIC_ASSERT(sizeof(dfcclConfig_t) == 40, "version 0.1; its last four bytes are padding");
 DF_STATIC_ASSERT(sizeof(dfcclCollOptions_t) == 64,
@@ -72,8 +72,8 @@ dfcclResult_t df_growing_check(const df_growing *kind, const void *given) {
                    kind->name, head.size, head.magic, kind->initializer, kind->size, kind->magic);
   if (head.version < FIRST_VERSION || head.version > LAST_VERSION)
     return df_fail(dfcclInvalidArgument,
-                   "%s has version %u, which no library has; fill it with %s (version %d)",
-                   kind->name, head.version, kind->initializer, DFCCL_VERSION_CODE);
+                   "%s has version %u, which is unknown; fill it with %s (version %d)", kind->name,
+                   head.version, kind->initializer, DFCCL_VERSION_CODE);
   if (head.size > kind->size && !is_zero(given, kind->size, head.size))
     return df_fail(dfcclInvalidArgument,
                    "%s has size %zu and sets members that this library (version %d, size %zu) does "

@@ -59,7 +59,7 @@ static dfcclResult_t read_text(const char *variable, char *text, size_t bytes) {
   return dfcclSuccess;
 }
 
-/* As the CUDA runtime understands it. */
+/* Follows the rule of the CUDA runtime. */
 static int cuda_launches_block(void) {
   const char *value = getenv("CUDA_LAUNCH_BLOCKING");
   return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
@@ -70,7 +70,7 @@ static int cuda_has_one_queue(void) {
   return value != NULL && strcmp(value, "1") == 0;
 }
 
-/* Numbers in place of a file's name: "set:NAME=VALUE,NAME=VALUE". */
+/* Parses numbers that replace a file's name: "set:NAME=VALUE,NAME=VALUE". */
 static dfcclResult_t read_tuning_numbers(df_tuning *tuning, const char *numbers) {
   char text[4096] = DF_TUNING_HEADER "\nset ", sentence[DF_SENTENCE_BYTES];
   size_t used = strlen(text);
@@ -79,10 +79,11 @@ static dfcclResult_t read_tuning_numbers(df_tuning *tuning, const char *numbers)
     used += (size_t)written;
   }
   if (used + 8 >= sizeof text)
-    return df_fail(dfcclInvalidUsage,
-                   "environment variable DFCCL_TUNING has %zu characters; a table so long must be "
-                   "a file",
-                   strlen(numbers));
+    return df_fail(
+        dfcclInvalidUsage,
+        "environment variable DFCCL_TUNING has %zu characters; such a long table must be "
+        "a file",
+        strlen(numbers));
   if (!df_tuning_parse(tuning, text, used, numbers, sentence, sizeof sentence))
     return df_fail(dfcclInvalidUsage, "DFCCL_TUNING: %s", sentence);
   return dfcclSuccess;
@@ -120,7 +121,8 @@ static void not_tried(const char *sentence) {
   df_log(DF_LOG_INFO, "the tuner does not try %s", sentence);
 }
 
-/* Files that rules name, or that the tuner may try, are read and proved now. */
+/* Algorithm files that rules name, or that the tuner may try, are read and proved here, before the
+ * first registration. */
 static dfcclResult_t read_algorithms(df_settings *s) {
   char sentence[DF_SENTENCE_BYTES];
   dfcclResult_t result = read_text("DFCCL_ALGORITHMS", s->algorithms, sizeof s->algorithms);
@@ -142,11 +144,11 @@ static const char *const known_variables[] = {
     "DFCCL_TLS_CERT", "DFCCL_TLS_KEY", "DFCCL_TLS_CA", "DFCCL_SECRET", "DFCCL_SECRET_FILE",
     "DFCCL_ROOT", "DFCCL_DEBUG", "DFCCL_ISA", "DFCCL_ALGORITHMS", "DFCCL_TUNING", "DFCCL_RECORD",
     "DFCCL_TRACE", "DFCCL_TUNER_PLUGIN", "DFCCL_PROFILER_PLUGIN", "DFCCL_TUNE_FILE",
-    /* of the Python package */
+    /* variables of the Python package */
     "DFCCL_TORCH_CHECK", "DFCCL_TORCH_DUMP", "DFCCL_TORCH_FLIGHT", "DFCCL_TORCH_REGISTRATIONS",
     "DFCCL_TORCH_STACKS"};
 
-/* Letters to insert, delete or change (Wagner and Fischer, 1974). */
+/* Number of letters to insert, delete or change (Wagner and Fischer, 1974). */
 static int distance(const char *a, size_t a_length, const char *b) {
   enum { LONGEST = 64 };
   int row[LONGEST];
@@ -165,7 +167,8 @@ static int distance(const char *a, size_t a_length, const char *b) {
   return row[b_length];
 }
 
-/* Variables of earlier versions, without their prefix: now numbers of the tuning table. */
+/* Variables of earlier versions, without their prefix. They are numbers of the tuning table in this
+ * version. */
 #define MOVED_VARIABLES(X)                                                                         \
   X(SPIN_FRONT, spin_front)                                                                        \
   X(SPIN_MIN, spin_min)                                                                            \
@@ -191,15 +194,16 @@ static dfcclResult_t check_not_moved(const char *assignment, size_t length) {
   };
   for (size_t i = 0; i < DF_COUNT_OF(moved); i++)
     if (strlen(moved[i][0]) == length && strncmp(assignment, moved[i][0], length) == 0)
-      return df_fail(dfcclInvalidUsage,
-                     "environment variable %s is now a number of DFCCL_TUNING: set:%s=VALUE, or "
-                     "\"set %s VALUE\" in the table's file; see docs/CONFIGURATION.md",
-                     moved[i][0], moved[i][1], moved[i][1]);
+      return df_fail(
+          dfcclInvalidUsage,
+          "environment variable %s has become a number of DFCCL_TUNING: set:%s=VALUE, or "
+          "\"set %s VALUE\" in the table's file; see docs/CONFIGURATION.md",
+          moved[i][0], moved[i][1], moved[i][1]);
   return dfcclSuccess;
 }
 
-/* Else a misspelt variable would be ignored. DFCCL_TEST_ belongs to the tests. The sentence leaves
- * the value out: it may be a secret. */
+/* Without this check a misspelt variable would be ignored. Names that begin with DFCCL_TEST_ belong
+ * to the tests. The message leaves the value out, because it may be a secret. */
 dfcclResult_t df_settings_check_names(void) {
   static const char prefix[] = "DFCCL_", tests[] = "DFCCL_TEST_";
   for (char **at = environ; at && *at; at++) {
@@ -209,7 +213,7 @@ dfcclResult_t df_settings_check_names(void) {
     dfcclResult_t result = check_not_moved(*at, length);
     if (result != dfcclSuccess) return result;
     const char *nearest = NULL;
-    int least = 4; /* farther away is another word */
+    int least = 4; /* a greater distance means another word */
     for (size_t i = 0; i < DF_COUNT_OF(known_variables); i++) {
       int away = distance(*at, length, known_variables[i]);
       if (away < least) nearest = known_variables[i];
@@ -217,7 +221,7 @@ dfcclResult_t df_settings_check_names(void) {
     }
     if (least == 0) continue;
     return df_fail(dfcclInvalidUsage,
-                   "environment variable %.*s is not one of the library's%s%s; "
+                   "unknown environment variable %.*s%s%s; "
                    "docs/CONFIGURATION.md lists them, docs/TUNING.md the numbers of the table",
                    (int)DF_MIN(length, (size_t)64), *at, nearest ? "; perhaps it should be " : "",
                    nearest ? nearest : "");
@@ -252,9 +256,10 @@ static dfcclResult_t read_environment(df_settings *s) {
     return result;
   if ((result = read_text("DFCCL_ISA", s->isa, sizeof s->isa)) != dfcclSuccess) return result;
   if (s->isa[0] && df_mover_cpu_by_name(s->isa) == NULL)
-    return df_fail(dfcclInvalidUsage,
-                   "environment variable DFCCL_ISA is \"%s\"; this machine offers %s and slower",
-                   s->isa, df_mover_cpu_best()->name);
+    return df_fail(
+        dfcclInvalidUsage,
+        "environment variable DFCCL_ISA is \"%s\"; this machine supports %s and slower ones",
+        s->isa, df_mover_cpu_best()->name);
   if ((result = read_tuning(&s->tuning)) != dfcclSuccess) return result;
   if ((result = read_algorithms(s)) != dfcclSuccess) return result;
   if ((result = read_plugins(s)) != dfcclSuccess) return result;
@@ -321,7 +326,7 @@ dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *confi
   return dfcclSuccess;
 }
 
-/* In the unit of df_tunables. */
+/* Converts polls to the unit of df_tunables. */
 static uint32_t in_unit(const df_settings *s, long long polls) {
   long long ns = s->backend == dfcclBackendCuda ? 1000 : 1;
   return (uint32_t)DF_MIN(polls * ns, (long long)UINT32_MAX);
@@ -343,7 +348,7 @@ static void complete(long long *number, long long automatic, long long value) {
   if (*number == automatic) *number = value;
 }
 
-/* While one process's daemon polls, the peer of another one is kept off the GPU. */
+/* While the daemon of one process polls, the peer in another process does not run on the GPU. */
 static void complete_cuda(df_policy *p, int takes_turns) {
   complete(&p->spin_front, 0, p->cuda_front_us);
   complete(&p->spin_min, 0, p->cuda_min_us);
@@ -354,9 +359,9 @@ static void complete_cuda(df_policy *p, int takes_turns) {
 }
 
 /*
- * A CPU polls in its own cache, and changing the collective costs less than the message that it
- * might miss. So low thresholds, which find what can run soonest (docs/PERFORMANCE.md). Over the
- * bus both cost more.
+ * A CPU polls in its own cache, and changing to another collective costs less than the message that
+ * a block might miss. So the thresholds are low, to find the collective that can run soonest
+ * (docs/PERFORMANCE.md). Over the bus of a GPU both cost more.
  */
 void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores, int takes_turns) {
   int oversubscribed = ranks > cores;

@@ -50,8 +50,8 @@
     "CUDA: 1: the daemon notes how long its parts take (dfcclGetTimes); else it has no timers")    \
   X(debug_signal, "DFCCL_DEBUG_SIGNAL", 0, 0, 1, "1: SIGUSR2 dumps every context to standard error")
 
-/* AUTO, NONE: shared memory within the host; TCP, FABRIC: none with other processes. A fabric that
- * network.fabric names carries between hosts in any case. */
+/* AUTO, NONE: shared memory within the host. TCP, BACKEND: no shared memory with other processes. A
+ * backend that network.net_backend names carries messages between hosts in any case. */
 typedef enum { DF_NET_AUTO, DF_NET_TCP, DF_NET_NONE, DF_NET_BACKEND } df_net;
 
 typedef struct df_settings {
@@ -65,10 +65,10 @@ typedef struct df_settings {
   char trace[512];           /* DFCCL_TRACE: folder; empty: no trace */
   char algorithms[512];      /* DFCCL_ALGORITHMS: directory of "file:NAME"; empty: none */
   char profiler_plugin[512]; /* DFCCL_PROFILER_PLUGIN; empty: none */
-  char tune_file[512];       /* DFCCL_TUNE_FILE; empty: nothing is kept */
+  char tune_file[512];       /* DFCCL_TUNE_FILE; empty: results are not kept */
   char tuner_plugin[512];    /* DFCCL_TUNER_PLUGIN; empty: none */
   df_tuning tuning;          /* DFCCL_TUNING: the file's text; empty: only built-in rules */
-  df_file_directory files;   /* DFCCL_TUNE: of DFCCL_ALGORITHMS, which tuners may try */
+  df_file_directory files;   /* DFCCL_TUNE: files of DFCCL_ALGORITHMS that tuners may try */
   dfcclBackend_t backend;
   long long shared_blocks; /* as in df_device_choice */
   long long device;        /* CUDA ordinal; -1: the calling thread's */
@@ -79,21 +79,21 @@ typedef struct df_settings {
 /* config may be NULL. dfcclInvalidUsage names a variable, dfcclInvalidArgument a field. */
 dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *config);
 
-/* dfcclInvalidUsage names a variable that the library does not know. */
+/* dfcclInvalidUsage names a variable that the library does not have. */
 dfcclResult_t df_settings_check_names(void);
 
-/* All that a unique id needs. dfcclInvalidUsage names a variable. */
+/* Reads all settings that a unique id needs. dfcclInvalidUsage names a variable. */
 dfcclResult_t df_settings_read_network(df_network *network, df_net *net);
-/* Index among the words; `standard` if the variable is not set; -1 after df_fail. list: for
- * people. */
+/* Reads a variable whose value is a word. Returns its index in words; `standard` if the variable is
+ * not set; -1 after df_fail. list: the words, for the message. */
 int df_read_word(const char *variable, const char *const *words, int n, int standard,
                  const char *list);
 
-/* Sets the rank's own numbers of the tuning table that are automatic, by device and by ranks for
- * each core. takes_turns: processes take turns on the GPU. */
+/* Sets the rank's own numbers of the tuning table that are automatic, by device and by ranks per
+ * core. takes_turns: processes take turns on the GPU. */
 void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores, int takes_turns);
 
-/* A GPU's thresholds are times: a poll counts as a microsecond there. */
+/* A GPU's thresholds are times: a poll counts as a microsecond. */
 df_tunables df_settings_tunables(const df_settings *settings);
 
 #endif

@@ -1,4 +1,4 @@
-/* The settings of jobs of several hosts. */
+/* The settings of multi-node jobs. */
 #include <errno.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -67,7 +67,7 @@ static dfcclResult_t read_ports(df_network *network) {
   return dfcclSuccess;
 }
 
-/* Ranks can call it: the port may still follow. */
+/* Whether ranks can call the address. The port may still follow. */
 static int is_callable(df_address address) {
   if (address.port == 0) address.port = 1;
   return df_address_is_sane(&address);
@@ -92,7 +92,7 @@ static dfcclResult_t read_advertised(df_network *network) {
   return dfcclSuccess;
 }
 
-/* The first line. */
+/* Reads the first line. */
 static dfcclResult_t read_secret_file(const char *path, char *text, size_t bytes) {
   struct stat status;
   FILE *file = fopen(path, "re");
@@ -104,11 +104,10 @@ static dfcclResult_t read_secret_file(const char *path, char *text, size_t bytes
   }
   if (S_ISREG(status.st_mode) && (status.st_mode & 077)) {
     fclose(file);
-    return df_fail(
-        dfcclInvalidUsage,
-        "environment variable DFCCL_SECRET_FILE names \"%.200s\", which others may read: "
-        "chmod 600 it",
-        path);
+    return df_fail(dfcclInvalidUsage,
+                   "environment variable DFCCL_SECRET_FILE names \"%.200s\", which other users may "
+                   "read; run chmod 600 on it",
+                   path);
   }
   const char *line = fgets(text, (int)bytes, file);
   fclose(file);
@@ -145,7 +144,7 @@ static dfcclResult_t read_secret(df_network *network) {
   return result;
 }
 
-/* HOST:PORT, [IPV6]:PORT. Without brackets the end of an IPv6 address would be taken for a port. */
+/* HOST:PORT or [IPV6]:PORT. Without brackets the end of an IPv6 address could be a port. */
 static dfcclResult_t read_root(df_network *network) {
   const char *value = getenv("DFCCL_ROOT");
   if (value == NULL) return dfcclSuccess;
@@ -190,7 +189,7 @@ static dfcclResult_t read_tls(df_tls_files *files) {
   return dfcclSuccess;
 }
 
-/* Without a secret everybody is taken in: all ranks have one that everybody knows. */
+/* With "none" and without a secret, every process is admitted: all ranks use a public secret. */
 static dfcclResult_t read_security(df_network *network) {
   static uint32_t was_said;
   static const unsigned char none[DF_KEY_BYTES];
@@ -200,10 +199,10 @@ static dfcclResult_t read_security(df_network *network) {
   network->security = (df_security)word;
   if (network->security == DF_SECURITY_TLS) return read_tls(&network->tls);
   if (network->security != DF_SECURITY_NONE) return dfcclSuccess;
-  /* dfcclGetUniqueId comes before DFCCL_DEBUG is read. */
+  /* dfcclGetUniqueId calls this before DFCCL_DEBUG is read. */
   if (df_log_get_level() >= DF_LOG_WARN && df_system_exchange_u32(&was_said, 1) == 0)
-    df_log(DF_LOG_WARN, "DFCCL_NET_SECURITY is none: whoever reaches this job's ports may join it, "
-                        "and read and change its data");
+    df_log(DF_LOG_WARN, "DFCCL_NET_SECURITY =none: any process that reaches this job's ports may "
+                        "join it, and read and change its data");
   if (network->has_secret) return dfcclSuccess;
   dfcclResult_t result = df_handshake_ready();
   if (result != dfcclSuccess) return result;
@@ -212,7 +211,8 @@ static dfcclResult_t read_security(df_network *network) {
   return dfcclSuccess;
 }
 
-/* A word, or a network beside TCP: "verbs", "plugin:NAME". "auto," before it: only between hosts. */
+/* Reads DFCCL_NET: a word, or a network backend: "verbs", "plugin:NAME". With "auto," before it, the
+ * backend is used only between hosts. */
 static dfcclResult_t read_net(df_network *network, df_net *net) {
   static const char *const nets[] = {"auto", "tcp", "none"};
   static const char automatic[] = "auto,";

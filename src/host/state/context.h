@@ -1,8 +1,9 @@
 /* The host's view of one rank. context->lock protects registry, peers, submission and memory
- * tables. Nobody holds it while the daemon executes, while user code runs, or across a system call
- * that waits.  Threads: those of the device's executor (devices/cpu/executor.c,
- * devices/cuda/executor.c), the service thread (control/service.c, service_tasks.c), the poller
- * (completion.c), and each caller's. */
+ * tables. No thread holds it while the daemon executes, while user code runs, or across a system
+ * call that waits.
+ * Threads: those of the device's executor (devices/cpu/executor.c, devices/cuda/executor.c), the
+ * service thread (control/service.c, service_tasks.c), the poller (completion.c), and the callers'
+ * threads. */
 #ifndef DF_HOST_STATE_CONTEXT_H
 #define DF_HOST_STATE_CONTEXT_H
 
@@ -28,7 +29,7 @@ struct df_tracer;
 struct df_tuner_plugin;
 struct df_profiler;
 
-/* A run that has ended, in its collective's list until its callback is called. */
+/* A run that has ended. It is in its collective's list until its callback is called. */
 typedef struct df_pending_callback {
   dfcclCallback_t callback;
   void *argument;
@@ -36,7 +37,7 @@ typedef struct df_pending_callback {
   uint32_t next; /* 1 + index; 0: none */
 } df_pending_callback;
 
-/* For all collectives; grows when runs are accepted. */
+/* The pending callbacks of all collectives. The pool grows when runs are accepted. */
 typedef struct df_callback_pool {
   df_pending_callback *entries;
   uint64_t capacity;
@@ -45,7 +46,7 @@ typedef struct df_callback_pool {
 } df_callback_pool;
 
 typedef struct df_failure_reason {
-  uint32_t lost, witness; /* ranks; DF_NOBODY: none */
+  uint32_t lost, witness; /* lost rank and reporting rank; DF_NOBODY: none */
   char why[DF_SENTENCE_BYTES];
 } df_failure_reason;
 
@@ -54,9 +55,9 @@ typedef struct df_user_memory {
   struct df_user_memory *next;
   df_segment *segment;
   uint64_t *mapping; /* [n_ranks] added to an address for that peer */
-  uint32_t entry;    /* index in device.reaches; 0: none was left */
-  int buried;        /* freed; ranks of this process may still read it */
-  int may_be_read;   /* a run of it failed: peers may still read it */
+  uint32_t entry;    /* index in device.mappings; 0: the table was full */
+  int buried;        /* freed by the application; ranks of this process may still read it */
+  int may_be_read;   /* a run that used it failed: peers may still read it */
 } df_user_memory;
 
 typedef struct df_memory {
@@ -66,20 +67,20 @@ typedef struct df_memory {
 
 typedef struct df_transports {
   df_shm_endpoint *shm; /* always open */
-  df_endpoint *wire;    /* NULL: no pair needs it */
+  df_endpoint *wire;    /* NULL: no pair needs the network transport */
   df_endpoint **to;
-  uint8_t *serves;             /* [n_ranks] 1: shared memory joins the pair */
-  uint8_t *wire_serves;        /* [n_ranks] 1: the wire does */
-  struct df_loss_told *losses; /* that are not judged yet */
-  struct df_pings *pings;      /* NULL: nobody is asked */
-  int all_have_aes;            /* every rank's processor */
+  uint8_t *serves;             /* [n_ranks] 1: shared memory connects this rank and that one */
+  uint8_t *wire_serves;        /* [n_ranks] 1: the network transport does */
+  struct df_loss_told *losses; /* lost connections whose consequences are not decided yet */
+  struct df_pings *pings;      /* heartbeats; NULL: no rank needs any */
+  int all_have_aes;            /* whether the processor of every rank has AES instructions */
 } df_transports;
 
 enum { DF_RECENT_IDS = 64 };
 
 typedef struct df_registry {
   ck_hs_t colls;
-  ck_hs_t remotes; /* by peer, id and variant: the oldest heads a list */
+  ck_hs_t remotes; /* by peer, id and variant: lists, oldest announcement first */
   df_coll **by_index;
   df_coll **by_line;
   uint32_t *generations;
@@ -87,31 +88,32 @@ typedef struct df_registry {
   uint32_t n_free, n_indices;
   uint32_t *free_lines;
   uint32_t n_free_lines, n_lines;
-  uint32_t n_colls, n_variants; /* entered */
-  uint64_t proposals;           /* of this rank, so far */
-  df_coll *latest;              /* cache of the last look-up */
+  uint32_t n_colls, n_variants; /* in the table */
+  uint64_t proposals;           /* plan switches that this rank has proposed */
+  df_coll *latest;              /* result of the latest look-up */
   df_wait_words *wait_words;    /* [capacity] by line */
   void *wait_words_memory;
-  /* By id, modulo: 1 + line of the last look-up. Read without the lock. */
+  /* By id modulo DF_RECENT_IDS: 1 + line of the latest look-up. Read without the lock. */
   uint32_t recent[DF_RECENT_IDS];
   uint64_t registrations;
 } df_registry;
 
 typedef struct df_runs {
   /* submission */
-  uint64_t accepted;       /* Written under the lock. */
+  uint64_t accepted;       /* runs; written under the lock */
   uint64_t surplus;        /* runs in the device beyond each collective's first */
   uint64_t backlog_length; /* runs that wait on the host */
-  uint32_t held;           /* device synchronisations in progress: nothing is admitted */
+  uint32_t held; /* device synchronisations in progress: while any is, no run is admitted */
   df_coll *listed_first, **listed_last;
   uint32_t has_listed; /* read without the lock */
 
   /* completion */
   df_callback_pool callbacks;
-  TAILQ_HEAD(df_due_colls, df_coll) due; /* have callbacks that no thread runs */
-  uint32_t n_due;                        /* read without the lock */
-  uint64_t taken;                        /* status known; the callback may still run */
-  uint64_t completed; /* Written under the lock; outstanding: accepted - completed */
+  TAILQ_HEAD(df_due_colls, df_coll)
+  due;                /* collectives with callbacks that no thread runs at the moment */
+  uint32_t n_due;     /* read without the lock */
+  uint64_t taken;     /* runs whose status is known; their callbacks may still run */
+  uint64_t completed; /* runs; written under the lock. Outstanding: accepted - completed */
   uint32_t sleeping_waiters;
   uint32_t waiters; /* threads in calls that wait; df_context_close waits for them */
   df_bell poller_bell;
@@ -120,9 +122,9 @@ typedef struct df_runs {
   dfcclResult_t wait_all_status;
   uint32_t timing; /* collectives whose runs are timed; read without the lock */
   uint64_t callbacks_run, sqes_submitted, cqes_seen;
-  uint32_t stopping;       /* the poller ends */
-  uint32_t deadlines_idle; /* the service thread sleeps without limit: a submitter wakes it */
-  uint32_t device_lost;    /* the daemon completes nothing any more: the host does */
+  uint32_t stopping;       /* the poller is to end */
+  uint32_t deadlines_idle; /* the service thread sleeps without limit: a submitter must wake it */
+  uint32_t device_lost;    /* the daemon completes no more runs; the host completes them */
 } df_runs;
 
 typedef struct df_pending_dump {
@@ -133,30 +135,31 @@ typedef struct df_pending_dump {
 } df_pending_dump;
 
 typedef struct df_failure {
-  dfcclResult_t broken; /* not dfcclSuccess: refuses every later registration and run */
+  dfcclResult_t broken; /* other than dfcclSuccess: every later registration and run is refused */
   char broken_sentence[DF_SENTENCE_BYTES];
   df_failure_reason failure_reason; /* valid if broken */
-  int told_broken;
+  int told_broken;                  /* the peers have been notified */
   int given_up;
-  char sentence[DF_SENTENCE_BYTES];          /* of the latest failure */
-  int timed_out DF_GUARDED_BY(df_rank_role); /* a run has, since the service thread last looked */
+  char sentence[DF_SENTENCE_BYTES]; /* text of the latest failure */
+  int timed_out
+      DF_GUARDED_BY(df_rank_role); /* a run has timed out since the service thread last checked */
   uint32_t signals_handled;
-  df_pending_dump dump; /* the service thread's, as is late_dump */
-  char *late_dump;      /* made when a run timed out, written next; NULL: none */
+  df_pending_dump dump; /* owned by the service thread, as is late_dump */
+  char *late_dump;      /* made when a run timed out; written after `dump`. NULL: none */
 } df_failure;
 
 struct dfcclContext {
   uint64_t magic;
   uint32_t rank, n_ranks;
   df_settings settings;
-  uint32_t max_blocks;  /* of a collective: the least that any rank allows */
-  uint32_t near_blocks; /* ... whose members are on one host, or share cores */
+  uint32_t max_blocks;  /* for any collective: the least maximum of all ranks */
+  uint32_t near_blocks; /* maximum for collectives whose members are on one host, or share cores */
   df_topology topology;
   df_mesh mesh;
   df_rank_mutex lock;
   df_registry registry;
-  /* The caller holds the lock. Sets up what links of the collective can be set up now
-   * (registration/link_setup.c). */
+  /* Sets up all links of the collective that can be set up without waiting
+   * (registration/link_setup.c). The caller holds the lock. */
   void (*links_progress)(dfcclContext_t context, df_coll *coll);
   df_plan_cache plans;
   df_runs runs;
@@ -172,14 +175,12 @@ struct dfcclContext {
   struct df_tuner_plugin *tuner_plugin; /* NULL: none */
   struct df_profiler *profiler;         /* NULL: none; read without the lock */
   df_tuning_store tuning_cache;
-  dfcclContext_t next_in_process; /* for wait_graph.c */
+  dfcclContext_t next_in_process; /* list of observe/wait_graph.c */
   df_fork_guard fork_guard;
 };
 
 #define DF_CONTEXT_MAGIC 0x64666363636f6e74ull
 #define DF_CONTEXT_MAGIC_IN_CHILD 0x6466636366726b64ull /* in a forked child */
-
-/* In this room's headers: the caller holds context->lock. */
 
 dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t rank,
                               const df_settings *settings, df_mesh *mesh);

@@ -7,7 +7,8 @@
 #include "bootstrap/net/interfaces.h"
 #include "transports/net/security/cipher.h"
 
-/* Of the word before the colon: where a plugin lies may differ between hosts. */
+/* A hash of the word before the colon. The path behind it, of a plugin, may differ between hosts.
+ */
 static uint32_t net_backend_kind(const char *net_backend) {
   uint32_t hash = 0;
   for (const char *at = net_backend; *at && *at != ':'; at++) hash = hash * 31 + (uint32_t)*at;

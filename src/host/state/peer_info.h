@@ -8,15 +8,17 @@ typedef struct df_peer_info_content {
   uint32_t version, max_blocks;
   df_device_info device;
   df_transport_info transport;
-  /* A bit for each processor that its process may use, modulo their number. */
+  /* One bit for each processor that the rank's process may use; numbers wrap modulo the number of
+   * bits. */
   uint64_t cpus[DF_TOPOLOGY_CPU_WORDS];
   uint32_t shared_blocks;
   uint64_t files; /* df_file_directory_digest */
   char host_name[DF_HOST_NAME];
 } df_peer_info_content;
-DF_STATIC_ASSERT(sizeof(df_peer_info_content) <= DF_PEER_INFO_BYTES, "a card holds it");
+DF_STATIC_ASSERT(sizeof(df_peer_info_content) <= DF_PEER_INFO_BYTES,
+                 "it fits into the peer info of the mesh");
 
-/* This rank's facts, as the mesh distributes them. */
+/* Makes this rank's facts in the form that the mesh distributes. */
 df_peer_info df_make_peer_info(const df_settings *settings);
 df_peer_info_content df_peer_info_of(dfcclContext_t context, uint32_t rank);
 df_device_info df_peer_device_info(dfcclContext_t context, uint32_t rank);

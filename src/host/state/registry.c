@@ -26,12 +26,13 @@ static unsigned long mix(uint64_t key) {
   key ^= key >> 33;
   return (unsigned long)key;
 }
-/* How a df_coll begins. */
+/* The beginning of a df_coll. */
 typedef struct coll_key {
   dfcclCollId_t id;
   uint64_t variant;
 } coll_key;
-DF_STATIC_ASSERT(offsetof(df_coll, variant) == offsetof(coll_key, variant), "a key is a beginning");
+DF_STATIC_ASSERT(offsetof(df_coll, variant) == offsetof(coll_key, variant),
+                 "a df_coll begins with its key");
 
 static unsigned long coll_hash(const void *object, unsigned long seed) {
   const coll_key *key = object;
@@ -56,7 +57,8 @@ dfcclResult_t df_registry_init(dfcclContext_t context) {
   context->registry.by_index = calloc(DF_MAX_COLLECTIVES, sizeof *context->registry.by_index);
   context->registry.by_line = calloc(DF_MAX_COLLECTIVES, sizeof *context->registry.by_line);
   context->registry.free_lines = calloc(DF_MAX_COLLECTIVES, sizeof *context->registry.free_lines);
-  /* calloc, because unused pages cost nothing. It does not align to cache lines. */
+  /* calloc(), because pages that are never used cost nothing. It does not align to cache lines, so
+   * one more record is allocated. */
   context->registry.wait_words_memory =
       calloc(DF_MAX_COLLECTIVES + 1, sizeof *context->registry.wait_words);
   context->registry.wait_words = (df_wait_words *)DF_ALIGN_UP(
@@ -116,7 +118,7 @@ uint32_t df_registry_take_index(dfcclContext_t context) {
                                   : context->registry.n_indices++;
 }
 
-/* Whoever sees a new value in the line also sees that the last owner is gone. */
+/* A thread that sees a new value in the line also sees that the last owner is gone. */
 static void take_line(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   df_registry *registry = &context->registry;
   coll->line =

@@ -14,10 +14,11 @@ typedef struct df_registration {
   dfcclRedOp_t op;
   int root; /* SendRecv: the sender's position in options.ranks */
   const dfcclCollOptions_t *options;
-  int to;                   /* SendRecv: the receiver's */
-  const df_lists *lists;    /* of uneven pieces; `count` is then of no meaning */
-  const df_plan_file *file; /* of options->algorithm; NULL: it names none, or one to be found */
-  uint64_t longest;         /* most elements of any piece, if all members know it; else 0 */
+  int to;                /* SendRecv: the receiver's position in options.ranks */
+  const df_lists *lists; /* pieces of a vector collective; `count` has no meaning then */
+  const df_plan_file
+      *file; /* file of options->algorithm; NULL: it names no file, or one that must be looked up */
+  uint64_t longest; /* largest number of elements of any piece, if all members have it; else 0 */
 } df_registration;
 
 df_coll *df_look_up(dfcclContext_t context, dfcclCollId_t id) DF_RANK_LOCKED;
@@ -28,15 +29,16 @@ static inline df_coll *df_find(dfcclContext_t context, dfcclCollId_t id) DF_RANK
   return df_look_up(context, id);
 }
 df_coll *df_find_variant(dfcclContext_t context, dfcclCollId_t id, uint64_t variant) DF_RANK_LOCKED;
-/* NULL: none, or deregistered and kept by its callback. */
+/* NULL: no collective has the index, or it is deregistered and only its references keep it. */
 static inline df_coll *df_registered(const dfcclContext_t context, uint32_t index) DF_RANK_LOCKED {
   df_coll *coll = context->registry.by_index[index];
   return coll && !coll->deregistered ? coll : NULL;
 }
 const df_wait_words *df_look_up_words(dfcclContext_t context, dfcclCollId_t id,
                                       uint64_t *registration);
-/* What to read to wait for a collective. *registration tells it from later owners of the line.
- * Takes the lock only if the id was not looked up lately. NULL: not registered. */
+/* Finds the record that a thread reads to wait for a collective. *registration distinguishes this
+ * registration from later owners of the record. Takes the lock only if the id was not looked up
+ * recently. NULL: not registered. */
 static inline const df_wait_words *df_find_words(dfcclContext_t context, dfcclCollId_t id,
                                                  uint64_t *registration) {
   uint32_t index = df_load_relaxed_u32(&context->registry.recent[id % DF_RECENT_IDS]);
@@ -48,19 +50,23 @@ static inline const df_wait_words *df_find_words(dfcclContext_t context, dfcclCo
   return df_look_up_words(context, id, registration);
 }
 void df_coll_unreference(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
-/* Give the index back if the collective is not entered. */
+/* If the collective is not entered, the caller returns the index. */
 uint32_t df_registry_take_index(dfcclContext_t context) DF_RANK_LOCKED;
 void df_registry_give_index(dfcclContext_t context, uint32_t index);
-/* From here on look-ups find it; one reference. 0: no memory. */
+/* Enters the collective in the table, with one reference: look-ups find it from here on. 0: no
+ * memory. */
 int df_registry_enter(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
-/* Look-ups no longer find it. It keeps its index until the last reference goes. */
+/* Look-ups no longer find the collective. It keeps its index until its last reference is released.
+ */
 void df_registry_leave(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 void df_coll_free(df_coll *coll); /* the record and its arrays */
 void df_registry_free(dfcclContext_t context) DF_RANK_LOCKED;
 dfcclResult_t df_registry_init(dfcclContext_t context);
-/* Sets the ids of collectives that are given by index; UINT64_MAX: it has none any more. */
+/* Sets the ids of events that have a device's index; UINT64_MAX: no collective has the index any
+ * more. */
 void df_name_events(dfcclContext_t context, dfcclEvent_t *events, size_t count);
+/* Sends the message to all other members. */
 void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,
-                  const void *payload) DF_RANK_LOCKED; /* To all other members */
+                  const void *payload) DF_RANK_LOCKED;
 
 #endif

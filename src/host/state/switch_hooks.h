@@ -1,32 +1,36 @@
-/* What a switch to a variant (plan_switch.c) must hear of. A front that was never asked has no
- * epoch, and pays one look. */
+/* The events that a plan switch (switching/plan_switch.c) must receive. A registered collective for
+ * which no switch was ever requested has no df_plan_switch, and pays one comparison. */
 #ifndef DF_HOST_STATE_SWITCH_HOOKS_H
 #define DF_HOST_STATE_SWITCH_HOOKS_H
 
 #include "host/state/context.h"
 
-/* What a front has gone over to, and why (df_purpose). */
+/* The variant in use of a registered collective, and the reason for it (df_purpose). */
 typedef struct df_switch_state {
-  uint64_t switches;           /* of this rank; 0: it is as registered, for no purpose */
-  const char *purpose, *words; /* a name; who asked for it, and what for */
+  uint64_t switches;           /* plan switches on this rank; 0: the plan is as registered */
+  const char *purpose, *words; /* a name; the requester and its reason */
 } df_switch_state;
 
-/* The caller of each holds the lock. How a df_plan_switch begins. */
+/* The handlers of a plan switch: the first member of df_plan_switch points to them. The caller of
+ * each holds the lock. */
 typedef struct df_switch_events {
-  void (*links_connected)(dfcclContext_t context, df_coll *variant); /* its links do */
-  void (*lost)(dfcclContext_t context, df_coll *variant); /* it failed; it may be freed */
+  void (*links_connected)(dfcclContext_t context,
+                          df_coll *variant); /* the variant's links are connected */
+  void (*lost)(dfcclContext_t context,
+               df_coll *variant); /* the variant failed; the handler may free it */
   void (*limited)(dfcclContext_t context, df_coll *registered,
-                  uint32_t peer); /* which runs it no more */
-  /* Runs are on the variant, or are about to be: it cannot be given up alone. */
+                  uint32_t peer); /* the peer takes part in no more runs */
+  /* Runs use the variant, or will: the variant cannot fail alone. */
   int (*is_agreed)(const df_coll *variant);
-  /* All runs before the switch are admitted. 1: the next may be, on the variant. */
+  /* All runs before the switch have been admitted. 1: the next run may be admitted, on the variant.
+   */
   int (*perform)(dfcclContext_t context, df_coll *registered);
-  void (*end)(dfcclContext_t context, df_coll *registered); /* it is deregistered */
-  /* One of the runs from front->heeded_from on has retired. */
+  void (*end)(dfcclContext_t context, df_coll *registered); /* the collective is deregistered */
+  /* One of the runs from registered->runs.watched_from on has retired. */
   void (*timed)(dfcclContext_t context, df_coll *registered, const df_run *run);
   void (*freed)(df_coll *registered); /* its record is being freed */
   df_switch_state (*state)(const df_coll *registered);
-  /* As registered, whatever plan is in use. */
+  /* The configuration as registered, whatever plan is in use. */
   const df_configuration *(*registered)(const df_coll *registered);
 } df_switch_events;
 

@@ -15,16 +15,17 @@
 typedef struct df_tuner {
   df_search search;
   df_space space;
-  /* of the runs at hand */
-  uint32_t told; /* members */
+  /* times of the runs that are measured at the moment */
+  uint32_t told; /* members whose times have arrived */
   double sum_ns;
   uint32_t ns[DF_MOST_TIMES];
 } df_tuner;
-DF_STATIC_ASSERT((int)DF_SEARCH_TIMES == (int)DF_MOST_TIMES, "what a message can carry");
+DF_STATIC_ASSERT((int)DF_SEARCH_TIMES == (int)DF_MOST_TIMES,
+                 "a message has room for the times of one measurement");
 
 static df_tuner *tuner_of(const df_coll *registered) { return registered->plan_switch->tuner; }
 
-/* ---- wishes */
+/* ---- requests ---- */
 
 static void stop(dfcclContext_t context, df_coll *registered, const char *why) DF_RANK_LOCKED {
   df_search_stop(&tuner_of(registered)->search);
@@ -54,7 +55,8 @@ static void ask(dfcclContext_t context, df_coll *registered,
     stop(context, registered, df_last_sentence());
 }
 
-/* Last of all in what hears: the answer may be heard before it returns. */
+/* Performs the request of the search policy. It is the last statement of each handler, because the
+ * answer to a request may be handled before it returns. */
 static void obey(dfcclContext_t context, df_coll *registered,
                  df_search_request request) DF_RANK_LOCKED {
   const uint64_t until = registered->runs.retired + request.runs;
@@ -77,18 +79,19 @@ static void obey(dfcclContext_t context, df_coll *registered,
       df_plan_switch_time(context, registered, until - DF_SEARCH_WINDOW, until);
     return;
   default:
-    stop(context, registered, "too many variants in a row could not be had");
+    stop(context, registered, "too many variants in a row were refused");
   }
 }
 
-/* ---- hearing */
+/* ---- measurements ---- */
 
-/* A member that has other files could not go over to them. */
+/* NULL: the tuner tries no files, because a member with other files could not switch to them. */
 static const df_file_directory *common_files(dfcclContext_t context, const df_coll *registered) {
   for (uint32_t i = 0; context->settings.files.n && i < registered->n; i++) {
     if (df_peer_has_same_files(context, registered->ranks[i])) continue;
     df_log(DF_LOG_WARN,
-           "the tuner of collective %llu tries no files: ranks %u and %u have different ones "
+           "the tuner of collective %llu tries no algorithm files: ranks %u and %u have different "
+           "ones "
            "(DFCCL_ALGORITHMS, with DFCCL_TUNE)",
            (unsigned long long)registered->id, context->rank, registered->ranks[i]);
     return NULL;
@@ -137,9 +140,11 @@ static void handle_own(dfcclContext_t context, df_coll *registered, const uint32
   }
 }
 
-/* Whoever came last waited least. Ranks that share a core take turns, and do several runs in one,
- * so there this holds of their sums. Of operations in which some wait for nobody, those are through
- * before the others have begun: whoever took longest in all runs tells. */
+/* Combines the times of the members. The last member to arrive waits least, so the minimum over all
+ * members is the time of the collective itself. Ranks that share a core take turns, and execute
+ * several runs in one turn, so there the minimum of the members' sums counts. In operations in
+ * which some members wait for no other, these members are through before the others have begun, so
+ * there the member with the largest sum counts. */
 static void take_times(const df_coll *registered, df_tuner *tuner, const uint32_t *ns, uint32_t n) {
   double sum_ns = 0;
   for (uint32_t i = 0; i < n; i++) sum_ns += (double)ns[i];
@@ -178,7 +183,7 @@ static void handle_called_off(dfcclContext_t context, df_coll *registered) DF_RA
 static const df_plan_switch_owner owner = {
     .told = handle_told, .own = handle_own, .ran = handle_ran, .called_off = handle_called_off};
 
-/* ---- registration */
+/* ---- registration ---- */
 
 static int is_wanted(const dfcclContext_t context, const df_coll *registered,
                      const dfcclCollOptions_t *options) {

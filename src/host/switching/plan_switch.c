@@ -17,7 +17,8 @@
 #include "host/observe/trace.h"
 
 enum {
-/* Runs that a member goes on admitting while the others answer: a round trip of short runs. */
+/* Number of further runs that a member admits while the others answer: a round trip takes about as
+ * long as this many short runs. */
 #if defined(DF_SIMULATION)
   DF_PLAN_SWITCH_AHEAD = 1,
 #else
@@ -53,20 +54,21 @@ static void send_all(dfcclContext_t context, df_coll *registered, df_message_kin
     (b) = kept;                                                                                    \
   } while (0)
 
-/* What points into the record. */
+/* Updates the pointers into the record after an exchange. */
 static void settle(dfcclContext_t context, df_coll *coll) {
   coll->exec.device.shape = &coll->exec.configuration.shape;
   if (coll->varying) coll->exec.device.descriptor->words->counts = &coll->runs.in_device[0].count;
   context->registry.by_index[coll->index] = coll;
 }
 
-/* The front has no run in the device, a variant never has one. So this rank's blocks know of
- * neither. Links stay with the announcements that they came from: a variant is kept while it is in
- * use. */
+/* Exchanges the places of the registered collective and of a variant in the device. The registered
+ * collective has no run in the device, and a variant never has one, so no block of this rank uses
+ * either. Links stay with the announcements that they were made from, so a variant is kept while it
+ * is in use. */
 static void exchange(dfcclContext_t context, df_coll *registered, df_coll *variant) {
   DF_ASSERT(registered->runs.retired == registered->runs.admitted && variant->runs.admitted == 0);
   const uint64_t next =
-      df_device_run(registered, registered->runs.admitted); /* what a variant's skew is */
+      df_device_run(registered, registered->runs.admitted); /* the variant's skew */
   registered->runs.skew = variant->runs.skew - registered->runs.admitted;
   variant->runs.skew = next;
   EXCHANGE(registered->index, variant->index);
@@ -100,7 +102,7 @@ static int perform(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   registered->trace.is_described = 0;
   registered->runs.admit_below = UINT64_MAX;
   if (old) df_coll_leave(context, old);
-  df_log(DF_LOG_TRACE, "rank %u: collective %" PRIu64 " goes over to %s at run %" PRIu64 ", %s",
+  df_log(DF_LOG_TRACE, "rank %u: collective %" PRIu64 " switches to %s at run %" PRIu64 ", %s",
          context->rank, registered->id, df_algorithm_name(registered->exec.plan->key.algorithm),
          registered->runs.admitted, df_purpose_words(plan_switch->purpose));
   if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, registered);
@@ -135,7 +137,7 @@ static void commit(dfcclContext_t context, df_coll *registered, uint64_t first,
   if (!plan_switch->is_pending) return;
   plan_switch->is_pending = 0;
   plan_switch->first = registered->runs.admit_below = first;
-  /* The first run finds cold memory. */
+  /* The first run is not timed, because its memory is cold. */
   if (to_time > 0 && to_time <= DF_MOST_TIMES)
     df_plan_switch_set_range(context, registered, first + 1, first + 1 + to_time,
                              plan_switch->number);
@@ -165,7 +167,7 @@ static int is_open(const dfcclContext_t context, const df_coll *registered) {
          registered->members.run_limit == UINT64_MAX && context->failure.broken == dfcclSuccess;
 }
 
-/* Half of the places in the device are kept for registrations. */
+/* Half of the places in the device are reserved for registrations. */
 static int has_place(const dfcclContext_t context) {
   return context->registry.n_colls + context->registry.n_variants < context->device.capacity / 2;
 }
@@ -197,7 +199,7 @@ static void take_proposal(dfcclContext_t context, df_coll *registered, uint64_t 
   }
   plan_switch->candidate = variant;
   df_coll_announce(context, variant, 0);
-  variant->references++; /* it may fail, and be given up, meanwhile */
+  variant->references++; /* the variant may fail meanwhile, which frees it */
   df_match_bind(context, variant);
   df_links_progress(context, variant);
   df_coll_unreference(context, variant);
@@ -269,8 +271,9 @@ static void handle_retired(df_coll *registered, uint32_t position) {
     registered->plan_switch->to_retire--;
 }
 
-/* A leader that gives up other collectives still completes its runs of this one. It waits for each
- * answer, and so does its floor. */
+/* A member ends its participation. A leader whose other collectives have failed still completes its
+ * runs of this one. The leader fixes the first run of the new plan only when every member has
+ * answered, so a switch that this member has not answered yet can be cancelled. */
 static void limited(dfcclContext_t context, df_coll *registered, uint32_t peer) DF_RANK_LOCKED {
   DF_ASSERT_RANK_LOCKED(&context->lock);
   if (registered->plan_switch == NULL) return;
@@ -278,7 +281,7 @@ static void limited(dfcclContext_t context, df_coll *registered, uint32_t peer) 
     call_off(context, registered);
   } else if (leader_of(registered) == peer) {
     answer(context, registered, 1);
-    cancel(context, registered); /* its COMMIT would have come before */
+    cancel(context, registered); /* a COMMIT would have arrived before */
   }
 }
 
@@ -292,13 +295,14 @@ static void end(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   plan_switch->owner = NULL;
   if (current) {
     if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, registered);
-    const int is_described = registered->trace.is_described; /* its runs are all from before */
+    const int is_described =
+        registered->trace.is_described; /* all runs of its plan are before this moment */
     exchange(context, registered, current);
     registered->trace.is_described = is_described;
   }
   plan_switch->current = plan_switch->candidate = NULL;
-  plan_switch->is_pending = plan_switch->asks =
-      0; /* the members hear of the end itself: limited() */
+  /* The members handle the end of the registration themselves: handle_limit. */
+  plan_switch->is_pending = plan_switch->asks = 0;
   if (candidate) df_coll_leave(context, candidate);
   if (current) df_coll_leave(context, current);
 }
@@ -339,17 +343,18 @@ df_plan_switch *df_plan_switch_of(df_coll *registered) {
 
 static dfcclResult_t refuse(const dfcclContext_t context,
                             const df_coll *registered) DF_RANK_LOCKED {
-  const char *why = "its pieces have sizes of their own, and one algorithm";
+  const char *why = "a vector collective has only one algorithm";
   if (registered->position != 0) {
-    return df_fail(dfcclInvalidUsage,
-                   "collective %" PRIu64
-                   ": rank %u is not the first of its group, rank %u, which alone may ask",
-                   registered->id, context->rank, leader_of(registered));
+    return df_fail(
+        dfcclInvalidUsage,
+        "collective %" PRIu64
+        ": rank %u is not the first of its group; only that one, rank %u, may change the algorithm",
+        registered->id, context->rank, leader_of(registered));
   }
   if (df_plan_switch_is_busy(registered))
-    why = "its members are going over to another algorithm; each does so at its next run";
+    why = "a switch to another algorithm is in progress; each member switches at its next run";
   else if (!registered->exec.ready && registered->failure.failed == dfcclSuccess)
-    why = "it has not been run yet by all members";
+    why = "not all members have run it yet";
   else if (!is_open(context, registered))
     why = "it or its context has failed, or a member has deregistered it";
   return df_fail(dfcclInvalidUsage, "collective %" PRIu64 " on rank %u cannot change now: %s",
@@ -421,7 +426,8 @@ static void handle_proposal(dfcclContext_t context, uint32_t from, df_coll *regi
   df_messenger_send(&context->control, from, &refusal, NULL, -1);
 }
 
-/* Whoever has answered admits nothing from its floor on. */
+/* A member that has answered admits no run from its floor on, so a COMMIT may not name an earlier
+ * run. */
 static int may_commit(const df_coll *registered, uint64_t first) {
   return !registered->plan_switch->is_pending ||
          (registered->plan_switch->has_answered && first >= registered->runs.admit_below);
@@ -438,7 +444,8 @@ void df_plan_switch_receive(dfcclContext_t context, uint32_t from, const df_mess
       registered->plan_switch->number != message->variant)
     return;
   const uint32_t position = df_coll_place_of(registered, from, registered->n);
-  if (position == registered->n) return; /* of an earlier registration, or called off */
+  if (position == registered->n)
+    return; /* the message belongs to an earlier registration, or to a cancelled switch */
   const int leads = registered->position == 0, is_led = !leads && leader_of(registered) == from;
   if (leads && message->kind == DF_MESSAGE_READY)
     handle_answer(context, registered, position, message->a, message->b != 0);
@@ -481,7 +488,9 @@ dfcclResult_t df_set_algorithm(dfcclContext_t context, dfcclCollId_t id, const c
   if (algorithm != NULL) {
     const int named = df_algorithm_by_name(algorithm);
     df_escape(name, sizeof name, algorithm);
-    if (named < 0) return df_fail(dfcclInvalidArgument, "algorithm is \"%s\", which is none", name);
+    if (named < 0)
+      return df_fail(dfcclInvalidArgument, "unknown algorithm \"%s\"; see dfccl-info algorithms",
+                     name);
     spec.algorithm = (uint32_t)named;
   }
   return df_plan_switch_ask(context, id, &spec);

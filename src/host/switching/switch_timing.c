@@ -10,13 +10,13 @@ static int has_range(const df_plan_switch *plan_switch) {
   return plan_switch->timed_to > plan_switch->timed_from;
 }
 
-/* One run is only waited for. */
+/* A range of one run is not timed: the owner only needs its end. */
 static int needs_clock(const df_plan_switch *plan_switch) {
   return plan_switch->timed_to - plan_switch->timed_from > 1;
 }
 
-/* While no run is near that is timed, a run costs one compare, and no submission reads the clock.
- * */
+/* Turns timing on or off. While no timed run is near, a run costs one comparison, and no submission
+ * reads the clock. */
 static void measure(dfcclContext_t context, df_plan_switch *plan_switch, int on) {
   if (on == plan_switch->is_measuring) return;
   plan_switch->is_measuring = on;
@@ -24,7 +24,8 @@ static void measure(dfcclContext_t context, df_plan_switch *plan_switch, int on)
   df_store_relaxed_u32(&context->runs.timing, context->runs.timing + (on ? 1u : UINT32_MAX));
 }
 
-/* From the run before the first that is timed on: its end may be the first one's beginning. */
+/* Starts to watch runs from the one before the first timed run, because its end may be the
+ * beginning of the first timed one. */
 static void heed(dfcclContext_t context, df_coll *registered) {
   df_plan_switch *plan_switch = registered->plan_switch;
   const uint64_t before =
@@ -69,7 +70,7 @@ static void tell_leader(dfcclContext_t context, df_coll *registered, uint32_t po
   if (plan_switch->owner == NULL || plan_switch->asks || n != plan_switch->to_time ||
       from != plan_switch->most + 1 ||
       !df_plan_switch_is_first(registered, position, DF_HEARD_TIMES))
-    return; /* a member is mistaken, or its times are not asked for any more */
+    return; /* the member sent wrong or late times */
   plan_switch->owner->told(context, registered, ns, n);
 }
 
@@ -88,7 +89,8 @@ static void tell_times(dfcclContext_t context, df_coll *registered) DF_RANK_LOCK
     tell_leader(context, registered, 0, from, ns, n);
     return;
   }
-  /* By now another switch may have been proposed. */
+  /* By now another switch may have been proposed, so the message has the number of the timed one.
+   */
   df_message message = {.kind = DF_MESSAGE_TIMES,
                         .payload_bytes = n * (uint32_t)sizeof ns[0],
                         .id = registered->id,
@@ -97,8 +99,8 @@ static void tell_times(dfcclContext_t context, df_coll *registered) DF_RANK_LOCK
   df_messenger_send(&context->control, registered->ranks[0], &message, ns, -1);
 }
 
-/* Runs that wait for each other take turns: then the time from end to end counts. UINT32_MAX: it
- * had begun before anybody looked. */
+/* Runs that wait for each other take turns: then the time from end to end counts. UINT32_MAX: the
+ * beginning is unknown, because the run was submitted before timing was on. */
 static uint32_t time_of(df_plan_switch *plan_switch, const df_run *run) {
   const uint64_t now = df_clock_ns(), since = DF_MAX(run->submitted_ns, plan_switch->last_end_ns);
   plan_switch->last_end_ns = now;
@@ -114,7 +116,7 @@ void df_plan_switch_timed(dfcclContext_t context, df_coll *registered, const df_
     const uint32_t ns = time_of(plan_switch, run);
     if (number >= plan_switch->timed_from && number < plan_switch->timed_to)
       plan_switch->times[number - plan_switch->timed_from] = ns;
-    /* The owner may ask for another variant, and then for no times of this one. */
+    /* The owner may request another variant, and then no times of this one. */
     if (plan_switch->counts && plan_switch->owner && ns != UINT32_MAX)
       plan_switch->owner->ran(context, registered, ns);
   }

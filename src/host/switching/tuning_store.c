@@ -22,7 +22,7 @@ void df_tuning_store_write(dfcclContext_t context) {
   df_rank_unlock(&context->lock);
   if (n && df_tuning_cache_write(context->settings.tune_file, context->tuning_cache.machine, taken,
                                  n) != dfcclSuccess)
-    df_log(DF_LOG_WARN, "what was learnt is lost: %s", df_last_sentence());
+    df_log(DF_LOG_WARN, "the tuning results of this job are lost: %s", df_last_sentence());
   free(taken);
 }
 
