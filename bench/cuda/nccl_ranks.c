@@ -1,10 +1,11 @@
 /*
- * gpu-nccl [--json] LIBNCCL allreduce RANKS MIN MAX: NCCL's ranks as threads on one GPU, float sums,
- * run and wait as dfccl-bench does, and back to back on the stream.
- * gpu-nccl [--json] LIBNCCL disorder RANKS COLLECTIVES SECONDS: each rank its own order on one stream, a
- * communicator for each collective; whether all come through within so many seconds.
+ * gpu-nccl [--json] LIBNCCL allreduce RANKS MIN MAX: NCCL's ranks as threads on one GPU, float
+ * sums, run and wait as dfccl-bench does, and back to back on the stream. gpu-nccl [--json] LIBNCCL
+ * disorder RANKS COLLECTIVES SECONDS: each rank its own order on one stream, a communicator for
+ * each collective; whether all come through within so many seconds.
  *
- * NCCL 2.30 or newer with NCCL_MULTI_RANK_GPU_ENABLE=1: an older one refuses two ranks on a GPU. Status 77: it is older.
+ * NCCL 2.30 or newer with NCCL_MULTI_RANK_GPU_ENABLE=1: an older one refuses two ranks on a GPU.
+ * Status 77: it is older.
  */
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
-/* gpu-probe [--json] [slice] [facts] [pages] [bus] [lock] [queues] [relaunch] [copy] [warm SECONDS] */
+/* gpu-probe [--json] [slice] [facts] [pages] [bus] [lock] [queues] [relaunch] [copy] [warm SECONDS]
+ * */
 #include "probe.h"
 
 #include <cstdarg>

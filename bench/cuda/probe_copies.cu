@@ -1,5 +1,5 @@
-/* Copies by few blocks in messages, eight vectors in flight a thread, as the library moves data; and
- * two processes that answer each other through one word, which take turns on the GPU. */
+/* Copies by few blocks in messages, eight vectors in flight a thread, as the library moves data;
+ * and two processes that answer each other through one word, which take turns on the GPU. */
 #include "probe.h"
 
 #include <cstdio>

@@ -1,14 +1,14 @@
 /*
- * Whether io_uring gains anything over one TCP connection, without the library: two processes exchange
- * messages by nonblocking calls, and by io_uring, one request at a time, without and with deferred task
- * work (IORING_SETUP_DEFER_TASKRUN), and with zero-copy sending besides. Neither end ever sleeps. For
- * development, not installed.
+ * Whether io_uring gains anything over one TCP connection, without the library: two processes
+ * exchange messages by nonblocking calls, and by io_uring, one request at a time, without and with
+ * deferred task work (IORING_SETUP_DEFER_TASKRUN), and with zero-copy sending besides. Neither end
+ * ever sleeps. For development, not installed.
  *
  * Usage: bench-io-uring-ping listen PORT
  *        bench-io-uring-ping call ADDRESS PORT [ROUNDS]
  * The caller prints, for each size and way, the median over the rounds (ways take turns) of half a
- * round trip, of an exchange (both ends send, then receive; up to 32 KB), and of gigabytes a second in
- * one direction; and of how many zero-copy sends the system made copies nevertheless.
+ * round trip, of an exchange (both ends send, then receive; up to 32 KB), and of gigabytes a second
+ * in one direction; and of how many zero-copy sends the system made copies nevertheless.
  */
 #include <arpa/inet.h>
 #include <errno.h>

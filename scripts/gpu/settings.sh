@@ -72,7 +72,6 @@ take_over() {
       fi
       if [ -z "${!name+x}" ]; then export "${line?}"; fi
     done < <(grep -E "$learnt_lines" "$learnt_from")
-    # lint: allow(learnt) the name of the file
     say "saved settings, from $learnt_from: $(grep -E "$learnt_lines" "$learnt_from" | tr '\n' ' ')"
   fi
   # Each rank has two streams. With eight queues for sixteen streams, one stream would wait behind

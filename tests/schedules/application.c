@@ -89,7 +89,8 @@ static void look_at(const app_rank *rank, const app_run *run) {
     sim_fail("dfcclWaitRun failed with %d", (int)result);
 }
 
-/* Of a collective that the rank leads: any algorithm that it has, or the registered one; any slots. */
+/* Of a collective that the rank leads: any algorithm that it has, or the registered one; any slots.
+ * */
 void sim_ask_to_switch(uint32_t rank) {
   const uint32_t most =
       (sim_endings ? 8 : 16) / sim_plan.n_ranks; /* for which the simulated memory has room */

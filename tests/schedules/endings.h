@@ -45,7 +45,8 @@ typedef struct rank_state {
 /* What a callback does beside being counted. */
 typedef enum { NOTHING, MOVES_ON, ABORTS, PAUSES } callback_deed;
 
-/* The run of a registration between the two lives; of a varying one, behind a run of equal counts. */
+/* The run of a registration between the two lives; of a varying one, behind a run of equal counts.
+ * */
 typedef struct between_run {
   uint32_t rank, coll, callbacks, earlier_callbacks;
   int accepted, earlier_accepted;

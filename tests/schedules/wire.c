@@ -1,8 +1,8 @@
 /*
- * TCP between simulated ranks of different processes, in the place of src/transports/net/stream/tcp.c, and
- * under the control channels between ranks of different hosts. An agent of its own carries what was
- * written: in pieces and after delays, as the adversary likes, and sometimes a connection breaks. A
- * stream takes few bytes, so that pumps often find it full.
+ * TCP between simulated ranks of different processes, in the place of
+ * src/transports/net/stream/tcp.c, and under the control channels between ranks of different hosts.
+ * An agent of its own carries what was written: in pieces and after delays, as the adversary likes,
+ * and sometimes a connection breaks. A stream takes few bytes, so that pumps often find it full.
  */
 #include <errno.h>
 #include <string.h>
@@ -48,7 +48,8 @@ static struct net {
   uint32_t n_ports, breaks, agent;
 } * net;
 
-/* To be copied back before the next schedule. Said before it is written: others may end this one. */
+/* To be copied back before the next schedule. Said before it is written: others may end this one.
+ * */
 #define CHANGED(thing) sim_written((thing), sizeof *(thing))
 
 /* Others do not go on meanwhile: a rank may be dying. */

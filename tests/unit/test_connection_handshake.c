@@ -155,7 +155,8 @@ DF_TEST(greeting, nonsense_is_refused, 30) {
   }
 }
 
-/* Of a line the mesh has made the key, and both ends have keys for the connection, asked for or not. */
+/* Of a line the mesh has made the key, and both ends have keys for the connection, asked for or
+ * not. */
 DF_TEST(greeting, a_line_has_the_key_of_the_mesh, 30) {
   enum { RIGHT, OTHER_KEY, OFFERED_KEY, OF_THIS_HOST, NO_LINES, WAYS };
   for (int way = 0; way < WAYS; way++) {

@@ -1,13 +1,14 @@
 /*
- * Promises of src/transports/net/connect/control_reconnect.h, between two ranks at the loopback address:
+ * Promises of src/transports/net/connect/control_reconnect.h, between two ranks at the loopback
+ * address:
  *   - Who called when the job formed makes a new connection when control wants one, and both get
  *     its descriptor and one key; each connection has another key.
  *   - The other end's calls make none, and show whether anybody listens.
  *   - A rank that listens no more refuses calls; one that listens anew does not, and is reached.
  *     Whoever sleeps learns when the next call is due.
- *   - The peer's other addresses are called, too. What they answer says nothing of the peer, and they
- *     do not keep anybody from the address at which it was found. Where the line was silent is not
- *     called first.
+ *   - The peer's other addresses are called, too. What they answer says nothing of the peer, and
+ *     they do not keep anybody from the address at which it was found. Where the line was silent is
+ *     not called first.
  */
 #include "transports/net/connect/control_reconnect.h"
 

@@ -8,8 +8,8 @@
  * may sleep.
  *   - A success raises the threshold of its place once: however many there are, a later place polls
  *     shorter than an earlier one.
- *   - CUDA: what a block tells of ranks is read once, also when its numbers begin again; if a telling
- *     is lost, all ranks are meant.
+ *   - CUDA: what a block tells of ranks is read once, also when its numbers begin again; if a
+ *     telling is lost, all ranks are meant.
  *   - A collective that a driver leaves because somebody else wants to drive is not set aside: the
  *     next driver goes on with it.
  */

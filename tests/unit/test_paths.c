@@ -1,10 +1,10 @@
 /*
  * Promises of src/transports/net/connect/paths.h, and of several ports of large messages (pump.h):
- *   - A rail is an interface here and an address there, in one network; none of them is used twice. The
- *     first is the way that the mesh has found.
+ *   - A rail is an interface here and an address there, in one network; none of them is used twice.
+ *     The first is the way that the mesh has found.
  *   - Frames go through the port by which they are expected first; a slow rail gets its share.
- *   - A port may be lost at any moment, at one end earlier than at the other. Each message still comes
- *     once, whole, though its frames come through several ports, late, and twice.
+ *   - A port may be lost at any moment, at one end earlier than at the other. Each message still
+ *     comes once, whole, though its frames come through several ports, late, and twice.
  */
 #include <stdio.h>
 #include <stdlib.h>

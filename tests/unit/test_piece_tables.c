@@ -1,8 +1,8 @@
 /*
- * Promises of src/plans/algorithms/piece_tables.h: for random counts with zeros, groups of 1 to 16 ranks and some up
- * to 64, each operation of uneven pieces
- *   - is proven symbolically (plans/check/check.h), whatever messages lend their buffers, with links of
- *     two slots, also ReduceScatterV and AllGatherV by subgroups;
+ * Promises of src/plans/algorithms/piece_tables.h: for random counts with zeros, groups of 1 to 16
+ * ranks and some up to 64, each operation of uneven pieces
+ *   - is proven symbolically (plans/check/check.h), whatever messages lend their buffers, with
+ *     links of two slots, also ReduceScatterV and AllGatherV by subgroups;
  *   - cuts pieces into chunks without gap or overlap, and counts its steps beforehand.
  * The checker finds a chunk that goes to a wrong place, and ends that differ in a length.
  */
@@ -174,8 +174,8 @@ DF_TEST(listed, subgroups_of_any_size, 120) {
           prove(gathers ? DF_OP_ALL_GATHER_V : DF_OP_REDUCE_SCATTER_V, n, split, &random);
 }
 
-/* What goes to another subgroup was added up in its own, or is passed on there: a message for each piece
- * and subgroup, in place of one for each pair of members. */
+/* What goes to another subgroup was added up in its own, or is passed on there: a message for each
+ * piece and subgroup, in place of one for each pair of members. */
 DF_TEST(listed, subgroups_send_each_piece_once, 10) {
   static const df_operation operations[] = {DF_OP_REDUCE_SCATTER_V, DF_OP_ALL_GATHER_V};
   for (uint32_t i = 0; i < 6; i++)

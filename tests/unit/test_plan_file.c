@@ -1,8 +1,8 @@
 /*
- * Promise of src/plans/file*.c: a file in MSCCL's XML becomes plans that the checker has proved, for
- * any root; older spellings mean the same. A file that makes no sense is refused with its name, the
- * line and the reason, and costs no more than time and memory that are bounded. Every built-in plan
- * can be written as such a file, and what is read back is proved.
+ * Promise of src/plans/file*.c: a file in MSCCL's XML becomes plans that the checker has proved,
+ * for any root; older spellings mean the same. A file that makes no sense is refused with its name,
+ * the line and the reason, and costs no more than time and memory that are bounded. Every built-in
+ * plan can be written as such a file, and what is read back is proved.
  */
 #include "support/algorithm_files.h"
 #include "support/harness.h"

@@ -310,7 +310,8 @@ DF_TEST(plan_mistakes, planted_mistakes_are_found, 60) {
   }
 }
 
-/* Rank 0 of a scan sends its input again after the copy to the output, which in place is the input. */
+/* Rank 0 of a scan sends its input again after the copy to the output, which in place is the input.
+ * */
 static void send_input_again(group_plans *g) {
   last_with(g->plans[0], DF_PRIM_SEND)->source = DF_BUFFER_INPUT;
 }

@@ -1,7 +1,7 @@
 /*
- * Promise of src/control/process_inbox.c: who leaves early is heard by the ranks of its process that come
- * late, as long as any may come; then nothing is kept of a job that never formed, also where not
- * all of its ranks know which it was.
+ * Promise of src/control/process_inbox.c: who leaves early is heard by the ranks of its process
+ * that come late, as long as any may come; then nothing is kept of a job that never formed, also
+ * where not all of its ranks know which it was.
  */
 #include "control/process_inbox.h"
 

@@ -10,9 +10,11 @@
  * between calls whatever the stream does.
  *   - A connection can be lost at any moment and made anew: each message still comes once.
  *   - A link can be released at any time; its memory is not touched any more, others go on.
- *   - Short messages in a row, in one direction, are gathered by the stream, and come without a further
+ *   - Short messages in a row, in one direction, are gathered by the stream, and come without a
+ *     further
  * call of their sender.
- *   - A rank that leaves does so when the remote end has all that was sent, whatever breaks meanwhile.
+ *   - A rank that leaves does so when the remote end has all that was sent, whatever breaks
+ *     meanwhile.
  * Frames that make no sense: test_wire_frames.c.
  */
 #include <stdlib.h>
@@ -260,8 +262,8 @@ DF_TEST(wire, a_stuck_stream_holds_no_lent_buffer, 30) {
   pump_stage_free(&stage);
 }
 
-/* A remote end that has closed its connection in order, as when its rank has left: a credit for it is
- * the first thing that fails, and must not hide its last messages. */
+/* A remote end that has closed its connection in order, as when its rank has left: a credit for it
+ * is the first thing that fails, and must not hide its last messages. */
 DF_TEST(wire, what_was_sent_before_the_end_still_comes, 30) {
   pump_stage stage;
   pump_flow flow;

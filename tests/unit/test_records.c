@@ -3,9 +3,9 @@
  *   - What is written is read, in order, however the stream below splits it, across changes of the
  *     key. A write takes what the stream below has, and never less than is offered for ever.
  *   - Small parts share a record.
- *   - Whatever bit is changed, a record that is cut short, left out, repeated, exchanged with another,
- *     of another connection, or sent back to who sealed it ends the stream with a sentence. Nothing is
- *     given out but a beginning of what was sent.
+ *   - Whatever bit is changed, a record that is cut short, left out, repeated, exchanged with
+ *     another, of another connection, or sent back to who sealed it ends the stream with a
+ *     sentence. Nothing is given out but a beginning of what was sent.
  *   - With encryption nothing of it can be read on its way; with integrity alone it can.
  *   - libsodium and OpenSSL seal and open the same records.
  */

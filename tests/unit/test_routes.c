@@ -1,9 +1,10 @@
 /*
  * Promises of src/bootstrap/net/routes.h, of jobs from two hosts to 4,096 ranks on 4,096 hosts:
- *   - From any rank each message comes to any other, over three relays at most, and over those that df_routes_pass
- *     and df_routes_relays tell.
+ *   - From any rank each message comes to any other, over three relays at most, and over those that
+ *     df_routes_pass and df_routes_relays tell.
  *   - A way is the same in both directions.
- *   - Only relays have connections to other hosts, and so few that their number does not grow with the square.
+ *   - Only relays have connections to other hosts, and so few that their number does not grow with
+ *     the square.
  */
 #include "bootstrap/net/routes.h"
 

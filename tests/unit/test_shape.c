@@ -1,6 +1,6 @@
 /*
- * Promises of df_shape_make in plans/plan.h: every element of the buffer belongs to exactly one message
- * of one loop of one block, and each message fits its slot.
+ * Promises of df_shape_make in plans/plan.h: every element of the buffer belongs to exactly one
+ * message of one loop of one block, and each message fits its slot.
  */
 #include "plans/plan.h"
 #include "support/harness.h"

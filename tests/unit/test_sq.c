@@ -7,8 +7,8 @@
  * around.
  *   - What the producer wrote before a push is there for whoever fetched the entry (race build).
  *   - A relay finds a run's arguments in the entry's record, as they were given, whatever they are,
- *     and in no record of which a word is of an earlier lap. Addresses that are too long for a record
- *     are said to be elsewhere.
+ *     and in no record of which a word is of an earlier lap. Addresses that are too long for a
+ *     record are said to be elsewhere.
  *   - A relay knows whether another entry follows the one that it sees, and frees slots together.
  *   - A run begins when its stream has written its number, and not at an earlier one.
  */

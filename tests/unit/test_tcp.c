@@ -136,7 +136,8 @@ static df_rate_estimate look_for_ms(pair *p, int ms, int writes) {
   return rate_estimate;
 }
 
-/* Were one that is used doubted, it would count as faster and faster, and no other would be used. */
+/* Were one that is used doubted, it would count as faster and faster, and no other would be used.
+ * */
 DF_TEST(tcp, the_rate_of_a_stream_that_is_not_used_is_doubted, 30) {
   enum { RATE = 1000000 };
   pair p;

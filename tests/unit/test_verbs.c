@@ -1,7 +1,8 @@
 /*
  * Promises of src/transports/net/verbs/verbs.h, on devices that are memory (fake_verbs.h):
  *   - The ends meet over a line that splits and delays; then streams carry what pumps give them.
- *   - No write is without credit: a remote end that reads nothing stops the writer, and lets it go on.
+ *   - No write is without credit: a remote end that reads nothing stops the writer, and lets it go
+ *     on.
  *   - The descriptor is readable when something came after a look, and only then.
  *   - The end of a stream says why: the status, the device, the port, both queue pairs. What came
  *     before it can still be read. Work that comes back later is ignored.

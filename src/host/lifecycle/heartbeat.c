@@ -146,7 +146,8 @@ static void ask_awaited(dfcclContext_t context) DF_RANK_LOCKED {
       continue;
     }
     pings->silent[r]++;
-    /* A host that is cut off acknowledges nothing. TCP then reports the cut or the host's return. */
+    /* A host that is cut off acknowledges nothing. TCP then reports the cut or the host's return.
+     * */
     if (peer->channel && context->settings.net_timeout_ms >= TCP_TELLS_FROM_MS &&
         df_peer_has_unsent(peer))
       pings->silent[r] = DF_MIN(pings->silent[r], TICKS / 2);

@@ -211,8 +211,8 @@ static dfcclResult_t read_security(df_network *network) {
   return dfcclSuccess;
 }
 
-/* Reads DFCCL_NET: a word, or a network backend: "verbs", "plugin:NAME". With "auto," before it, the
- * backend is used only between hosts. */
+/* Reads DFCCL_NET: a word, or a network backend: "verbs", "plugin:NAME". With "auto," before it,
+ * the backend is used only between hosts. */
 static dfcclResult_t read_net(df_network *network, df_net *net) {
   static const char *const nets[] = {"auto", "tcp", "none"};
   static const char automatic[] = "auto,";

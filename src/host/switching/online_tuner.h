@@ -15,7 +15,8 @@ typedef struct df_tuner_summary {
   double registered_us, tuned_us; /* results of the latest comparison; 0: none */
 } df_tuner_summary;
 
-/* After a successful registration: starts to tune the collective if the settings or its options request it. */
+/* After a successful registration: starts to tune the collective if the settings or its options
+ * request it. */
 void df_tuner_consider(dfcclContext_t context, dfcclCollId_t id, const dfcclCollOptions_t *options);
 /* 0: the collective is not tuned. */
 int df_tuner_summarise(const df_coll *registered, df_tuner_summary *summary) DF_RANK_LOCKED;
