@@ -124,7 +124,7 @@ recording() { # FILE GPU RECORDED EVENT...
   echo "{\"gpus\":{\"$gpu\":[$events]},\"groups\":{\"all\":[0,1,2]},\"recorded\":\"$recorded\"}" \
     >"$work/$file.json"
 }
-cut() { expect "$1" "$sim" check "$work/r0.json" "$work/r1.json" "$work/r2.json" "${2-}"; }
+cut() { expect "$1" "$sim" check "$work/r0.json" "$work/r1.json" "$work/r2.json" ${2:+"$2"}; }
 recording r0 0 whole a b; recording r1 1 'cut short' a; recording r2 2 whole a b
 cut 0
 has '^the recording of GPU 1 is cut short: '; has '^no deadlock as far as recorded, but GPUs wait'

@@ -138,8 +138,8 @@ DF_TEST(trace, members_that_no_file_names, 20) {
   const char *dumps[] = {GLOO(A(0, 1) "," SUB(1)), GLOO(A(0, 1)), GLOO(A(0, 1) "," SUB(1))};
   verdict judged = judge(dumps, 3, false);
   CHECK(!judged.deadlock &&
-            is_noted(&judged, "members of group 1: taken to be the ranks that use it") &&
-            is_noted(&judged, "group 0 (default_pg): taken to be all ranks with a file"),
+            is_noted(&judged, "members of group 1: assumed to be the ranks that use it") &&
+            is_noted(&judged, "group 0 (default_pg): assumed to be all ranks with a file"),
         "deadlock %d", judged.deadlock);
   forget(&judged);
 }

@@ -66,13 +66,13 @@ typedef struct bad_frame {
 #define FRAME(...)                                                                                 \
   { __VA_ARGS__ }
 static const bad_frame bad_frames[] = {
-    {"no frame", FRAME(.kind = 0, .sequence = 1), 0},
-    {"no frame", FRAME(.kind = DF_FRAME_BEYOND, .sequence = 1), 0},
-    {"no frame", FRAME(.kind = DF_FRAME_LEAVES, .bytes = 1), 0},
-    {"no frame", FRAME(.kind = DF_FRAME_ASK, .bytes = 1, .sequence = 1), 0},
-    {"no frame", FRAME(.kind = DF_FRAME_ANSWER, .part = 1, .sequence = 1), 0},
-    {"no frame", FRAME(.kind = DF_FRAME_DATA, .link = 1, .bytes = 400, .sequence = 1), 0},
-    {"no frame", FRAME(.kind = DF_FRAME_DATA, .bytes = UINT32_MAX, .sequence = 1), 0},
+    {"malformed frame", FRAME(.kind = 0, .sequence = 1), 0},
+    {"malformed frame", FRAME(.kind = DF_FRAME_BEYOND, .sequence = 1), 0},
+    {"malformed frame", FRAME(.kind = DF_FRAME_LEAVES, .bytes = 1), 0},
+    {"malformed frame", FRAME(.kind = DF_FRAME_ASK, .bytes = 1, .sequence = 1), 0},
+    {"malformed frame", FRAME(.kind = DF_FRAME_ANSWER, .part = 1, .sequence = 1), 0},
+    {"malformed frame", FRAME(.kind = DF_FRAME_DATA, .link = 1, .bytes = 400, .sequence = 1), 0},
+    {"malformed frame", FRAME(.kind = DF_FRAME_DATA, .bytes = UINT32_MAX, .sequence = 1), 0},
     {"a block", FRAME(.kind = DF_FRAME_DATA, .block = 1, .bytes = 400, .sequence = 1), 0},
     {"cannot open", FRAME(.kind = DF_FRAME_OPEN), 0}, /* a second time */
     {"cannot open", FRAME(.kind = DF_FRAME_OPEN), TO_SENDER},
