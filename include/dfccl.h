@@ -271,7 +271,8 @@ typedef struct {
                             algorithm has the operation: "ring", "allpairs", "pairwise", "doubling",
                             "rabenseifner", "halving", "binomial", "doubletree",
                             "scatter-allgather", "bruck", "direct", "flat", "twolevel",
-                            "dissemination", "ordered", "pat"; or "file:NAME", an algorithm of the
+                            "dissemination", "ordered", "pat", "hierarchical", "bcube",
+                            "binaryblocks"; or "file:NAME", an algorithm of the
                             directory DFCCL_ALGORITHMS (docs/TUNING.md) */
   int varying;  /* 1: each run may have fewer elements than registered (dfcclRun_t.count); the same
                    on every member. 0: all runs have the registered count */
