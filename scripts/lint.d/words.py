@@ -6,8 +6,7 @@ A finding is one of:
 - a sentence, a comment, a heading or a table cell that begins with a word of OPENINGS;
 - a heading that is a question;
 - a word or a phrase of words.txt, which stands beside this program and names the replacement;
-- an exception that has no reason, or that excepts nothing;
-- a file of later.txt, which lists the files that nobody has rewritten yet, without a finding.
+- an exception that has no reason, or that excepts nothing.
 
 An exception stands in a comment on the line of the finding or on the line before, and names the
 word:
@@ -172,14 +171,8 @@ def check(kind: str, path: str, text: str, rules: list[Rule]) -> list[Finding]:
     return sorted(set(kept + exceptions.findings()))
 
 
-def read_later(path: str) -> set[str]:
-    with open(path, encoding="utf-8") as file:
-        return {line.strip() for line in file if line.strip() and not line.startswith("#")}
-
-
 def main() -> int:
     here = os.path.dirname(os.path.abspath(__file__))
-    later = read_later(os.path.join(here, "later.txt"))
     rules = read_rules(os.path.join(here, "words.txt"))
     root, counts = os.getcwd(), collections.Counter[str]()
     paths = files.files_of(root, "text", sys.argv[1:])
@@ -187,19 +180,13 @@ def main() -> int:
         kind = files.kind_of(root, path)
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        found = check(kind, path, text, rules)
-        if path in later and found:
-            counts["later"] += 1
-            continue
-        if path in later:
-            found = [(1, "listed", "", "the file is clean: take it off scripts/lint.d/later.txt")]
-        for line, sort, _, message in found:
+        for line, sort, _, message in check(kind, path, text, rules):
             counts[sort] += 1
             print(f"{path}:{line}: {message}")
     print(
         len(paths), *(f"{sort}:{count}" for sort, count in sorted(counts.items())), file=sys.stderr
     )
-    return 1 if any(sort != "later" for sort in counts) else 0
+    return 1 if counts else 0
 
 
 if __name__ == "__main__":

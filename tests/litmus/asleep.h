@@ -1,7 +1,7 @@
 /*
  * Included before a source file of the library that sleeps: a side that goes to sleep ends there.
- * The sleep is noted, and judged when all is over: if its ticket is still the bell's, nothing would
- * ever have ended it.
+ * The sleep is noted, and judged at the end of the round: if its sequence number is still the
+ * bell's, nothing would ever have ended it.
  */
 #ifndef DF_TESTS_LITMUS_ASLEEP_H
 #define DF_TESTS_LITMUS_ASLEEP_H

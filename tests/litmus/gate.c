@@ -10,7 +10,7 @@
 
 enum { BLOCKS = 2, LAUNCH = 1 };
 
-static const df_lanes lanes; /* which tell no time */
+static const df_lanes lanes; /* these runs are not timed */
 
 typedef struct gate_state {
   df_cuda_daemon daemon;

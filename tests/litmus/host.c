@@ -131,7 +131,7 @@ static void completed_look(void *state) {
              df_load_relaxed_u32(&s->words.status) == dfcclTimeout;
 }
 
-/* ---- 16w: its run is complete, whoever has the line by now */
+/* ---- 16w: its run is complete, whatever registration owns the line by now */
 
 static void tenant_prepare(void *state) {
   host_state *s = state;
@@ -168,7 +168,7 @@ static void recent_find(void *state) {
   uint64_t registration = 0;
   const df_wait_words *words = df_find_words(&s->context, 1, &registration);
   s->right = words == &s->other_words || (words == &s->words && registration == 1);
-  s->looked = words == &s->words || !s->right; /* else the lock has found it */
+  s->looked = words == &s->words || !s->right; /* otherwise the lock has found it */
 }
 
 /* ---- 18: one thread at a time runs a collective's callbacks */

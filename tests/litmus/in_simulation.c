@@ -3,8 +3,8 @@
  *
  *   schedules_litmus [--schedules N] [--seed S] [--test NAME]
  *
- * A schedule is one round. What is forbidden must not be seen in any of N schedules; and it must be
- * seen soon when an order that the test needs is taken away from one side. The linker leads the
+ * A schedule is one round. A forbidden outcome must not occur in any of N schedules, and it must
+ * occur soon when an order that the test needs is taken away from one side. The linker leads the
  * library's accesses through the functions below, which do that.
  */
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static litmus_weakening weak;
 static uint64_t schedules = 30000, seed = 1;
 static void *state;
 
-/* ---- what takes orders away */
+/* ---- removal of memory orders */
 
 uint64_t __real_sim_load(const volatile void *p, unsigned bytes, int order);
 void __real_sim_store(volatile void *p, uint64_t value, unsigned bytes, int order);
@@ -80,7 +80,7 @@ void __wrap_sim_fence(int order) {
   if (!lacks(LITMUS_FENCE)) __real_sim_fence(order);
 }
 
-/* ---- what the simulator asks of its program */
+/* ---- functions that the simulator calls in its program */
 
 void sim_fail_outside(void) {
   printf("Bail out! %s: %s\n", test->name, sim_failure);

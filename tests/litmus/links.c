@@ -9,7 +9,7 @@ typedef struct link_state {
   DF_ALIGNED(64) uint8_t slot[64 + sizeof(litmus_payload)];
   DF_ALIGNED(64) uint64_t credit, hold; /* the hold word lies behind the credit */
   litmus_payload lent;
-  DF_ALIGNED(64) uint64_t plain; /* what a slot, or a lent buffer, holds */
+  DF_ALIGNED(64) uint64_t plain; /* the content of a slot, or of a lent buffer */
   DF_ALIGNED(64) uint32_t received, whole;
   uint64_t read;
   DF_ALIGNED(64) uint32_t sent;
@@ -114,7 +114,8 @@ static litmus_outcome hold_judge(const void *state) {
   return s->received && s->sent ? LITMUS_SEEN : LITMUS_NOTHING;
 }
 
-/* Of another process it is seized while it is being read: then what was read does not count. */
+/* The buffer of another process is seized during a read: then the data that was read does not
+ * count. */
 static void seize_prepare(void *state) {
   link_state *s = state;
   link_prepare(state);

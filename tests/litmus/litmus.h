@@ -26,7 +26,7 @@ typedef enum {
   LITMUS_FORBIDDEN
 } litmus_outcome;
 
-/* What is taken away from one side, in the whole of it. */
+/* The order that is taken away from one side, everywhere in it. */
 enum {
   LITMUS_PUBLISH = 1, /* its releases, those of read-modify-writes too */
   LITMUS_OBSERVE = 2, /* its acquires */
@@ -40,7 +40,7 @@ typedef struct litmus_weakening {
 
 typedef struct litmus_test {
   const char *rows, *name, *never;
-  size_t bytes;                 /* of the state */
+  size_t bytes;                 /* size of the state */
   void (*prepare)(void *state); /* it is zeroed; nobody else is there */
   void (*side[LITMUS_SIDES])(void *state);
   litmus_outcome (*judge)(const void *state); /* the sides have ended */
@@ -62,7 +62,7 @@ static inline uint32_t litmus_sides(const litmus_test *test) {
   return n;
 }
 
-/* ---- what is published: in another order each time, so that it has every chance to come late */
+/* ---- publication: in another order each time, so that each store can arrive late */
 
 enum { LITMUS_WORDS = 4 };
 

@@ -46,7 +46,8 @@ static void check(const uint64_t *words, uint64_t number) {
   }
 }
 
-/* The writer decides now and then whether this is the last one, and says so before publishing it.
+/* The writer sometimes decides that this is the last one, and stores the decision before it
+ * publishes.
  */
 static int is_last(uint64_t number) {
   if (number % 256 != 0 || df_clock_ns() < until_ns) return 0;

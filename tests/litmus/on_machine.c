@@ -2,7 +2,7 @@
  * The litmus tests on threads of this very machine: [--seconds S] [--test NAME]
  *
  * Rounds are played in batches: each side goes through all of a batch's states as fast as it can,
- * so that the sides overlap as often as the machine allows. What is forbidden must not be seen in
+ * so that the sides overlap as often as the machine allows. A forbidden outcome must not occur in
  * any round. Where a fence of the first side is needed, it is looked for without it as well: how
  * often it came then says whether this machine, under this load, could have shown it at all. That
  * number is printed and judged by nobody.

@@ -44,7 +44,7 @@ static litmus_outcome sq_judge(const void *state) {
   return fetched ? LITMUS_SEEN : LITMUS_NOTHING;
 }
 
-/* ---- 2: what blocks have read is over when the slot is free */
+/* ---- 2: the reads of blocks have ended when the slot is free */
 
 typedef struct sq_free_state {
   df_sq sq;
@@ -176,10 +176,10 @@ static void cq_head_block(void *state) {
 }
 static litmus_outcome cq_head_judge(const void *state) {
   const cq_state *s = state;
-  return s->pushed ? LITMUS_SEEN : LITMUS_NOTHING; /* else it is the assertion that speaks */
+  return s->pushed ? LITMUS_SEEN : LITMUS_NOTHING; /* otherwise the assertion fails */
 }
 
-/* ---- 5: two blocks, one of which gives up; the last one's CQE tells of both */
+/* ---- 5: two blocks, one of which gives up; the last one's CQE reports both */
 
 typedef struct completion_state {
   df_device device;
@@ -210,7 +210,7 @@ static void completion_prepare(void *state) {
 }
 static void completion_block(completion_state *s, uint32_t block, uint32_t status) {
   litmus_fill(&s->results[block], block + 3);
-  const df_lanes lanes = {.move = NULL}; /* which tell no time */
+  const df_lanes lanes = {.move = NULL}; /* these runs are not timed */
   df_daemon_complete(&s->block[block], A_COLLECTIVE, &s->descriptor, status, &lanes);
 }
 static void completion_block_0(void *state) { completion_block(state, 0, 3); }

@@ -18,7 +18,7 @@ typedef struct executor_state {
   df_bell work_bell;
   DF_ALIGNED(64) uint64_t outstanding;
   DF_ALIGNED(64) litmus_sleep sleep;
-  /* what a stuck block waits for: one message */
+  /* a stuck block waits for one message */
   df_descriptor descriptor, *descriptors;
   df_primitive primitive;
   df_part part;
@@ -27,8 +27,8 @@ typedef struct executor_state {
   DF_ALIGNED(64) uint64_t slot[8];
   DF_ALIGNED(64) uint64_t credit[2];
   df_lanes lanes;       /* the sender's */
-  pthread_mutex_t lock; /* a submission's, let go before it looks for sleepers */
-  /* what an owner keeps */
+  pthread_mutex_t lock; /* lock of a submission, unlocked before it looks for sleepers */
+  /* state that an owner keeps */
   DF_ALIGNED(64) uint64_t kept;
   struct {
     DF_ALIGNED(64) uint32_t owned;

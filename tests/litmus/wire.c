@@ -1,4 +1,5 @@
-/* The pump of a wire's endpoint: whoever finds it busy leaves its news to who is at it. */
+/* The pump of a network endpoint: a thread that finds it busy sets a flag for the thread at work.
+ * */
 #include "litmus.h"
 
 #define df_transport_net litmus_transport_wire
@@ -10,7 +11,7 @@
 
 typedef struct wire_state {
   endpoint ep;
-  DF_ALIGNED(64) uint32_t news; /* what the second side has to tell */
+  DF_ALIGNED(64) uint32_t news; /* the work of the second side */
   DF_ALIGNED(64) uint32_t carried;
   int has_arrived; /* the news is of the network */
 } wire_state;
@@ -23,7 +24,7 @@ int note_carry(df_connections *all, int spins) {
   return 0;
 }
 
-/* What has arrived is not for who sends. */
+/* A thread that only sends ignores arrived data. */
 int note_send(df_connections *all) {
   wire_state *s = (wire_state *)(void *)((uint8_t *)all - offsetof(endpoint, connections));
   if (df_load_relaxed_u32(&s->news) && !s->has_arrived) s->carried = 1;

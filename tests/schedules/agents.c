@@ -167,7 +167,7 @@ static void end_earliest_sleep(uint32_t sleepers) {
   sim_wake(earliest, 1);
 }
 
-/* Nobody can go on: time passes, or the world is over, or stuck. */
+/* No agent can continue: time passes, or the world has ended, or is stuck. */
 static void nobody_runs(void) {
   uint32_t sleepers = sim_agents_now.naps;
   for (uint32_t bits = sim_agents_now.in[SIM_WAITS_GATE]; bits; bits &= bits - 1)
@@ -309,7 +309,7 @@ void sim_wake_those(sim_state state, const void *waiting_for) {
       sim_wake(sim_first_bit(bits), 0);
 }
 
-/* Lets others go first: whoever polls waits for somebody. */
+/* Other agents go first, because an agent that polls waits for one of them. */
 void sim_pause(void) {
   sim_steps++;
   if (sim_is_exhausting) {

@@ -64,7 +64,7 @@ static void app_submit(app_run *run) {
   run->accepted = 1;
 }
 
-/* Of a thread that has waited for what it submitted. */
+/* For a thread that has waited for its submissions. */
 static void check_without_callback(const app_rank *rank, uint32_t thread) {
   for (uint32_t i = rank->thread_begin[thread]; i < rank->thread_begin[thread + 1]; i++) {
     uint32_t which = rank->order[i];
@@ -89,7 +89,8 @@ static void look_at(const app_rank *rank, const app_run *run) {
     sim_fail("dfcclWaitRun failed with %d", (int)result);
 }
 
-/* Of a collective that the rank leads: any algorithm that it has, or the registered one; any slots.
+/* For a collective that the rank leads: any algorithm of the operation, or the registered one; any
+ * number of slots.
  * */
 void sim_ask_to_switch(uint32_t rank) {
   const uint32_t most =
@@ -154,7 +155,7 @@ void sim_app_check(void) {
       }
 }
 
-/* ---- what a schedule decides about the application */
+/* ---- decisions of a schedule about the application */
 
 static void shuffle_runs(app_rank *rank, int same_on_all) {
   sim_random common = {.state = sim_random_now.state ^ 0x5bd1e995u};
@@ -200,7 +201,7 @@ void sim_app_prepare(void) {
   int each_its_own = sim_one_in(&sim_random_now, 2);
   sim_random common = sim_random_now;
   int in_order = style == STYLE_WAIT_EACH || sim_plan.n_threads > 1;
-  /* Of two threads that submit, some take first turns of what they wait for. */
+  /* With two submitting threads, some execute first turns of the runs that they wait for. */
   sim_random bare = {.state = sim_random_now.state ^ 0xa0761d6478bd642full};
   int without = sim_plan.n_threads > 1 && sim_one_in(&bare, 2);
   /* One rank submits everything, in any order; the others wait for each, in one order. */

@@ -37,7 +37,7 @@ uint32_t sim_open_descriptors(void) {
   return n;
 }
 
-/* Whoever waits for this descriptor's epoll. */
+/* The agent that waits for this descriptor's epoll. */
 static void news(const sim_descriptor *d) {
   if (d->epoll < 0) return;
   sim_wake_those(SIM_WAITS_EVENT, (const void *)(intptr_t)d->epoll);
@@ -111,7 +111,7 @@ int sim_close(int fd) {
   return 0;
 }
 
-/* What was written has been sent. */
+/* The written bytes have been sent. */
 int sim_ioctl(int fd, unsigned long request, ...) {
   (void)fd;
   (void)request;

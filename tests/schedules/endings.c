@@ -18,7 +18,7 @@
 endings *sim_endings_now;
 int32_t *sim_between_send[MAX_RANKS][MAX_COLLS], *sim_between_recv[MAX_RANKS][MAX_COLLS];
 
-/* ---- what is allowed */
+/* ---- allowed endings */
 
 static int something_happened(void) {
   return sim_endings_now->aborts || sim_endings_now->deaths || sim_endings_now->early ||
@@ -42,7 +42,7 @@ static int is_explained(uint32_t rank, dfcclResult_t status) {
   case dfcclOutOfMemory:
   case dfcclSystemError: /* shared memory */
     return sim_endings_now->no_memory;
-  case dfcclMismatch: /* of a run between two lives: calls that wait may tell it */
+  case dfcclMismatch: /* the status of a run between two lives: calls that wait may return it */
     return has_disagreement();
   case dfcclRemoteError:
     return something_happened();
@@ -108,7 +108,7 @@ static void give_up_without_memory(uint32_t rank) {
 static int try_submit(app_run *run) {
   uint32_t rank = run->rank, life = run->run >= sim_endings_now->first[run->coll];
   coll_state *state = &sim_endings_now->rank[rank].coll[run->coll];
-  if (state->refused[life]) return 0; /* what follows would meet other runs */
+  if (state->refused[life]) return 0; /* later runs would be matched with other runs */
   int was_aborted = sim_endings_now->rank[rank].has_aborted == 2;
   run->accepted = 1; /* the callback may come first */
   dfcclResult_t result =
@@ -153,7 +153,7 @@ static void try_deregister(uint32_t rank, uint32_t coll) {
   sim_fail("rank %u: dfcclDeregister failed with %d: %s", rank, (int)result, df_last_sentence());
 }
 
-/* Of members that disagree every run ends so, and of others none does. */
+/* Every run of members that disagree ends so, and no run of other members. */
 static void expect_between(uint32_t rank, uint32_t coll, const char *what, dfcclResult_t status) {
   int gone = sim_endings_now->early || sim_endings_now->no_memory;
   if (status == dfcclInvalidArgument && gone) return;
@@ -178,7 +178,7 @@ static void on_callback_earlier(dfcclCollId_t id, dfcclResult_t status, void *ar
   expect(run->rank, "a run of equal counts", status, -1);
 }
 
-/* Whoever knows already that members disagree is refused. */
+/* A call on a rank that has detected the mismatch is refused. */
 static void run_between(uint32_t rank, uint32_t coll) {
   dfcclContext_t context = sim_app->rank[rank].context;
   between_run *run = &sim_endings_now->between[rank][coll];
@@ -217,7 +217,7 @@ static void register_next(uint32_t rank, uint32_t coll) {
   state->next = sim_endings_now->first[coll];
   dfcclResult_t result = dfcclSuccess;
   if (sim_endings_now->interlude[coll]) {
-    /* Of varying collectives it is the run that is odd. */
+    /* For varying collectives the run differs. */
     const int is_odd = sim_endings_now->odd[coll] == (int)rank && !sim_plan.coll[coll].varying;
     result = sim_register(rank, coll, (uint32_t)is_odd);
     if (result == dfcclSuccess && sim_endings_now->visited[coll]) run_between(rank, coll);

@@ -18,7 +18,7 @@ typedef enum {
   STEP_ABORT,
   STEP_ABORT_ONE, /* dfcclAbortCollectives */
   STEP_PAUSE,
-  STEP_LEAVE, /* what remains is not done: the context is closed */
+  STEP_LEAVE, /* the remaining actions are omitted: the context is closed */
   STEP_NAP,   /* as long as a timeout */
   STEP_LATER  /* when others' runs have timed out */
 } step_kind;
@@ -42,7 +42,7 @@ typedef struct rank_state {
   int has_aborted, has_aborted_one, leaves, lingers, is_closed, is_dead;
 } rank_state;
 
-/* What a callback does beside being counted. */
+/* The action of a callback, besides being counted. */
 typedef enum { NOTHING, MOVES_ON, ABORTS, PAUSES } callback_deed;
 
 /* The run of a registration between the two lives; of a varying one, behind a run of equal counts.
@@ -62,7 +62,7 @@ typedef struct endings {
   int odd[MAX_COLLS];        /* ... which on this rank is of another count; -1 */
   int visited[MAX_COLLS];    /* ... or with one run, after all, which each rank waits for */
   between_run between[MAX_RANKS][MAX_COLLS];
-  uint64_t allocations; /* of the application itself */
+  uint64_t allocations; /* by the application itself */
   int aborts, deaths, early, late, no_memory;
   int dying; /* this rank; -1 */
 } endings;

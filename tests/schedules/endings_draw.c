@@ -1,4 +1,5 @@
-/* What schedules that end decide before they begin: who does what, and what goes wrong. */
+/* Decisions of schedules with endings before they begin: the actions of agents, and the failures.
+ * */
 #include <string.h>
 
 #include "endings.h"

@@ -145,7 +145,7 @@ static void begin(void) {
   sim_steps_begin();
   for (uint32_t r = 0; r < sim_plan.n_ranks && !sim_smallest_now.background; r++) {
     df_executor *executor = sim_app->rank[r].context->device.state;
-    executor->expects_waiter = 1; /* who waits drives: executors are left to sleep */
+    executor->expects_waiter = 1; /* waiting threads drive; executors sleep */
   }
   sim_state_begin();
 }

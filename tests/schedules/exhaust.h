@@ -19,7 +19,7 @@ extern sim_step sim_next_steps[SIM_MAX_AGENTS + 1];
 int sim_has_new_accesses(void);
 /* As a schedule begins. */
 void sim_steps_begin(void);
-/* The agent goes on, from where it stands to what others may see. */
+/* The agent continues from its present place to the next access that others may see. */
 void sim_step_on(uint32_t agent);
 uint32_t sim_enabled_agents(void);             /* by bit */
 uint32_t sim_persistent_set(uint32_t enabled); /* the smallest that begins with one of them */
@@ -32,11 +32,10 @@ typedef struct sim_hash {
 } sim_hash;
 extern sim_hash sim_state_hash;
 
-void sim_state_begin(void); /* as a schedule begins: what is compared with, what does not count */
-void sim_state_lay_out(
-    void); /* of which pieces it is made, by what is known of lines that change */
+void sim_state_begin(void);   /* as a schedule begins: what is compared with, what does not count */
+void sim_state_lay_out(void); /* the pieces of the state, by the lines that are known to change */
 uint32_t sim_state_pieces(void);
-void sim_note_agent(uint32_t agent); /* what it has changed of its stack */
+void sim_note_agent(uint32_t agent); /* changed parts of its stack */
 void sim_note_common(void);          /* ... of all else */
 size_t sim_noted_changes(void);
 void sim_undo_changes(size_t to);
@@ -47,7 +46,7 @@ int sim_has_new_lines(int compares);
 
 int sim_met_open(uint64_t most); /* 0: no memory */
 void sim_met_forget(void);
-uint64_t sim_met_place(int *is_first); /* of the state at hand */
+uint64_t sim_met_place(int *is_first); /* place of the present state */
 uint64_t sim_met_states(void);
 void sim_met_set_on_path(uint64_t place, int is_on_path);
 int sim_met_is_on_path(uint64_t place);

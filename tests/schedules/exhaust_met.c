@@ -1,6 +1,7 @@
 /*
  * States that were met, of all interleavings (exhaust.c): each known by its hash, at its place in a
- * table; and from which one came to which, so that it can be told whether a way leads to an end.
+ * table; and from which one came to which, so that the program can decide whether a path leads to
+ * an end.
  */
 #include <sys/mman.h>
 

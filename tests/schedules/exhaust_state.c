@@ -10,7 +10,7 @@
 #include "shadow.h"
 
 enum {
-  STACK_WINDOW = 4096, /* what is live of a stack must fit */
+  STACK_WINDOW = 4096, /* the live part of a stack must fit */
   MAX_PIECES = 8192
 };
 
@@ -69,7 +69,7 @@ static void add_pieces(void *at, size_t bytes) {
   for (size_t i = 0; i < bytes; i += SIM_PIECE) add_piece((uint8_t *)at + i, UINT64_MAX);
 }
 
-/* Of the simulator: what is not in a larger structure. */
+/* State of the simulator that is not in a larger structure. */
 static struct {
   size_t arena_used, far_used;
   uint8_t rest[SIM_PIECE - 2 * sizeof(size_t)];
@@ -88,7 +88,7 @@ static uint8_t *window_of(uint32_t agent) {
   return sim_agents_now.agent[agent].stack + SIM_STACK_BYTES - STACK_WINDOW;
 }
 
-/* What lies below the stack pointer is over; and nothing of it is to be found in later frames. */
+/* Data below the stack pointer is dead, and must not be found in later frames. */
 static void clear_dead_stack(uint32_t agent) {
   uint8_t *live = sim_agents_now.agent[agent].stack_pointer, *window = window_of(agent);
   if (live < window) {
@@ -164,7 +164,7 @@ void sim_state_lay_out(void) {
   }
 }
 
-/* ---- what transitions change, to be taken back */
+/* ---- changes of transitions, to be undone */
 
 typedef struct change {
   uint32_t piece;

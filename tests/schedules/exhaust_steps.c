@@ -1,5 +1,5 @@
 /*
- * What agents are about to do, of all interleavings (exhaust.c): at which accesses others may go
+ * The next accesses of agents, for all interleavings (exhaust.c): at which accesses others may go
  * on, and which agents must go on so that no interleaving is missed.
  */
 #include <string.h>

@@ -22,10 +22,10 @@ static struct {
   int is_private; /* the access that comes next: nobody else accesses that word */
 } now;
 static struct {
-  uint32_t readers[SIM_ARENA_BYTES / 4], writers[SIM_ARENA_BYTES / 4]; /* of words, by bit */
+  uint32_t readers[SIM_ARENA_BYTES / 4], writers[SIM_ARENA_BYTES / 4]; /* bits of words */
   uint32_t n, n_before;
 } shared;
-static uint32_t others[MAX_BOUND + 1][MAX_POINTS]; /* who else could run, by point */
+static uint32_t others[MAX_BOUND + 1][MAX_POINTS]; /* other agents that could run, for each point */
 
 static int is_shared(uint64_t word) {
   uint32_t all = shared.readers[word] | shared.writers[word];

@@ -1,4 +1,4 @@
-/* What went wrong in a schedule, in a sentence. */
+/* The failure of a schedule, in a sentence. */
 #include <stdarg.h>
 #include <stdio.h>
 

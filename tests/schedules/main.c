@@ -63,7 +63,7 @@ static void catch_crashes(void) {
   sigaction(SIGVTALRM, &action, NULL);
 }
 
-/* Of this process: children do not inherit it. */
+/* Belongs to this process: children do not inherit it. */
 static void watch_for_endless_loops(void) {
   struct itimerval every = {.it_interval.tv_sec = ENDLESS_S, .it_value.tv_sec = ENDLESS_S};
   setitimer(ITIMER_VIRTUAL, &every, NULL);
@@ -86,7 +86,7 @@ enum {
   SIM_LENGTHS = 8 * 24 /* eighths of powers of two */
 };
 
-/* Of one job, in memory that it shares with the parent. */
+/* State of one job, in memory that it shares with the parent. */
 typedef struct totals {
   uint64_t worlds, schedules, steps, failures;
   uint64_t next_world; /* all of the job's before it are through */
@@ -219,7 +219,7 @@ static int run_job(const options *o, uint64_t first, totals *t) {
   return !good;
 }
 
-/* Of the processes that have ended. */
+/* Sums over the processes that have ended. */
 static double processor_seconds(void) {
   struct rusage used;
   getrusage(RUSAGE_CHILDREN, &used);

@@ -34,7 +34,7 @@ typedef struct view {
 typedef struct location {
   uint64_t value[SIM_HISTORY];
   uint32_t joined[SIM_HISTORY]; /* agents, by bit, that have joined this value's view */
-  uint32_t schedule;            /* what is here is of this schedule */
+  uint32_t schedule;            /* the content belongs to this schedule */
   word newest, oldest;
   uint8_t has_view[SIM_HISTORY];
 } __attribute__((aligned(64))) location;
@@ -105,9 +105,9 @@ void sim_memory_forget(void) {
   forget_accesses();
 }
 
-/* Copies back what was accessed. What is written behind the simulator's back (by libraries that are
- * not instrumented, by the application) is found by comparing, now and then, from the first
- * schedule of a world on, and is always copied from then on. */
+/* Copies back what was accessed. Writes that the simulator does not see (by libraries that are not
+ * instrumented, by the application) are found by comparisons at some schedules, from the first
+ * schedule of a world on, and are always copied from then on. */
 void sim_memory_restore(const uint8_t *snapshot, size_t bytes, int compares) {
   note_cells_used();
   for (size_t page = 0; page * PAGE < bytes; page++) {
@@ -145,7 +145,7 @@ void sim_memory_begin(void) {
   clear(&fences);
 }
 
-/* What a thread's creator did happens before what the thread does. */
+/* The actions of a thread's creator happen before those of the thread. */
 void sim_view_of_new_agent(uint32_t agent, uint32_t parent) {
   if (agent != parent) copy(&current[agent], &current[parent]);
   has_acquired[agent] = has_released[agent] = 0;
@@ -153,7 +153,7 @@ void sim_view_of_new_agent(uint32_t agent, uint32_t parent) {
   advance_clock(parent);
 }
 
-/* What a thread did happens before its joining returns. */
+/* The actions of a thread happen before pthread_join of it returns. */
 void sim_view_of_joined(uint32_t agent, uint32_t by) { join(&current[by], &current[agent]); }
 
 /* ---- plain accesses */
@@ -303,7 +303,7 @@ static inline void see(uint32_t index, word which, int order) {
   if (acquires(order)) {
     l->joined[h] |= bit;
     join(&current[me], &location_views[index][h]);
-  } else if (!(pending[index][h] & bit)) { /* what a fence has joined since is there as well */
+  } else if (!(pending[index][h] & bit)) { /* a fence has joined the later views too */
     pending[index][h] |= bit;
     if (!has_acquired[me]) clear(&acquired[me]);
     has_acquired[me] = 1;
@@ -434,7 +434,7 @@ void sim_fence(int order) {
   }
 }
 
-/* ---- what locks and the kernel order */
+/* ---- orders by locks and by the kernel */
 
 void sim_acquire_from(const void *p) {
   uint32_t index = find(p, 4);

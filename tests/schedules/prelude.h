@@ -81,7 +81,7 @@
 #define df_fork_guard_add sim_fork_guard_add
 #define df_fork_guard_remove sim_fork_guard_remove
 #define df_fork_waits_for sim_fork_waits_for
-/* What only dumps read. */
+/* Used by dumps only. */
 #define df_sleeper_enter sim_sleeper_enter
 #define df_sleeper_leave sim_sleeper_leave
 #define df_waits_enter sim_waits_enter

@@ -1,4 +1,4 @@
-/* What the simulator puts in the place of processor and operating system. See prelude.h. */
+/* The simulator takes the place of processor and operating system. See prelude.h. */
 #ifndef DF_TESTS_SIM_PRELUDE_DECLARATIONS_H
 #define DF_TESTS_SIM_PRELUDE_DECLARATIONS_H
 

@@ -1,6 +1,6 @@
 /*
- * What is remembered of plain accesses: for each 4 bytes of the arena, who wrote them last in this
- * schedule, and who has read them since, each with its clock then.
+ * The record of plain accesses: for each 4 bytes of the arena, the last writer in this schedule and
+ * the readers since, each with its clock at that time.
  */
 #ifndef DF_TESTS_SIM_SHADOW_H
 #define DF_TESTS_SIM_SHADOW_H
@@ -9,7 +9,7 @@
 
 typedef union sim_cell {
   struct {
-    uint16_t location;      /* of an atomic word; 0: none */
+    uint16_t location;      /* number of an atomic word; 0: none */
     uint8_t writer, reader; /* agent + 1; 0: nobody in this schedule */
     int16_t written, read;  /* by that agent's clock */
   };

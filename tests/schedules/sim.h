@@ -19,7 +19,7 @@ enum {
   SIM_FAR_BYTES = 4 << 20,   /* large allocations, whose content does not outlive a schedule */
   SIM_MAX_AGENTS = 31,
   SIM_FIRST_LOCATION = 32, /* words of a view before it: the agents' clocks */
-  SIM_MAX_WORDS = 2048,    /* of a view */
+  SIM_MAX_WORDS = 2048,    /* bytes of a view */
   SIM_HISTORY = 4,         /* latest values of a location that may be seen */
   SIM_STACK_BYTES = 64 << 10
 };
@@ -41,22 +41,23 @@ static inline uint32_t sim_below(sim_random *random, uint32_t n) {
 }
 static inline int sim_one_in(sim_random *random, uint32_t n) { return sim_below(random, n) == 0; }
 
-/* ---- what the adversary does in one schedule */
+/* ---- actions of the adversary in one schedule */
 
 typedef struct sim_policy {
   uint32_t quantum;      /* accesses between two choices of an agent, on average */
   uint32_t stale_of_256; /* chance that a load looks for an older value */
-  uint32_t by_priority;  /* 1: the agent of highest priority runs, priorities change now and then */
-  uint32_t spurious;     /* 1: sleeps may end for no reason */
-  uint32_t slow_moves;   /* 1: data may move for long, meanwhile others go on */
-  uint32_t changes;      /* not 0: the first in an order runs, until it waits, or is put last at one
+  uint32_t
+      by_priority;   /* 1: the agent of highest priority runs; priorities change at random steps */
+  uint32_t spurious; /* 1: sleeps may end for no reason */
+  uint32_t slow_moves; /* 1: data may move for long, meanwhile others go on */
+  uint32_t changes;    /* not 0: the first in an order runs, until it waits, or is put last at one
                             of so many moments */
-  uint32_t stalls;       /* agents, by bit, that do not run ... */
+  uint32_t stalls;     /* agents, by bit, that do not run ... */
   uint32_t stalls_from, stalls_until; /* ... between these steps */
   uint32_t last_change;               /* step before which those moments lie */
   uint32_t slow_most;
   uint32_t nap_ends;            /* one in so many choices ends a sleep */
-  uint32_t stops_at, stops_for; /* who runs at that step stands still for so many; 0 */
+  uint32_t stops_at, stops_for; /* the agent that runs at that step pauses for so many steps; 0 */
   uint32_t in_vain;             /* looks of the others in vain that end a stall; 0: none do */
   uint32_t unfair_steps;        /* then the adversary becomes fair, and all must end soon */
 } sim_policy;
@@ -91,7 +92,7 @@ typedef struct sim_agent {
 
 typedef struct sim_agents {
   uint32_t n, current;
-  uint32_t in[SIM_STATES]; /* who is in that state, by bit */
+  uint32_t in[SIM_STATES]; /* agents in that state, by bit */
   uint32_t naps;           /* ... of those that sleep, whose sleep time ends */
   uint64_t now_ns;
   sim_agent agent[SIM_MAX_AGENTS];
@@ -101,8 +102,8 @@ extern sim_agents sim_agents_now;
 extern sim_policy sim_policy_now;
 extern sim_random sim_random_now;
 extern int64_t sim_quantum; /* accesses until the adversary chooses again */
-extern uint64_t sim_steps;  /* of this schedule */
-extern uint64_t sim_runs;   /* of schedules, and of setting up */
+extern uint64_t sim_steps;  /* belongs to this schedule */
+extern uint64_t sim_runs;   /* belongs to schedules, and to setting up */
 extern int sim_is_running;  /* agents run, and not the main program */
 extern int sim_is_quiet;    /* setting up: no adversary */
 extern int sim_is_tracing;
@@ -136,7 +137,7 @@ void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2), nore
 
 /* The same outside of the agents. */
 void sim_note_failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Of the program: sim_fail outside of a schedule. */
+/* Implemented by the program: sim_fail outside of a schedule. */
 void sim_fail_outside(void) __attribute__((noreturn));
 
 /* ---- memory.c */
@@ -146,7 +147,7 @@ void sim_memory_begin(void);  /* a new schedule */
 void sim_memory_restore(const uint8_t *snapshot, size_t bytes, int compares); /* before it */
 void sim_view_of_new_agent(uint32_t agent, uint32_t parent);
 void sim_view_of_joined(uint32_t agent, uint32_t by);
-void sim_acquire_from(const void *p); /* what the kernel or a lock orders */
+void sim_acquire_from(const void *p); /* orders by the kernel or a lock */
 void sim_release_to(const void *p);
 void sim_touch(const void *p, size_t bytes, int is_write); /* plain access: race detection */
 void sim_written(const void *p, size_t bytes);             /* to be copied back; not checked */
@@ -160,7 +161,7 @@ extern uint32_t sim_more_failures;   /* ... and so many after it */
 extern uint32_t sim_fail_allocation; /* the so-maniest from now on fails; 0: none */
 extern int sim_uses_allocation_failure;
 void sim_system_reset(void);
-void *sim_hidden_alloc(size_t bytes); /* of the simulated kernel */
+void *sim_hidden_alloc(size_t bytes); /* belongs to the simulated kernel */
 void *sim_map_new(size_t bytes);
 void sim_unmap(void *p);
 
@@ -172,9 +173,9 @@ typedef struct sim_descriptor {
   sim_descriptor_kind kind;
   int epoll; /* that watches it; -1 */
   uint32_t data, events;
-  uint64_t count; /* of a counter */
+  uint64_t count; /* value of a counter */
   uint32_t file;
-  int peer, rank; /* of a socket: the other end, -1 when it has gone; whose it is */
+  int peer, rank; /* for a socket: the other end, -1 when it has gone; its owner */
   int ended;
   uint32_t n_letters;
   void *first, *last, *order;
@@ -211,7 +212,7 @@ void sim_stream_news(int fd); /* as sim_signal */
 
 /* ---- wire.c: TCP between ranks of different processes */
 
-void sim_wire_begin(void); /* of a new world that has it; it has an agent of its own */
+void sim_wire_begin(void); /* belongs to a new world with it; it has an agent of its own */
 void sim_wire_die(int rank);
 uint16_t sim_wire_port(uint32_t rank); /* where it will listen, if each opens its wire in turn */
 void sim_stream_pair(int fds[2], const int ranks[2]);
@@ -224,7 +225,7 @@ typedef struct sim_event {
   uint64_t value;
   uint64_t step;
   uint32_t agent;
-  uint32_t age; /* of a value that was read: so many newer ones exist */
+  uint32_t age; /* for a value that was read: number of newer ones */
 } sim_event;
 void sim_trace(const char *what, const void *where, uint64_t value, uint32_t age,
                const void *caller);
@@ -238,14 +239,14 @@ void sim_trace_print(void);
 
 /* ---- world.c */
 
-extern uint32_t sim_percent_small, sim_percent_endings; /* of the worlds */
+extern uint32_t sim_percent_small, sim_percent_endings; /* for the worlds */
 extern int sim_is_crowd, sim_only_crowds;
 extern int sim_only_wires;          /* ranks of different processes share no memory */
 extern int sim_only_rails;          /* ... and messages of any length go over one to three rails */
 extern int sim_only_hosts;          /* ... and are of different hosts: so are control's messages */
 extern int sim_only_relays;         /* ... and one host passes on control's messages of others */
 extern int sim_only_varying;        /* runs have any counts up to the registered ones */
-extern int sim_only_switches;       /* collectives are asked to go over to variants */
+extern int sim_only_switches;       /* collectives are asked to switch to other plans */
 extern int sim_only_others;         /* operations beyond the six of worlds on record */
 extern int sim_is_small;            /* this world */
 extern int sim_compare_next;        /* the schedule before left the arena in disorder, perhaps */
@@ -267,7 +268,7 @@ int sim_explore(uint64_t first, uint64_t variants, uint32_t bound); /* 0: one we
 
 /* ---- exhaust.c */
 
-/* What an agent is about to do, where another one may go on before it. */
+/* The next access of an agent, before which another agent may continue. */
 typedef enum {
   SIM_GOES_ON, /* nothing that others see */
   SIM_READS,

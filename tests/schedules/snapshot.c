@@ -1,4 +1,4 @@
-/* What the arena, the stacks and the kernel hold when a world stands: each schedule begins so. */
+/* The arena, the stacks and the kernel after a world was set up: each schedule begins with them. */
 #include <string.h>
 
 #include "world.h"

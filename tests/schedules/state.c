@@ -1,5 +1,5 @@
 /*
- * What a rank's queues, cursors and links held when a schedule went wrong. Reads the library's
+ * The queues, cursors and links of a rank when a schedule failed. Reads the library's
  * structures from outside of the schedule, so nothing here is an access that the simulator sees.
  */
 #include <stdio.h>

@@ -77,7 +77,7 @@ void *sim_aligned_alloc(size_t alignment, size_t bytes) {
   return counted(p);
 }
 
-/* Of the simulated kernel: neither counted nor freed. */
+/* Memory of the simulated kernel: neither counted nor freed. */
 void *sim_hidden_alloc(size_t bytes) {
   uint32_t fails = sim_fail_allocation;
   sim_fail_allocation = 0;

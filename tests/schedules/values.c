@@ -1,4 +1,4 @@
-/* What runs send, and what they must receive. */
+/* The data that runs send, and the data that they must receive. */
 #include <string.h>
 
 #include "world.h"
@@ -48,7 +48,7 @@ static int uses(const app_run *run, int output) {
 static int32_t expected(const app_run *run, uint32_t i) {
   const coll_plan *coll = &sim_plan.coll[run->coll];
   const uint32_t position = position_of(coll, run->rank), count = sim_count_of(run);
-  /* Of an input with a piece for each member, the piece at this position counts. */
+  /* In an input with a piece for each member, the piece at this position counts. */
   const uint32_t skipped = df_operation_is_wide(coll->operation, 0) ? position * count : 0;
   if (df_operation_reduces(coll->operation))
     return sum_of(run, df_operation_operands(coll->operation, position, coll->n_members),
@@ -58,8 +58,9 @@ static int32_t expected(const app_run *run, uint32_t i) {
   return sim_value_of(member_at(coll, coll->root), run, skipped + i);
 }
 
-/* The buffers are the application's again: nobody may look at them any more. What another process
- * still reads of a run that failed is its mapping, and no race; but it must not come of it. */
+/* The buffers are the application's again: nobody may look at them any more. Another process may
+ * still read the mapping of a failed run, which is no race; but its result must not come from that.
+ * */
 static void give_back(app_run *run, int succeeded) {
   const coll_plan *coll = &sim_plan.coll[run->coll];
   size_t sent = sim_elements_of(coll, sim_count_of(run), 0) * sizeof(int32_t);

@@ -21,12 +21,13 @@ enum { TUBE_BYTES = 80, MAX_PORTS = 4, MAX_STREAMS = 160, FIRST_PORT = 1000 };
 typedef struct tube {
   uint8_t bytes[TUBE_BYTES];
   uint64_t read, arrived, written;
-  int is_ended;  /* nobody writes any more */
-  int is_broken; /* what has not arrived is lost, also what a writer is about to add */
+  int is_ended; /* nobody writes any more */
+  /* Bytes that have not arrived are lost, and so are those that a writer is about to add. */
+  int is_broken;
 } tube;
 
 typedef struct end {
-  df_tcp_stream tcp; /* what the library has */
+  df_tcp_stream tcp; /* the end of the library */
   df_tcp *owner;
   tube *in, *out;
   struct end *other; /* NULL: it has gone */
@@ -63,12 +64,12 @@ static void tell(end *e) {
 
 /* ---- the agent */
 
-/* A write that took less than it was given waits for this to be told. */
+/* After a partial write the writer waits for this event. */
 static int has_room_again(const end *e) {
   return e->waits_for_room && e->out && e->out->written - e->out->read < TUBE_BYTES;
 }
 
-/* What is under way is lost, each way. */
+/* The bytes under way are lost in both directions. */
 static void break_connection(end *e) {
   end *both[2] = {e, e->other};
   for (int i = 0; i < 2; i++) {
@@ -81,7 +82,7 @@ static void break_connection(end *e) {
   for (int i = 0; i < 2; i++) tell(both[i]);
 }
 
-/* Of hosts, none while a world is set up: control says most of what it says then. */
+/* Between hosts: none while a world is set up, because control sends most of its messages then. */
 static int may_break(const end *e) {
   return e->other && sim_plan.settings.net_resume_ms != 0 && net->breaks < BREAKS &&
          !(sim_plan.hosts && sim_is_quiet) && sim_one_in(&sim_random_now, BREAKS_ONE_IN);
@@ -282,7 +283,7 @@ static ssize_t stream_recv(void *stream, void *bytes, size_t n) {
   return came == 0 ? -1 : 0;
 }
 
-/* Both ways. What was written before still arrives. */
+/* Both directions. Bytes that were written before still arrive. */
 static void stream_shutdown(void *stream) {
   end *e = stream, *other = e->other;
   CHANGED(e);
@@ -333,7 +334,7 @@ void sim_stream_pair(int fds[2], const int ranks[2]) {
   }
 }
 
-/* ---- what tcp.h promises */
+/* ---- promises of tcp.h */
 
 dfcclResult_t df_tcp_open(df_tcp *tcp, df_listeners *listeners) {
   (void)listeners; /* all ranks are of one host */
@@ -394,7 +395,7 @@ dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_tcp_path *way, df_tcp_stream 
   return dfcclSuccess;
 }
 
-/* ---- what paths.h promises: all of them lead to the same place */
+/* ---- promises of paths.h: all paths lead to the same place */
 
 dfcclResult_t df_path_finder_open(df_path_finder **rails, const char *interfaces, uint32_t most) {
   (void)interfaces;
@@ -450,7 +451,7 @@ void df_tcp_set_silence(df_tcp_stream *stream, uint32_t ms) {
   (void)ms;
 }
 
-/* What was written arrives, even if the stream is ended. */
+/* Written bytes arrive, even if the stream is ended. */
 int df_tcp_has_unsent(const df_tcp_stream *stream) {
   (void)stream;
   return 0;

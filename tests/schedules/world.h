@@ -8,8 +8,8 @@
 enum {
   MAX_RANKS = 4,
   MAX_COLLS = 3,
-  MAX_RUNS = 7, /* of one collective: more than the daemon may hold at one time */
-  FEW_RUNS = 3, /* of most worlds */
+  MAX_RUNS = 7, /* for one collective: more than the daemon may hold at one time */
+  FEW_RUNS = 3, /* in most worlds */
   MAX_ELEMENTS = 96,
   MAX_THREADS = 2
 };
@@ -22,7 +22,7 @@ typedef struct coll_plan {
   int priority;
   uint32_t members, n_members; /* ranks, by bit */
   int varying;
-  uint32_t counts[MAX_RUNS]; /* of varying runs; 0: as registered */
+  uint32_t counts[MAX_RUNS]; /* for varying runs; 0: as registered */
 } coll_plan;
 
 extern uint32_t sim_bulk_stride; /* system.c */
@@ -33,11 +33,11 @@ typedef struct world_plan {
   int visits;         /* registrations between two lives may have a run */
   int processes;      /* each rank is in one of its own */
   int wires;          /* ... and messages go over TCP */
-  int hosts;          /* ... and control's lines, too */
+  int hosts;          /* ... and the control channels, too */
   uint32_t rails;     /* ... and large messages have so many */
   uint32_t impatient; /* ranks, by bit, that have the timeout; the others have none */
   uint32_t shared_from;
-  uint32_t places[MAX_RANKS]; /* of collectives and variants in the device; 0: as it has */
+  uint32_t places[MAX_RANKS]; /* for collectives and variants in the device; 0: its own number */
   coll_plan coll[MAX_COLLS];
   df_settings settings;
 } world_plan;
@@ -86,7 +86,7 @@ void sim_check_run(app_run *run); /* all elements; from here on the buffers are 
 void sim_take_back(app_run *run); /* a run that failed: they are, too */
 
 /* ---- application.c */
-void sim_app_prepare(void); /* what a schedule decides about it */
+void sim_app_prepare(void); /* decisions of a schedule about it */
 /* count 0: as registered. */
 dfcclResult_t sim_submit(uint32_t rank, uint32_t coll, uint32_t count, const void *send, void *recv,
                          dfcclCallback_t callback, void *argument);

@@ -1,6 +1,6 @@
 /*
- * What a world is, drawn from its seed: ranks, collectives, settings; whether it is small, a crowd,
- * one that ends, or one of those that are explored.
+ * The description of a world, drawn from its seed: ranks, collectives, settings; whether it is
+ * small, a crowd, one that ends, or one of those that are explored.
  */
 #include <stdio.h>
 #include <string.h>
@@ -78,7 +78,8 @@ static void draw_plan(uint64_t seed) {
   uint32_t size = sim_below(&random, 20);
   sim_plan.n_ranks = size < 14 ? 2 : size < 19 ? 3 : 4;
   if (sim_only_relays)
-    sim_plan.n_ranks = 3 + (size >= 12 && !sim_only_switches); /* of two hosts none is a relay */
+    sim_plan.n_ranks =
+        3 + (size >= 12 && !sim_only_switches); /* with two hosts there is no relay */
   sim_plan.n_colls = 1 + sim_below(&random, sim_plan.n_ranks == 2 ? 3 : 2);
   sim_plan.n_threads = sim_plan.n_colls > 1 && sim_one_in(&random, 6) ? 2 : 1;
   sim_plan.warm = sim_one_in(&random, 2);
@@ -137,9 +138,9 @@ static void shrink(uint64_t seed) {
 }
 
 /*
- * What is seen only where the daemon has no room: a collective of two blocks, of which one may be
- * as many runs ahead as are allowed; or three collectives in an SQ of two entries, of which one is
- * waited for before the others are submitted elsewhere (application.c).
+ * Situations that occur only if the daemon has no room: a collective of two blocks, of which one
+ * may be as many runs ahead as are allowed; or three collectives in an SQ of two entries, of which
+ * one is waited for before the others are submitted elsewhere (application.c).
  */
 static void make_crowd(uint64_t seed) {
   sim_random random = {.state = seed ^ 0x3c6ef372u};

@@ -2,8 +2,9 @@
  * Promises of src/transports/net/security/connection_handshake.h:
  *   - Two ends with the same key prove themselves to each other, however the stream splits.
  *   - If asked to, they make a key that nobody else can work out, another for each connection.
- *   - Nothing behind the greeting is read: frames may follow at once.
- *   - Who has another peer's key, calls another rank, replays, or says something else, is refused.
+ *   - Nothing after the last message of the handshake is read: frames may follow at once.
+ *   - An end that has another peer's key, calls another rank, replays, or sends anything else is
+ *     refused.
  */
 #include "transports/net/security/connection_handshake.h"
 
@@ -15,7 +16,7 @@ enum { RANKS = 4, CALLER = 2, LISTENER = 1, PORT = 3 };
 
 static const unsigned char secret[DF_KEY_BYTES] = {1, 2, 3}, other_secret[DF_KEY_BYTES] = {1, 2};
 
-static int makes_keys; /* as connections whose frames are sealed */
+static int makes_keys; /* as for connections with encrypted frames */
 
 typedef struct ends {
   pump_stage stage;
@@ -71,7 +72,8 @@ DF_TEST(greeting, both_ends_make_a_key, 30) {
     make(&e, 1, secret, CALLER, LISTENER);
     go_on(&e, &caller, &listener);
     CHECK(caller == DF_HANDSHAKE_DONE && listener == DF_HANDSHAKE_DONE, "%d, %d", caller, listener);
-    if (i == 2) memset(e.listener.secret, 1, sizeof e.listener.secret); /* who recorded all */
+    if (i == 2)
+      memset(e.listener.secret, 1, sizeof e.listener.secret); /* an attacker that recorded all */
     OK(df_connection_handshake_traffic_key(&e.caller, keys[i][0]));
     OK(df_connection_handshake_traffic_key(&e.listener, keys[i][1]));
     CHECK((memcmp(keys[i][0], keys[i][1], DF_KEY_BYTES) == 0) == (i < 2), "connection %d", i);
@@ -118,7 +120,7 @@ DF_TEST(greeting, who_lacks_the_key_is_refused, 30) {
   is_refused(secret, CALLER, LISTENER + 2);
 }
 
-/* A caller that knows no key, and says what another one has said. */
+/* A caller without a key that repeats the messages of another caller. */
 DF_TEST(greeting, replays_are_refused, 30) {
   ends e;
   df_connection_handshake_state caller, listener;
@@ -155,8 +157,8 @@ DF_TEST(greeting, nonsense_is_refused, 30) {
   }
 }
 
-/* Of a line the mesh has made the key, and both ends have keys for the connection, asked for or
- * not. */
+/* The mesh has made the key of a control channel, and both ends derive keys for the connection,
+ * whether they are asked for or not. */
 DF_TEST(greeting, a_line_has_the_key_of_the_mesh, 30) {
   enum { RIGHT, OTHER_KEY, OFFERED_KEY, OF_THIS_HOST, NO_LINES, WAYS };
   for (int way = 0; way < WAYS; way++) {

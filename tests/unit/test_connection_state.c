@@ -2,7 +2,7 @@
  * Promises of src/transports/net/connect/connection_state.h:
  *   - Each state has a name of its own.
  *   - A connection goes through its states in order, may end in each of them, and skips the
- *     network's states if there is none beside TCP. No other transition is legal.
+ *     network's states if there is no network in addition to TCP. No other transition is legal.
  */
 #include <string.h>
 

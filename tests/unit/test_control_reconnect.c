@@ -1,12 +1,12 @@
 /*
  * Promises of src/transports/net/connect/control_reconnect.h, between two ranks at the loopback
  * address:
- *   - Who called when the job formed makes a new connection when control wants one, and both get
- *     its descriptor and one key; each connection has another key.
+ *   - The end that called when the job formed makes a new connection when control wants one, and
+ *     both get its descriptor and one key; each connection has another key.
  *   - The other end's calls make none, and show whether anybody listens.
  *   - A rank that listens no more refuses calls; one that listens anew does not, and is reached.
- *     Whoever sleeps learns when the next call is due.
- *   - The peer's other addresses are called, too. What they answer says nothing of the peer, and
+ *     A sleeping thread is given the time of the next call.
+ *   - The peer's other addresses are called, too. Their answers say nothing about the peer, and
  *     they do not keep anybody from the address at which it was found. Where the line was silent is
  *     not called first.
  */
@@ -59,7 +59,7 @@ static void listen_at(uint32_t rank) {
                        .address = df_address_loopback(e->connections.tcp.port)};
 }
 
-/* Once the rank knows where the other one listens. */
+/* After the rank has received the address at which the other one listens. */
 static void open_lines(uint32_t rank) {
   df_connections *all = &ends[rank].connections;
   OK(df_control_reconnect_open(&all->control_reconnect, &all->tcp, &ends[rank].owner));
@@ -168,7 +168,7 @@ static df_address address_of_this_host(uint8_t last, uint16_t port) {
   return address;
 }
 
-/* Who calls it hears nothing: its system has as many callers as it takes. */
+/* A caller receives no answer: the queue of callers is full. */
 typedef struct {
   int fd, callers[8];
   df_address address;

@@ -2,14 +2,14 @@
  * Promises of src/daemon_kernel/lifecycle.h:
  *   - A block leaves when it has been quiet for long enough, everything in its queue has been tried
  *     since, and no SQE is there; at the final exit as soon as its queue is empty.
- *   - When it leaves, everything it knows is in memory.
+ *   - When it leaves, all of its state is in memory.
  *   - A block that has left has a reason to start if and only if it could do something: an SQE, a
  *     run not begun, a message, a credit, a cancellation. A stuck one has none, and its executor
  * may sleep.
  *   - A success raises the threshold of its place once: however many there are, a later place polls
  *     shorter than an earlier one.
- *   - CUDA: what a block tells of ranks is read once, also when its numbers begin again; if a
- *     telling is lost, all ranks are meant.
+ *   - CUDA: what a block reports about ranks is read once, also when its numbers begin again; if a
+ *     report is lost, all ranks are assumed.
  *   - A collective that a driver leaves because somebody else wants to drive is not set aside: the
  *     next driver goes on with it.
  */

@@ -9,10 +9,10 @@
  *   - No word that another message has left in a slot has the flag of the message that is waited
  * for, nor has a cleared one, however often flags begin again.
  *   - A lent buffer is being read or taken back; taken back while another process reads it, that
- * one is told.
- *   - The distance of a receiver is told by the latest three looks that found its credit changed,
+ *     process is notified.
+ *   - The distance of a receiver follows from the latest three looks that found its credit changed,
  * and only where it is asked for.
- *   - What was written before publishing is there for whoever saw the message, and what was read
+ *   - Data written before publishing is visible to the reader that saw the message, and data read
  *     before releasing was read before it is overwritten (race build).
  */
 #include "primitives/link.h"
@@ -140,7 +140,8 @@ DF_TEST(link, slots_that_share_lines, 30) {
   }
 }
 
-/* The receiver, which reads as long as there are messages, has told of all but the last few. */
+/* The receiver, which reads as long as there are messages, has acknowledged all but the last few.
+ * */
 DF_TEST(link, slots_are_given_back_several_at_a_time, 30) {
   for (uint32_t n_slots = 8; n_slots <= DF_MAX_LINK_SLOTS; n_slots *= 2) {
     pair p;

@@ -1,6 +1,6 @@
-/* Promise of src/host/registration/link_setup.c: while large rings get their pages nobody who calls
- * the library is kept waiting; and whatever happens meanwhile ends as it would have without rings.
- * The pages come when the test says so: madvise stands here in the C library's place. */
+/* Promise of src/host/registration/link_setup.c: no caller of the library waits while large rings
+ * get their pages, and every event meanwhile ends as it would without rings. The test decides when
+ * the pages come: its own madvise takes the place of the C library's. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -134,7 +134,7 @@ DF_TEST(link_setup, is_given_up_with_the_runs, 60) {
 
 /* ---- rank 0, and rank 1 played by the test ---- */
 
-/* Of ranks 0 and 1. What its members announce. */
+/* The announcements of the members, which are ranks 0 and 1. */
 static df_announcement register_broadcast(const df_stage *s, uint32_t root) {
   static const int ranks[] = {0, 1};
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;

@@ -1,5 +1,5 @@
 /*
- * Promise of src/control/message.c: a datagram is accepted only if whoever handles it can rely on
+ * Promise of src/control/message.c: a datagram is accepted only if its handler can rely on
  * its header, on its length, on the number of ranks it names, and on the end of its sentence.
  */
 #include "control/message.h"
@@ -100,7 +100,7 @@ DF_TEST(message, envelopes, 30) {
   CHECK(!df_message_is_valid(&d, bytes), "another magic number within");
 }
 
-/* Whoever takes one looks its words up. */
+/* The receiver looks up the words of a message. */
 DF_TEST(message, purposes, 30) {
   for (int i = 0; i < 2; i++) {
     const size_t bytes =
@@ -149,7 +149,7 @@ static int accepts_step(uint32_t group_size, uint32_t step, uint32_t first) {
   return df_message_is_valid(&d, bytes);
 }
 
-/* Groups that are told by a first rank and a step have no rank that no job has. */
+/* Groups that are described by a first rank and a step contain only ranks of the job. */
 DF_TEST(message, groups_by_a_step, 30) {
   const uint32_t most = DF_MAX_RANKS - 1;
   CHECK(accepts_step(DF_MAX_RANKS, 1, 0), "all ranks");

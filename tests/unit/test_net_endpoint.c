@@ -1,15 +1,14 @@
 /*
  * Promises of src/transports/net/endpoint.h:
- *   - What a block of one rank publishes comes to a block of another, whoever pumps; a link may be
- *     made before and after its connection.
+ *   - What a block of one rank publishes comes to a block of another, whichever thread pumps; a
+ *     link may be made before and after its connection.
  *   - Of messages that come one after the other, one way, several are waited for.
  *   - While blocks do nothing, the endpoint's thread sleeps. While others drive, it naps.
  *   - An end may need a connection before the other end does.
  *   - A call that nobody answers is given up after the time that a network may be silent.
- *   - A lost connection to a rank that has left is told at once.
- *   - Strangers get nowhere: neither frames nor a connection that stands.
- *   - An offer that makes no sense is refused. A connection that is lost is told once, with both
- * ends.
+ *   - A lost connection to a rank that has left is reported at once.
+ *   - Unauthenticated callers get neither frames nor an established connection.
+ *   - A malformed offer is refused. The loss of a connection is reported once, with both ends.
  */
 #include "base/mutex.h"
 #include "transports/net/endpoint.h"
@@ -163,7 +162,7 @@ DF_TEST(wire_endpoint, carries_messages_of_several_links, 60) {
   rank ranks[RANKS];
   link_of_two links[2];
   open_both(ranks);
-  for (int i = 0; i < 2; i++) { /* the second when the connection stands */
+  for (int i = 0; i < 2; i++) { /* the second when the connection is established */
     drives = i;
     OK(accept_link(ranks, &links[i]));
     OK(connect_link(ranks, &links[i]));
@@ -203,7 +202,7 @@ DF_TEST(wire_endpoint, a_stream_is_looked_at_now_and_then, 60) {
   close_both(ranks);
 }
 
-/* Of two links one end accepts earlier, and calls for large messages that the other end does not
+/* One end accepts two links earlier, and calls for large messages that the other end does not
  * expect yet. */
 DF_TEST(wire_endpoint, a_caller_may_need_a_connection_first, 60) {
   rank ranks[RANKS];
@@ -219,7 +218,7 @@ DF_TEST(wire_endpoint, a_caller_may_need_a_connection_first, 60) {
   OK(connect_link(ranks, &link));
   send_one(ranks, &link, 1);
   receive_one(ranks, &link, 1);
-  df_route route = route_of(&link, 1); /* what rank 1 is there, rank 0 is here */
+  df_route route = route_of(&link, 1); /* the roles of ranks 0 and 1, exchanged */
   route.peer = 1;
   route.ends = &end;
   route.ring.stride = 4 * route.ring.stride;
@@ -265,7 +264,7 @@ DF_TEST(wire_endpoint, sleeps_while_nothing_happens, 60) {
   close_both(ranks);
 }
 
-/* Calls the listener of an offer, and says what it likes. Returns what it is told. */
+/* Calls the listener of an offer, sends any bytes, and returns the answer. */
 static ssize_t call_as_stranger(rank *ranks, const df_offer *offer, const void *said,
                                 size_t bytes) {
   uint16_t port;
@@ -415,7 +414,7 @@ DF_TEST(wire_endpoint, a_call_that_nobody_answers_is_given_up, 30) {
   df_socket_close(&silent);
 }
 
-/* Who drives for a moment, rests, and then sleeps leaves what he has not read to the endpoint's
+/* A thread that drives for a moment, rests, and then sleeps leaves unread data to the endpoint's
  * thread. */
 DF_TEST(wire_endpoint, what_a_rest_leaves_is_read, 60) {
   enum { TRIES = 300 };
@@ -434,7 +433,7 @@ DF_TEST(wire_endpoint, what_a_rest_leaves_is_read, 60) {
   const df_carrier *theirs = ranks[1].endpoint->carrier;
   for (int i = 0; i < TRIES; i++) {
     theirs->carry(theirs->who, DF_CARRY_SLEEPS);
-    df_sleep_ms(5); /* the endpoint's thread sleeps until the network has news */
+    df_sleep_ms(5); /* the endpoint's thread sleeps until the network has something to read */
     drives = 1;
     send_one(ranks, &link, ++sequence);
     uint64_t until = df_clock_ns() + 2000000;

@@ -174,8 +174,8 @@ DF_TEST(listed, subgroups_of_any_size, 120) {
           prove(gathers ? DF_OP_ALL_GATHER_V : DF_OP_REDUCE_SCATTER_V, n, split, &random);
 }
 
-/* What goes to another subgroup was added up in its own, or is passed on there: a message for each
- * piece and subgroup, in place of one for each pair of members. */
+/* Data for another subgroup is reduced in the own subgroup, or is forwarded there: one message for
+ * each piece and subgroup, in place of one for each pair of members. */
 DF_TEST(listed, subgroups_send_each_piece_once, 10) {
   static const df_operation operations[] = {DF_OP_REDUCE_SCATTER_V, DF_OP_ALL_GATHER_V};
   for (uint32_t i = 0; i < 6; i++)

@@ -1,6 +1,6 @@
 /*
  * Promise of src/plans/file*.c: a file in MSCCL's XML becomes plans that the checker has proved,
- * for any root; older spellings mean the same. A file that makes no sense is refused with its name,
+ * for any root; older spellings mean the same. A malformed file is refused with its name,
  * the line and the reason, and costs no more than time and memory that are bounded. Every built-in
  * plan can be written as such a file, and what is read back is proved.
  */
@@ -139,7 +139,7 @@ DF_TEST(plan_file, built_in_plans_are_read_back, 120) {
   CHECK(n_read > 100, "only %d", n_read);
 }
 
-/* ---- what is refused */
+/* ---- refused files */
 
 #define HEAD(n)                                                                                    \
   "<algo name='x' proto='Simple' nchannels='2' nchunksperloop='2' ngpus='" n                       \
@@ -224,7 +224,7 @@ static const refusal refusals[] = {
          "<tb id='0' send='0' recv='0'>\n<step s='0' type='r' dstbuf='o' dstoff='0'/>\n<step s='1' "
          "type='s' srcbuf='i' srcoff='0'/></tb>\n"),
      4, "a message from rank 1"},
-    /* what was never written, and wrong results */
+    /* pieces that were never written, and wrong results */
     {ALL("<tb id='0' send='1'>\n<step s='0' type='s' srcbuf='s' srcoff='0'/></tb>\n",
          "<tb id='0' recv='0'>\n<step s='0' type='r' dstbuf='o' dstoff='0'/></tb>\n"),
      4, "never written"},

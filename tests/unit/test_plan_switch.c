@@ -1,11 +1,13 @@
 /* Promises of src/host/switching/plan_switch.c to a rank whose peer, played by this test, takes
- * part in a switch:   - A member that has not answered yet answers when it hears that the leader
- * admits no more runs:     the leader waits for each answer, and so do its runs.   - A proposal for
- * a collective that has no variants is refused.   - Times are told with the number of the switch
- * that asked for them, whatever was proposed since.   - A member that answers twice counts once.
- * - A member knows what a switch was for, and hears if what is in force stays for another purpose.
- * - If a member says that the variant in force has failed, the collective fails, and not what it
- * was registered with alone. */
+ * part in a switch:   - A member that has not answered yet answers when it is notified that the
+ * leader admits no more runs:     the leader waits for each answer, and so do its runs.   - A
+ * proposal for a collective that has no variants is refused.   - Times are sent with the number of
+ * the switch that asked for them, whatever was proposed since.   - A member that answers twice
+ * counts once.
+ * - A member stores the purpose of a switch, and is notified if the plan in use stays for another
+ * purpose.
+ * - If a member reports that the variant in use has failed, the collective fails, and not only its
+ * registered plan. */
 #include <string.h>
 
 #include "base/mutex.h"
@@ -99,7 +101,7 @@ DF_TEST(plan_switch, uneven_pieces_have_no_variants, 30) {
   stage_close(&s);
 }
 
-/* Runs without elements are over when dfcclWait returns. */
+/* Runs without elements have ended when dfcclWait returns. */
 static void run_on(const df_stage *s, int n) {
   for (int i = 0; i < n; i++) {
     OK(dfcclRunAllReduce(s->context, COLL, NULL, NULL, NULL, NULL));

@@ -102,7 +102,7 @@ static int64_t wrapped(const group *g, int64_t value) {
   return value;
 }
 
-/* Of the first n ranks. */
+/* The group of the first n ranks. */
 static int64_t reduced(const group *g, uint32_t n, uint64_t at, uint64_t run) {
   int64_t result = value_of(0, at, run);
   for (uint32_t r = 1; r < n; r++) {
@@ -155,7 +155,7 @@ static void prepare(group *g, uint64_t run) {
       send = recv;
     for (uint64_t i = 0; i < outputs; i++) put(g, recv, i, 99);
     for (uint64_t i = 0; i < inputs; i++) put(g, send, i, value_of(r, i, run));
-    /* What a rank does not need it need not have. */
+    /* A rank may lack the buffers that it does not need. */
     me->send = df_operation_uses(o->operation, 0, r, o->root, o->n) ? send : NULL;
     me->recv = df_operation_uses(o->operation, 1, r, o->root, o->n) ? recv : NULL;
     if (o->count == 0) me->send = me->recv = NULL;
@@ -173,7 +173,7 @@ static void check_results(const group *g, uint64_t run) {
             df_operation_name(g->o.operation), g->o.algorithm, g->o.n, g->o.root,
             (unsigned long long)g->o.count, (unsigned long long)run, r, (unsigned long long)i,
             (long long)got(g, recv, i), (long long)expected(g, r, i, run));
-    /* What was sent is still there, unless it was in place. */
+    /* The input is unchanged, unless the run was in place. */
     if (!g->o.in_place && g->ranks[r].send)
       for (uint64_t i = 0; i < g->o.count * group_pieces(&g->o, 0); i++)
         CHECK(got(g, g->ranks[r].send, i) == wrapped(g, value_of(r, i, run)),
@@ -295,7 +295,7 @@ DF_TEST(plans, sequence_numbers_wrap_around, 60) {
       group g;
       o.limits.max_blocks = 1;
       group_open(&g, &o, 1);
-      uint64_t messages = 1; /* of the busiest link */
+      uint64_t messages = 1; /* on the busiest link */
       for (uint32_t r = 0; r < o.n; r++)
         for (uint32_t i = 0; i < g.ranks[r].plan->n_links; i++)
           messages = DF_MAX(messages, g.ranks[r].plan->links[i].messages);

@@ -1,7 +1,7 @@
 /*
- * Promise of src/control/process_inbox.c: who leaves early is heard by the ranks of its process
- * that come late, as long as any may come; then nothing is kept of a job that never formed, also
- * where not all of its ranks know which it was.
+ * Promise of src/control/process_inbox.c: ranks of a process that join late receive the messages of
+ * ranks that left early, as long as any rank may join. Afterwards nothing is kept of a job that
+ * never formed, also if not all of its ranks had its number.
  */
 #include "control/process_inbox.h"
 
@@ -23,7 +23,7 @@ static int has_left(const unsigned char *job, uint32_t rank) {
 DF_TEST(process_inbox, of_a_job_that_failed_while_it_formed, 30) {
   df_mesh mesh = {.job = {42}, .n_ranks = RANKS, .n_local = RANKS};
   for (int i = 0; i < 2; i++) df_process_inbox_arriving();
-  df_process_inbox_miss(&mesh); /* rank 0, which does not know what others have heard */
+  df_process_inbox_miss(&mesh); /* rank 0, without the messages that the others have received */
   df_process_inbox_arrived();
   CHECK(has_left(mesh.job, 0), "rank 1 may have heard that the job stands, and waits for rank 0");
   df_process_inbox_arrived(); /* rank 1, which has failed before it knew the job */
@@ -31,7 +31,7 @@ DF_TEST(process_inbox, of_a_job_that_failed_while_it_formed, 30) {
   df_process_inbox_expect_less(mesh.job, RANKS - 1);
 }
 
-/* Each loss wakes all ranks of the process; a second one of the same rank is none. */
+/* Each loss wakes all ranks of the process; a second loss of the same rank is ignored. */
 DF_TEST(process_inbox, a_rank_falls_silent_once, 30) {
   const unsigned char job[16] = {9};
   df_process_inbox *process_inbox = df_process_inbox_join(job, RANKS, RANKS);

@@ -5,7 +5,7 @@
  * credit.
  *   - Of a varying collective the first message of each run brings the run's count, even if it is
  * empty.
- *   - Every link goes on as long as its blocks do, however the others stand.
+ *   - Every link goes on as long as its blocks do, whatever the state of the others.
  *   - A lent buffer is not read after it was given back or taken back, and can be taken back
  * between calls whatever the stream does.
  *   - A connection can be lost at any moment and made anew: each message still comes once.
@@ -15,7 +15,7 @@
  * call of their sender.
  *   - A rank that leaves does so when the remote end has all that was sent, whatever breaks
  *     meanwhile.
- * Frames that make no sense: test_wire_frames.c.
+ * Malformed frames: test_pump_frames.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -211,7 +211,7 @@ DF_TEST(wire, short_messages_in_a_row_are_gathered, 60) {
   CHECK(!sends_in_a_row(100), "longer ones are gathered, too");
 }
 
-/* Whoever answers is waited for. */
+/* The sender waits for each peer that answers. */
 DF_TEST(wire, nothing_is_gathered_while_messages_come_back, 60) {
   pump_stage stage;
   pump_flow flows[2];
@@ -275,7 +275,7 @@ DF_TEST(wire, what_was_sent_before_the_end_still_comes, 30) {
   pump_flow_send(&flow);
   pump_flow_send(&flow);
   for (int i = 0; i < 100; i++) pump_stage_pump(&stage, 1);
-  stage.sides[0].has_left = 1; /* a credit has not been told */
+  stage.sides[0].has_left = 1; /* a credit has not been sent */
   while (!stage.sides[0].wire->ports[0].why) pump_side_progress(&stage.sides[0]);
   CHECK(pump_flow_receive(&flow) && pump_flow_receive(&flow), "%llu messages came",
         (unsigned long long)flow.received);
@@ -313,7 +313,7 @@ DF_TEST(wire, links_are_released_at_any_time, 60) {
 
 /* ---- lost connections ---- */
 
-/* What was under way is gone, of each direction from some byte on. */
+/* The bytes under way are lost, in each direction from some byte on. */
 static void cut(pump_stage *stage) {
   for (int i = 0; i < 2; i++) {
     wire_pipe *pipe = &stage->pipes[i];

@@ -1,6 +1,6 @@
 /*
  * Promises of src/transports/net/pump/pump_receive.c:
- *   - A frame that makes no sense ends the connection with a sentence, and writes nothing.
+ *   - A malformed frame ends the connection with a sentence, and writes nothing.
  *   - A frame that is late, or that nobody asked for, changes nothing.
  */
 #include <string.h>
@@ -22,7 +22,7 @@ static void end(pump_stage *stage, pump_flow *flow) {
   pump_stage_free(stage);
 }
 
-/* ---- muted channels */
+/* ---- quiesced channels */
 
 static uint64_t written;
 static int64_t take_half(df_stream *stream, const df_stream_part *parts, uint32_t n_parts) {
@@ -32,8 +32,8 @@ static int64_t take_half(df_stream *stream, const df_stream_part *parts, uint32_
   return (int64_t)(parts[0].length / 2);
 }
 
-/* Whoever leaves may have given up a peer that lives: it must not get other bytes in the place of
- * those whose buffer goes. */
+/* A rank that leaves may have given up a peer that lives. That peer must not receive other bytes in
+ * the place of those whose buffer is released. */
 DF_TEST(wire_frames, a_muted_channel_sends_nothing_in_the_place_of_what_goes, 30) {
   static uint8_t payload[4096];
   for (int mutes = 0; mutes < 2; mutes++) {
@@ -194,7 +194,7 @@ DF_TEST(wire_frames, credit_of_empty_messages_is_handed_on, 30) {
   pump_stage stage;
   pump_stage_make(&stage, 1, DF_PUMP_FRAME_BYTES);
   const df_part part = {.elements = 10, .chunk = 10, .loops = 1};
-  const df_pump_pieces piece_of = {.piece = 1}; /* of two, of which the first has all elements */
+  const df_pump_pieces piece_of = {.piece = 1}; /* the first of two, with all elements */
   DF_ALIGNED(64) uint64_t ring[2 * 8 + 16] = {0};
   df_link block = {.slots = (uint8_t *)ring,
                    .credit = &ring[16],
@@ -221,7 +221,8 @@ DF_TEST(wire_frames, credit_of_empty_messages_is_handed_on, 30) {
   pump_stage_free(&stage);
 }
 
-/* What was sent before its sender heard of the release goes nowhere, and the connection goes on. */
+/* Messages that were sent before the sender was notified of the release are dropped, and the
+ * connection goes on. */
 DF_TEST(wire_frames, frames_for_released_links_go_nowhere, 30) {
   pump_stage stage;
   pump_flow flows[2];

@@ -2,9 +2,9 @@
  * Promises of src/control/reconnect.h, between two ranks of one process that have a channel:
  *   - Whatever moment connections break at, and whatever is lost with them, each message arrives
  *     once, in order, in both directions, the goodbye too.
- *   - A rank whose host refuses calls is told as dead, one that is not reached in time as such, and
- *     with nobody who makes connections anew the first loss is told.
- *   - A rank that was cut off, or that has ended its channel, is told, and is not waited for.
+ *   - A rank whose host refuses calls is reported as dead, and a rank that is not reached in time
+ *     as unreachable. Without a reconnector the first loss is reported.
+ *   - A rank that was cut off, or that has ended its channel, is notified, and nobody waits for it.
  */
 #include "base/mutex.h"
 #include "control/reconnect.h"
@@ -41,10 +41,10 @@ static struct {
   uint32_t wanted; /* a bit for each rank */
   _Atomic int may_make;
   _Atomic uint64_t refused_ns;
-  pthread_mutex_t lock; /* of the above */
+  pthread_mutex_t lock; /* as above */
 } job;
 
-/* ---- what the owner is told */
+/* ---- events of the owner */
 
 static rank *rank_of(void *owner) { return owner; }
 static void refused(void *owner, uint32_t peer) {
@@ -315,7 +315,7 @@ DF_TEST(resume, who_is_cut_off_is_told, 20) {
   }
 }
 
-/* What it was told before, why it is cut off, comes first. */
+/* The earlier message, with the reason for the cut, comes first. */
 DF_TEST(resume, who_is_cut_off_without_a_connection_hears_why, 20) {
   for (uint32_t which = 0; which < RANKS; which++) {
     rank *r = &job.ranks[which];
@@ -364,7 +364,7 @@ DF_TEST(resume, who_reads_late_hears_the_end, 20) {
   for (uint32_t i = 0; i < RANKS; i++) stop_rank(i);
 }
 
-/* The channel's end was lost, but who calls again hears it. */
+/* The record that ends the channel was lost, but an end that calls again receives it. */
 DF_TEST(resume, who_calls_a_rank_that_gave_it_up_is_told, 20) {
   open_job(20000);
   df_rank_lock(&job.ranks[0].lock);

@@ -1,13 +1,13 @@
 /*
  * Promises of src/transports/net/security/records.h and cipher.h:
- *   - What is written is read, in order, however the stream below splits it, across changes of the
+ *   - Written bytes are read in order, however the stream below splits it, across changes of the
  *     key. A write takes what the stream below has, and never less than is offered for ever.
  *   - Small parts share a record.
- *   - Whatever bit is changed, a record that is cut short, left out, repeated, exchanged with
- *     another, of another connection, or sent back to who sealed it ends the stream with a
- *     sentence. Nothing is given out but a beginning of what was sent.
+ *   - A record with a changed bit, cut short, left out, repeated, exchanged with another, of
+ *     another connection, or sent back to its sender ends the stream with a sentence. The reader
+ *     gets a prefix of the sent bytes and nothing else.
  *   - With encryption nothing of it can be read on its way; with integrity alone it can.
- *   - libsodium and OpenSSL seal and open the same records.
+ *   - libsodium and OpenSSL encrypt and decrypt the same records.
  */
 #include "transports/net/security/records.h"
 
@@ -145,7 +145,7 @@ DF_TEST(encrypted, what_waits_is_offered_again, 30) {
   unmake(&e);
 }
 
-/* ---- who stands in between */
+/* ---- an attacker on the path */
 
 /* Three records, at[i] to at[i + 1] of the pipe. */
 static void seal_three(ends *e, const uint8_t *sent, size_t *at) {
@@ -192,7 +192,7 @@ DF_TEST(encrypted, every_bit_that_changes_ends_it, 60) {
     for (int bit = 0; is_there(way) && bit < 8 * (100 + DF_RECORD_MORE); bit++) flip(way, bit);
 }
 
-/* from: a copy of what was sealed. */
+/* from: a copy of an encrypted record. */
 static void put(ends *e, const uint8_t *from, size_t begin, size_t end) {
   wire_pipe *pipe = &e->stage.pipes[0];
   memcpy(pipe->bytes + pipe->end, from + begin, end - begin);

@@ -1,9 +1,9 @@
 /* Promises of src/control/relay.h, among 14 ranks on 7 hosts, most of which have no connection with
  * most others:   - Each message arrives once, at whom it is for, and messages of one rank to
  * another one in their order.   - A relay says goodbye, and stays until all others have: nobody's
- * goodbye is lost, and none takes long.   - A rank that dies while a relay waits in its goodbye is
- * told to those who do not see it.   - Who sends an envelope that makes no sense is refused. A
- * message for a rank that is gone is dropped. */
+ * goodbye is lost, and none takes long.   - The death of a rank while a relay waits in its goodbye
+ * is reported to the ranks that do not see it.   - A rank that sends a malformed envelope is
+ * refused. A message for a rank that is gone is dropped. */
 #include "base/mutex.h"
 #include "control/relay.h"
 

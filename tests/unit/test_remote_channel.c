@@ -2,10 +2,11 @@
  * Promises of src/control/remote_channel.h:
  *   - Messages arrive as they were sent, in whatever pieces the stream brings them.
  *   - A record that was changed in any bit, repeated, left out, reversed or made by somebody else
- *     is nonsense, and so is a length that no message has. The end of the stream is told.
- *   - On a new connection each end goes on where the other one says, and says nothing before it
- *     knows.
- *   - Numbers that cannot be are nonsense: more messages than were sent, or fewer than were told.
+ *     is malformed, and so is a length that no message has. The end of the stream is reported.
+ *   - On a new connection each end goes on where the other end asks it to, and sends nothing before
+ *     that.
+ *   - Impossible numbers are malformed: more messages than were sent, or fewer than were
+ *     acknowledged before.
  */
 #include "control/remote_channel.h"
 
@@ -183,7 +184,7 @@ DF_TEST(channel, a_new_connection_goes_on_where_the_other_end_says, 20) {
   tell(&a, DF_RECORD_MESSAGE, 3);
   tell(&a, DF_RECORD_MESSAGE, 4);
   hear(&b, DF_REMOTE_CHANNEL_MESSAGE, 3);
-  tell(&b, DF_RECORD_MESSAGE, 100); /* tells of the third besides */
+  tell(&b, DF_RECORD_MESSAGE, 100); /* acknowledges the third too */
   hear(&a, DF_REMOTE_CHANNEL_MESSAGE, 100);
   CHECK(a.channel->acknowledged == 3, "not told of three");
   renew(&p, &a, &b, 2);
@@ -220,7 +221,7 @@ DF_TEST(channel, numbers_that_cannot_be_are_nonsense, 20) {
       a.channel->received = 1;
       tell(&a, DF_RECORD_COUNT, 0);
     }
-    if (which == 1) { /* fewer than were told */
+    if (which == 1) { /* fewer than were acknowledged */
       tell(&b, DF_RECORD_MESSAGE, 1);
       hear(&a, DF_REMOTE_CHANNEL_MESSAGE, 1);
       tell(&a, DF_RECORD_COUNT, 0);
@@ -232,7 +233,7 @@ DF_TEST(channel, numbers_that_cannot_be_are_nonsense, 20) {
       renew(&p, &a, &b, 1);
       tell(&a, DF_RECORD_MESSAGE, 1);
     }
-    if (which == 3) { /* a kind that is none */
+    if (which == 3) { /* an unknown kind */
       const size_t bytes =
           df_remote_channel_encrypt(a.channel, DF_RECORD_END + 1, record, 0, record);
       put(&p, record, bytes);

@@ -66,7 +66,7 @@ static void check_pair(job *j, uint32_t from, uint32_t to) {
   for (uint32_t i = 0; i + 1 < n; i++) {
     CHECK(there[i] == back[n - 2 - i], "from %u to %u another way than back", from, to);
     CHECK(df_routes_pass(routes, to, there[i]), "from %u to %u through %u", from, to, there[i]);
-    /* What is said to it last is heard after all that is said through it. */
+    /* The last message to a relay arrives after all messages that pass through it. */
     CHECK(df_routes_relays(routes, there[i]) < df_routes_relays(routes, to), "%u is not nearer",
           there[i]);
   }

@@ -5,11 +5,12 @@
  * room.
  *   - A word of an earlier lap is never taken for a new one, also where sequence numbers wrap
  * around.
- *   - What the producer wrote before a push is there for whoever fetched the entry (race build).
+ *   - Data that the producer wrote before a push is visible to the reader that fetched the entry
+ *     (race build).
  *   - A relay finds a run's arguments in the entry's record, as they were given, whatever they are,
  *     and in no record of which a word is of an earlier lap. Addresses that are too long for a
  *     record are said to be elsewhere.
- *   - A relay knows whether another entry follows the one that it sees, and frees slots together.
+ *   - A relay sees whether another entry follows the present one, and frees slots together.
  *   - A run begins when its stream has written its number, and not at an earlier one.
  */
 #include "queues/sq.h"
@@ -172,7 +173,8 @@ static void pass_through(uint32_t depth, uint64_t first) {
   }
 }
 
-/* A relay that sees one entry knows whether another follows. It frees slots later, and together. */
+/* A relay that sees one entry also sees whether another follows. It frees slots later, and
+ * together. */
 static void pass_all_then_free(uint32_t depth, uint64_t first) {
   static df_sq_record records[DEPTH_MAX];
   const df_sq_carried nothing = {.near = 1};

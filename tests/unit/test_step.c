@@ -3,11 +3,12 @@
  *   - A step executes one primitive, or says why not and has changed nothing that counts.
  *   - Empty messages are neither sent nor waited for, and their numbers are released.
  *   - In place copies nothing. A cancelled collective is not touched.
- *   - What a peer waits for is announced before this rank's own copy, and after it nothing is read
+ *   - Messages that a peer waits for are announced before this rank's own copy, and after it
+ *     nothing is read
  * that was released.
  *   - All of that whether the primitives' records are kept or worked out at each step.
  *   - A cursor that is saved and loaded between any two steps gives the same result.
- * What is lent: test_lending.c.
+ * Lent buffers: test_lending.c.
  */
 #include "stepper.h"
 

@@ -1,8 +1,9 @@
 /*
  * Promises of src/transports/net/stream/tcp.h:
- *   - A look does not take the news of a watched descriptor from a thread that waits.
+ *   - A look does not take the event of a watched descriptor from a thread that waits.
  *   - Streams carry what pumps give them, and the descriptor is readable whenever a pump can go on.
- *   - A stream whose other end has gone says so, and why; one that nobody answers, too.
+ *   - A stream whose other end has gone reports it with the reason, and so does one without an
+ *     answer.
  *   - The measured rate of a stream is doubted while nothing is written, and only then.
  */
 #include "transports/net/stream/tcp.h"
@@ -43,7 +44,7 @@ static void unmake(pair *p) {
   }
 }
 
-/* Two pumps that are called only if something is due or the descriptor says so. */
+/* Two pumps that are called only if something is due or the descriptor is readable. */
 DF_TEST(tcp, carries_what_pumps_send, 60) {
   pair p;
   pump_stage stage;
@@ -112,7 +113,7 @@ DF_TEST(tcp, says_when_the_other_end_goes, 30) {
   unmake(&p);
 }
 
-/* The system tells of it once, and of a connection that was closed after that. */
+/* The system reports it once, and also a connection that was closed after that. */
 DF_TEST(tcp, a_silence_is_not_forgotten, 30) {
   pair p;
   make(&p);

@@ -1,10 +1,10 @@
 /*
  * Promises of src/transports/net/security/tls.h:
- *   - Two ends with certificates of one authority meet, and what is written is read, however the
+ *   - Two ends with certificates of one authority connect, and written bytes are read, however the
  *     stream below splits it; none of it can be read on its way.
- *   - Who has no certificate of the authority, one that is over, or another key of the connection
- *     is refused for good, with the reason.
- *   - What is changed on its way ends the stream, and nothing of it is given out.
+ *   - An end without a certificate of the authority, with an expired one, or with another key of
+ *     the connection is refused for good, with the reason.
+ *   - A change on the way ends the stream, and no changed byte is returned.
  *   - Files that are missing, wrong, or open to all are named, with what is wrong.
  */
 #include "transports/net/security/tls.h"

@@ -1,13 +1,14 @@
 /*
  * Promises of src/transports/net/verbs/verbs.h, on devices that are memory (fake_verbs.h):
- *   - The ends meet over a line that splits and delays; then streams carry what pumps give them.
+ *   - The ends connect over a TCP connection that splits and delays; then streams carry what pumps
+ *     give them.
  *   - No write is without credit: a remote end that reads nothing stops the writer, and lets it go
  *     on.
  *   - The descriptor is readable when something came after a look, and only then.
- *   - The end of a stream says why: the status, the device, the port, both queue pairs. What came
- *     before it can still be read. Work that comes back later is ignored.
- *   - What the other end says is checked.
- *   - Without a device, without permission and without memory to lock, opening says so.
+ *   - The end of a stream says why: the status, the device, the port, both queue pairs. Data that
+ *     came before it can still be read. Work that comes back later is ignored.
+ *   - The messages of the other end are checked.
+ *   - Without a device, without permission and without memory to lock, opening reports it.
  */
 #include "transports/net/verbs/verbs.h"
 
@@ -215,7 +216,7 @@ DF_TEST(verbs, tells_when_something_came, 30) {
   ops->look(p.fabrics[1], 0);
   CHECK(p.streams[1]->is_ready && !is_readable(p.fabrics[1], 0), "the news were not noted");
   CHECK(read_from(&p, 1, bytes, sizeof bytes) == 3 && memcmp(bytes, "abc", 3) == 0, "other bytes");
-  /* Who spins causes one event, and the writer another. */
+  /* A spinning reader causes one event, and the writer another. */
   const uint32_t events = fake.events;
   ops->look(p.fabrics[1], 1);
   CHECK(write_to(&p, 0, "abc", 3) == 3, "it takes nothing");
@@ -224,7 +225,7 @@ DF_TEST(verbs, tells_when_something_came, 30) {
     ops->look(p.fabrics[1], 1);
   }
   CHECK(fake.events <= events + 2, "%u events", fake.events - events);
-  /* What is written is asked for without waiting. */
+  /* The completion of a write is requested without waiting. */
   CHECK(ops->has_unsent(p.streams[0]), "nobody knows yet");
   look(&p);
   CHECK(!ops->has_unsent(p.streams[0]), "it has gone");
@@ -287,7 +288,7 @@ DF_TEST(verbs, gives_up_a_link_that_is_cut, 30) {
   look(&p);
   check_ended(&p, 0);
   check_reason(&p, 0, "transport retry counter exceeded");
-  /* What was flushed comes after the stream, and is nobody's. */
+  /* Flushed requests come after the stream, and belong to no stream. */
   ops->end(p.streams[0]);
   p.streams[0] = NULL;
   look(&p);
@@ -312,7 +313,7 @@ DF_TEST(verbs, says_that_the_device_is_gone, 30) {
   unmake(&p);
 }
 
-/* An end that the test plays itself: it knows what a stream's other end may say. */
+/* An end that the test plays itself, with every message that a stream's other end may send. */
 typedef struct liar {
   df_verbs *verbs;
   df_verbs_stream *stream;
