@@ -164,7 +164,9 @@ static litmus_outcome window_judge(const void *state) {
  * (and its message passes the kernel), the owner lends, the reader's block follows. */
 
 typedef struct mapping_state {
-  df_shm_endpoint endpoint; /* the owner's */
+  df_rank_mutex lock; /* the owner's, as are its control and its endpoint */
+  df_control control;
+  df_shm_endpoint endpoint;
   df_shared shared;
   df_segment segment;
   uint64_t mapping[1];
@@ -187,6 +189,9 @@ static void mapping_prepare(void *state) {
   s->shared.segment = &s->segment;
   s->shared.mapping = s->mapping;
   s->endpoint.shared = &s->shared;
+  df_rank_mutex_init(&s->lock);
+  s->control.lock = &s->lock;
+  s->endpoint.base.owner.control = &s->control;
   s->cursor.send_mapping = 1;
   s->mappings[1] = s->mapping;
   s->descriptor = (df_descriptor){.element_bytes = 4, .mappings = s->mappings};
@@ -194,10 +199,13 @@ static void mapping_prepare(void *state) {
   s->receiver = s->sender;
   s->receiver.mapped_ranges = &s->mapped_ranges;
 }
-static void mapping_map(void *state) { /* hear_segment, and the owner's hear_mapped */
+/* handle_segment, and the owner's handle_mapped. The lock encloses both: it orders nothing between. */
+static void mapping_map(void *state) {
   mapping_state *s = state;
+  df_rank_lock(&s->lock);
   df_mapped_ranges_open(&s->mapped_ranges, (const void *)(uintptr_t)WINDOW_AT, WINDOW_BYTES);
   df_shm_mapped(&s->endpoint, 0, MAPPING_SEGMENT, WINDOW_AT);
+  df_rank_unlock(&s->lock);
 }
 static void mapping_lend(void *state) {
   mapping_state *s = state;
