@@ -199,7 +199,8 @@ static void mapping_prepare(void *state) {
   s->receiver = s->sender;
   s->receiver.mapped_ranges = &s->mapped_ranges;
 }
-/* handle_segment, and the owner's handle_mapped. The lock encloses both: it orders nothing between. */
+/* handle_segment, and the owner's handle_mapped. The lock encloses both: it orders nothing
+ * between. */
 static void mapping_map(void *state) {
   mapping_state *s = state;
   df_rank_lock(&s->lock);
