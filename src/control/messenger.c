@@ -68,8 +68,8 @@ void df_messenger_close(df_control *control) {
   for (uint32_t r = 0; control->peers && r < control->n_ranks; r++) {
     df_rank_lock(control->lock);
     df_messenger_end(control, r);
-    df_rank_unlock(control->lock);
     df_messenger_forget(&control->peers[r]);
+    df_rank_unlock(control->lock);
     free(control->peers[r].failure_reason);
     df_remote_channel_close(control->peers[r].channel);
   }

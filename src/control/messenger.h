@@ -145,11 +145,11 @@ typedef struct df_control {
   uint32_t stopping;
 } df_control;
 
-/* The mesh stays with the caller, and open. After a failure, call df_messenger_close. Fails with
- * dfcclOutOfMemory. */
+/* The mesh stays with the caller, and open. After a failure, call df_messenger_close, which
+ * takes the lock. Fails with dfcclOutOfMemory. */
 dfcclResult_t df_messenger_open(df_control *control, df_rank_mutex *lock, const df_mesh *mesh,
                                 const df_control_events *events);
-void df_messenger_close(df_control *control) DF_RANK_LOCKED;
+void df_messenger_close(df_control *control);
 
 /* The peer has sent a message that breaks the protocol. */
 static inline void df_control_refuse(df_control *control, uint32_t peer) DF_RANK_LOCKED {
