@@ -489,7 +489,7 @@ dfcclResult_t df_set_algorithm(dfcclContext_t context, dfcclCollId_t id, const c
     const int named = df_algorithm_by_name(algorithm);
     df_escape(name, sizeof name, algorithm);
     if (named < 0)
-      return df_fail(dfcclInvalidArgument, "unknown algorithm \"%s\"; see dfccl-info algorithms",
+      return df_fail(dfcclInvalidArgument, "unknown algorithm \"%s\"; docs/TUNING.md lists them",
                      name);
     spec.algorithm = (uint32_t)named;
   }
