@@ -144,7 +144,7 @@ static int read_rule(const reader *in, char **words, int n, df_tuning *tuning, d
   }
   int algorithm = df_algorithm_by_name(words[4]);
   if (algorithm < 0)
-    return refuse(in, "unknown algorithm \"%s\"; see dfccl-info algorithms", words[4]);
+    return refuse(in, "unknown algorithm \"%s\"; docs/TUNING.md lists them", words[4]);
   if (!df_algorithm_has(algorithm, rule->operation))
     return refuse(in, "algorithm \"%s\" has no %s", words[4], words[0]);
   rule->algorithm = (df_algorithm)algorithm;
