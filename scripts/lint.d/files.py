@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Prints the files that a check of scripts/lint reads, one a line: files.py KIND [PATH...]
 
-KIND is one of c, shell, python, meson, prose, text. "prose" is every Markdown document, "text" is
-every file of the other kinds. With PATHs, only those files, and the files below those directories,
-are printed. A symbolic link is never printed, because its target is printed.
+KIND is one of c, model, shell, python, meson, prose, text. "model" is every SPIN model, "prose" is
+every Markdown document, "text" is every file of the other kinds. With PATHs, only those files, and
+the files below those directories, are printed. A symbolic link is never printed, because its target
+is printed.
 """
 
 import os
@@ -59,6 +60,8 @@ def kind_of(root: str, path: str) -> str:
     name = os.path.basename(path)
     if name.endswith(C_ENDINGS):
         return "c"
+    if name.endswith(".pml"):
+        return "model"
     if name.endswith(".py"):
         return "python"
     if name.endswith(".sh"):

@@ -303,7 +303,7 @@ def markdown_passages(text: str) -> Iterator[Passage]:
 
 def passages(kind: str, path: str, text: str) -> Iterator[Passage]:
     """The passages of a file of this kind. Strings of tests are test data, not messages."""
-    if kind == "c":
+    if kind in ("c", "model"):
         yield from c_passages(text, with_messages=not path.startswith("tests/"))
     elif kind == "python":
         yield from python_passages(text)

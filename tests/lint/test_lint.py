@@ -122,6 +122,7 @@ FAULTS = [
         2,
         '"Who"',
     ),
+    ("a first word in a model", "words", "docs/a.pml", "/* Of a ring. */\n", 1, '"Of"'),
     ("a first word in Python", "words", "scripts/a.py", '"""Of the ranks."""\n', 1, '"Of"'),
     ("a first word in a script", "words", "scripts/a", "#!/bin/sh\n# Else it ends.\n", 2, '"Else"'),
     (

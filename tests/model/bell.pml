@@ -1,17 +1,21 @@
 /*
- * The bell (src/base/bell.h) on a machine that delays stores: what a process stores lies in a buffer
- * of its own, and comes to memory at any later time, in order; a process sees its own stores at
- * once; a fence waits until the buffer is empty. (A weaker machine reorders more, but what the bell
- * must survive is this: store buffering.)
+ * The bell (src/base/bell.h) on a machine that delays stores. Each process has a store buffer: its
+ * stores reach memory later, in order, while the process itself sees them at once. A fence waits
+ * until the buffer is empty. Weaker machines reorder more, but store buffering is the reordering
+ * that the bell must survive.
  *
- * The sleeper waits for NEWS pieces of news, as the CPU executor, completion.c and wait.c do: announce
- * itself, fence, look, sleep. The ringer publishes, fence, looks for sleepers, wakes.
- * With DEEP the sleeper says besides that only the bell wakes it (deep_sleepers), and the ringer
- * wakes nobody else: sleep_idle and df_executor_submitted.
+ * The sleeper waits for a number of events (NEWS), as the CPU executor, completion.c and wait.c
+ * do: it announces itself, executes a fence, looks for events, and sleeps. The ringer publishes an
+ * event, executes a fence, looks for sleepers, and wakes them. With DEEP the sleeper also
+ * announces that only the bell wakes it (deep_sleepers), and the ringer wakes only such sleepers:
+ * sleep_idle and df_executor_submitted.
  *
- * Holds: the sleeper sees all news. A lost wake-up is an invalid end state.
- * Planted: NO_FENCE_RINGER, NO_FENCE_SLEEPER, NO_RECHECK (look, then sleep), TICKET_LATE (the ticket
- * is taken after the look), DEEP_LATE (deep_sleepers is announced behind the fence).
+ * Holds: the sleeper sees all events. A lost wake-up is an invalid end state.
+ * Planted:
+ *   NO_FENCE_RINGER, NO_FENCE_SLEEPER: a fence is missing.
+ *   NO_RECHECK: the sleeper looks before it announces itself, and not again.
+ *   TICKET_LATE: the sleeper takes its ticket after the look.
+ *   DEEP_LATE: deep_sleepers is announced after the fence.
  */
 #define NEWS 2
 #define NONE 255
@@ -56,7 +60,7 @@ active proctype ringer() {
 #ifdef DEEP
     if
     :: sleepers == 0 -> looks_asleep = false
-    :: else -> looks_asleep = (deep != 0) /* others nap, and look by themselves */
+    :: else -> looks_asleep = (deep != 0) /* other sleepers nap, and look again themselves */
     fi;
 #else
     looks_asleep = (sleepers != 0);
@@ -75,28 +79,43 @@ active proctype sleeper() {
   do
   :: seen < NEWS ->
     if
-    :: news > seen -> seen = news /* what a look finds */
+    :: news > seen -> seen = news /* found by a look */
     :: news <= seen ->
 #ifdef NO_RECHECK
       ticket = sequence;
-      atomic { buffered_sleepers == NONE -> buffered_sleepers = 1; sleepers_first = (buffered_deep == NONE) }
+      atomic {
+        buffered_sleepers == NONE -> buffered_sleepers = 1;
+        sleepers_first = (buffered_deep == NONE)
+      }
       buffered_sleepers == NONE;
       atomic { if :: sequence == ticket -> asleep = true :: else fi }
       !asleep;
-      atomic { buffered_sleepers == NONE -> buffered_sleepers = 0; sleepers_first = (buffered_deep == NONE) }
+      atomic {
+        buffered_sleepers == NONE -> buffered_sleepers = 0;
+        sleepers_first = (buffered_deep == NONE)
+      }
 #else
 #if defined(DEEP) && !defined(DEEP_LATE)
-      atomic { buffered_deep == NONE -> buffered_deep = 1; sleepers_first = (buffered_sleepers != NONE) }
+      atomic {
+        buffered_deep == NONE -> buffered_deep = 1;
+        sleepers_first = (buffered_sleepers != NONE)
+      }
 #endif
 #ifndef TICKET_LATE
       ticket = sequence;
 #endif
-      atomic { buffered_sleepers == NONE -> buffered_sleepers = 1; sleepers_first = (buffered_deep == NONE) }
+      atomic {
+        buffered_sleepers == NONE -> buffered_sleepers = 1;
+        sleepers_first = (buffered_deep == NONE)
+      }
 #ifndef NO_FENCE_SLEEPER
       (buffered_sleepers == NONE && buffered_deep == NONE); /* the fence */
 #endif
 #if defined(DEEP) && defined(DEEP_LATE)
-      atomic { buffered_deep == NONE -> buffered_deep = 1; sleepers_first = (buffered_sleepers != NONE) }
+      atomic {
+        buffered_deep == NONE -> buffered_deep = 1;
+        sleepers_first = (buffered_sleepers != NONE)
+      }
 #endif
       if
       :: news > seen /* cancel */
@@ -107,9 +126,15 @@ active proctype sleeper() {
         atomic { if :: sequence == ticket -> asleep = true :: else fi } /* the futex */
         !asleep
       fi;
-      atomic { buffered_sleepers == NONE -> buffered_sleepers = 0; sleepers_first = (buffered_deep == NONE) }
+      atomic {
+        buffered_sleepers == NONE -> buffered_sleepers = 0;
+        sleepers_first = (buffered_deep == NONE)
+      }
 #ifdef DEEP
-      atomic { buffered_deep == NONE -> buffered_deep = 0; sleepers_first = (buffered_sleepers != NONE) }
+      atomic {
+        buffered_deep == NONE -> buffered_deep = 0;
+        sleepers_first = (buffered_sleepers != NONE)
+      }
 #endif
 #endif
     fi

@@ -1,13 +1,14 @@
 /*
- * Completion across blocks (df_daemon_complete in src/daemon_kernel/daemon.h): two blocks execute
- * each run; the last one to be through with it writes the CQE. Runs use RUNS_AHEAD completion
- * counters in turn, and the host admits the next run of a counter when it has seen the CQE of the
+ * Completion across blocks (df_daemon_complete in src/daemon_kernel/daemon.h). Two blocks execute
+ * each run, and the last block that finishes the run writes the CQE. Runs use AHEAD completion
+ * counters in turn. The host admits the next run of a counter when it has popped the CQE of the
  * former one. A run may be given up by one block.
  *
- * Holds: one CQE for each run, when both blocks are through with it, with the status of the one that
- * gave up; the CQEs come in the order of the runs.
- * Planted: RESET_LATE (the counter is reset after the CQE), STATUS_LATE (the status is written after
- * the counter).
+ * Holds: each run has one CQE, after both blocks have finished the run, with the failure of the
+ * block that gave it up. The CQEs come in the order of the runs.
+ * Planted:
+ *   RESET_LATE: the counter is reset after the CQE is written.
+ *   STATUS_LATE: the status is written after the counter.
  */
 #define BLOCKS 2
 #define AHEAD 2
@@ -15,8 +16,8 @@
 
 byte admitted, cqes;
 byte blocks_done[AHEAD], gave_up[AHEAD];
-byte through[RUNS];   /* blocks that are through with a run */
-byte failing[RUNS];   /* block + 1 that gives the run up; 0: none */
+byte through[RUNS]; /* blocks that have finished a run */
+byte failing[RUNS]; /* number + 1 of the block that gives the run up; 0: none */
 
 active [BLOCKS] proctype block() {
   byte which = 0, before, status;

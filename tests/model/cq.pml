@@ -2,11 +2,11 @@
  * The completion queue (src/queues/cq.h) in its three variants, VARIANT 0 ring, 1 packed, 2 slots:
  * two blocks produce, one consumer pops. The host admits no more runs than the queue has slots.
  *
- * Holds: every CQE is popped once, those of a block in order, with the results that the block wrote
- * before it; the queue is never found full.
- * Planted: RESULT_LATE (results written after the CQE); ring: TAIL_EARLY (tail published before the
- * word); packed: NO_LAP (any word is taken for the expected one); slots: TORN_TICKET (the ticket is
- * read and written in two steps), NOT_FREED (a popped slot is not cleared).
+ * Holds: every CQE is popped once, those of a block in order, with the results that the block
+ * wrote before it; the queue is never found full.
+ * Planted: RESULT_LATE (results written after the CQE); ring: TAIL_EARLY (tail published before
+ * the word); packed: NO_LAP (any word is taken for the expected one); slots: TORN_TICKET (the
+ * ticket is read and written in two steps), NOT_FREED (a popped slot is not cleared).
  */
 #define PRODUCERS 2
 #define ENTRIES 4

@@ -1,24 +1,33 @@
 /*
- * How a collective goes over to another plan in mid-run: exactly at one run, and without a stop.
- * Member 0 leads SWITCHES switches between two variants. It asks (PROPOSE). Each member answers with
- * a floor (READY), and admits no run from the floor on. The leader tells the first run on the other
- * variant (COMMIT), or that there is no switch (CANCEL), as soon as one member refuses: the others may
- * not have answered yet. Each switch has a number, and answers to another one count for nothing. A
- * member goes over when its runs before that one are retired, and says so (RETIRED). The leader asks
- * again when it has called a switch off, or when all have gone over.
+ * A plan switch: a collective changes to another plan exactly at one run, and without a stop.
+ * Member 0 leads SWITCHES switches between two variants.
  *
- * A run ends when all have admitted it. Messages between two members keep their order, and take any
- * time. With DEATH the leader may die between any two steps, also between two COMMITs; the others
- * hear of it after its last message, and fail what has not ended.
+ *   leader           other members
+ *   PROPOSE  ------>                        a switch is proposed
+ *            <------ READY(floor) | REFUSE  a member that is ready admits no run from its floor on
+ *   COMMIT   ------>                        the first run on the other variant
+ *   (CANCEL) ------>                        instead, as soon as one member has refused
+ *            <------ RETIRED                the member has changed its variant
  *
- * Holds: a run is on one variant on all members, a member's runs in the device are on one variant,
- * and every run ends.
- * Planted: LEAST_FLOOR (first = the least floor), OWN_FLOOR (first = the leader's), NO_HOLD (a
- * member goes on beyond its floor), EARLY (a member goes over before its old runs are retired),
- * AT_ONCE (the leader asks again before all went over), NO_CANCEL (after a refusal the leader
- * forgets the switch), HOLDS_ON (a member that hears of the death keeps its runs back),
- * DEATH+COMMITS (it goes over at its own floor instead), ANY_NUMBER (answers to a switch that was
- * called off count for the next one).
+ * Each switch has a number, and the leader ignores answers to another switch. A member changes its
+ * variant when its runs before the first one are retired. The leader proposes the next switch when
+ * it has cancelled one, or when all members have changed.
+ *
+ * A run ends when all members have admitted it. Messages between two members keep their order, and
+ * take any time. With DEATH the leader may die between any two steps, also between two COMMITs.
+ * The other members are notified after its last message, and fail their runs that have not ended.
+ *
+ * Holds: a run is on one variant on all members; the runs that a member has in its device are on
+ * one variant; every run ends.
+ * Planted:
+ *   LEAST_FLOOR, OWN_FLOOR: the first run is the least floor, or the leader's own.
+ *   NO_HOLD: a member admits runs beyond its floor.
+ *   EARLY: a member changes before its old runs are retired.
+ *   AT_ONCE: the leader proposes again before all members have changed.
+ *   NO_CANCEL: the leader forgets the switch after a refusal, without a CANCEL.
+ *   HOLDS_ON: a member keeps its runs back after the leader's death.
+ *   DEATH+COMMITS: after the leader's death a member changes at its own floor.
+ *   ANY_NUMBER: answers to a cancelled switch count for the next one.
  */
 #define N 3
 #ifdef DEATH
@@ -30,7 +39,7 @@
 #define NONE 255
 
 mtype = { PROPOSE, READY, REFUSE, COMMIT, CANCEL, RETIRED, DIED };
-chan to[N] = [5] of { mtype, byte, byte };   /* from the leader: what, value, number */
+chan to[N] = [5] of { mtype, byte, byte }; /* from the leader: type, value, number */
 chan from[N] = [4] of { mtype, byte, byte };
 byte admitted[N], retired[N], limit[N] = NONE, first[N] = NONE, variant[N], held[N] = NONE;
 byte variant_of[RUNS] = NONE;
@@ -81,7 +90,7 @@ proctype member(byte i) {
   byte value, number, asked;
 end:
   do
-  :: atomic { to[i] ? PROPOSE(_, asked) } /* it makes the variant */
+  :: atomic { to[i] ? PROPOSE(_, asked) } /* the member makes the variant */
   :: atomic { asked != 0 ->
       if
       :: value = admitted[i]; set_hold(i, value); from[i] ! READY(value, asked)

@@ -1,14 +1,15 @@
 /*
- * A full submission queue (df_sq_push_spmc in src/queues/sq.h, df_admit_listed and df_between_turns
- * in src/host/runs/submit.c): runs that find no room wait on the host; a block that has read an entry
- * looks whether any wait, and admits them. The queue has one slot, which the last reader frees.
- * Stores lie in their owner's buffer for a while, as in bell.pml; read-modify-writes and the lock
- * wait until it is empty.
+ * A full submission queue (df_sq_push_spmc in src/queues/sq.h, df_admit_listed and
+ * df_between_turns in src/host/runs/submit.c). Runs that find no room wait in a list on the host.
+ * A block that has read an entry looks whether runs are listed, and admits them. The queue has one
+ * slot, which its last reader frees. Stores are buffered as in bell.pml; read-modify-writes and
+ * the lock wait until the buffer is empty.
  *
  * Holds: every run is admitted.
- * Planted: LOAD (the producer is told by a load that there is no room), CLEAR_EARLY (has_listed is
- * cleared while room is looked for, and set again behind it), LOOK_EARLY (a reader looks before it has
- * let go of the slot).
+ * Planted:
+ *   LOAD: the producer finds by a plain load that there is no room.
+ *   CLEAR_EARLY: has_listed is cleared before the search for room, and set again after it.
+ *   LOOK_EARLY: a reader looks for listed runs before it has released the slot.
  */
 #define RUNS 3
 #define READERS 2
@@ -16,7 +17,7 @@
 #define SUBMITTER READERS
 
 byte waiting, pushed, readers_left, has_listed;
-byte buffered[READERS + 1] = NONE; /* stores to has_listed that are under way */
+byte buffered[READERS + 1] = NONE; /* stores to has_listed, not yet in memory */
 bool locked;
 
 proctype buffer(byte me) {

@@ -1,17 +1,22 @@
 /*
  * Lent buffers when a run fails at their owner (the hold word of src/primitives/link.h, and
- * df_step_take_back in step.h): the sender lends MESSAGES buffers, one after the other. Its host may
- * cancel the run at any time; the sender then revokes before it gives the buffers back to the
- * application, which unmaps them. The receiver holds the word while it reads.
+ * df_step_take_back in step.h). The sender lends MESSAGES buffers, one after the other. Its host
+ * may cancel the run at any time. The sender then revokes the buffer before it returns the buffers
+ * to the application, which unmaps them. The receiver holds the word while it reads.
  *
- * Holds: no buffer is read that was given back; without a cancellation every one is read and the run
- * completes; a cancelled sender always ends. (The receiver of a cancelled run waits until it is
- * cancelled itself.) SEIZE: of another process, whose mapping stays: the sender does not wait for a
- * receiver that reads, for it may have died, but takes the buffer from it; nothing counts that was
- * read of a buffer after it was given back.
- * Planted: NO_BORROW (the receiver reads without holding), LOOK_FIRST (it looks whether the buffer
- * is revoked, then reads), NO_REVOKE (the sender gives back at once), REVOKE_ANYWAY (it does not wait
- * for a reader), UNCHECKED (of SEIZE: the receiver does not look whether it was).
+ * With SEIZE the receiver is another process, which keeps its mapping. That process may have died,
+ * so the sender does not wait for its read, but seizes the buffer. The receiver discards what it
+ * has read of a seized buffer.
+ *
+ * Holds: no buffer is read after it was returned. Without a cancellation every buffer is read and
+ * the run completes. A cancelled sender always ends. (The receiver of a cancelled run waits until
+ * the run is cancelled on its own rank.)
+ * Planted:
+ *   NO_BORROW: the receiver reads without holding the word.
+ *   LOOK_FIRST: the receiver checks whether the buffer is revoked, and then reads.
+ *   NO_REVOKE: the sender returns the buffer at once.
+ *   REVOKE_ANYWAY: the sender does not wait for a reader.
+ *   UNCHECKED (with SEIZE): the receiver does not check whether the buffer was seized.
  */
 #define MESSAGES 3
 #define FREE 0

@@ -1,23 +1,26 @@
 /*
- * Runs beyond a member's last run (df_check_run_limit in src/host/runs/collective_failure.c; its callers in match.c,
- * submit.c and completion.c): a member ends after LAST runs, by deregistering or because its context
- * broke, and tells so. This rank submits up to RUNS runs meanwhile; it refuses what it knows to be
- * beyond the limit, and gives up what it has accepted beyond it, once the runs before have come back.
+ * Runs beyond a member's last run (df_check_run_limit in src/host/runs/collective_failure.c, which
+ * match.c, submit.c and completion.c call). A member ends after LAST runs, because it deregisters
+ * or its context has failed, and announces its last run. This rank submits up to RUNS runs
+ * meanwhile. It refuses runs beyond a known limit. Accepted runs beyond the limit are given up
+ * after the runs before them have come back.
  *
- * The member submits its runs, then tells. The daemon completes a run when the member has submitted
- * it, or with a failure when the host has given the collective up. The host's steps are under its
- * lock.
+ * The member submits its runs and then announces the limit. The daemon completes a run when the
+ * member has submitted it, or with a failure when the host has given the collective up. The steps
+ * of the host are under its lock.
  *
- * Holds: every accepted run completes, those that the member has submitted with success.
- * Planted: ONLY_WHEN_TOLD (the limit is looked at when it is told, not when a run comes back),
- * AT_ONCE (runs before the limit are given up, too), ACCEPT (a run beyond the limit is accepted).
+ * Holds: every accepted run completes, and with success if the member has submitted it.
+ * Planted:
+ *   ONLY_WHEN_TOLD: the limit is checked when it arrives, but not when a run comes back.
+ *   AT_ONCE: runs before the limit are given up too.
+ *   ACCEPT: a run beyond the limit is accepted.
  */
 #define RUNS 3
 #define LAST 1
 #define NO_LIMIT 255
 
-byte member_submitted, told = NO_LIMIT; /* the member's, and its message */
-byte limit = NO_LIMIT;                  /* what this rank knows */
+byte member_submitted, told = NO_LIMIT; /* runs of the member; the limit that it announces */
+byte limit = NO_LIMIT;                  /* the limit that this rank has received */
 byte submitted, done, retired;          /* runs accepted; completed by the daemon; taken back */
 byte succeeded;
 bool cancelled, refused;
@@ -66,7 +69,7 @@ active proctype application() {
   od
 }
 
-active proctype service() { /* hears it */
+active proctype service() { /* receives the limit */
   atomic { told != NO_LIMIT -> limit = told; check_limit() }
 }
 

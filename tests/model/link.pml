@@ -1,15 +1,19 @@
 /*
  * A link (src/primitives/link.h and the sending half of step.h): a ring of SLOTS slots, sequence
- * numbers modulo WRAP, a credit word that the sender caches. Message EMPTY is empty: neither sent nor
- * waited for, its number released all the same. The last message lends the sender's buffer, which
- * the sender may overwrite only when the link is drained. Payloads have two words, written and read
- * one after the other. LAZY: slots are given back GROUP at a time, and nothing is lent.
+ * numbers modulo WRAP, and a credit word that the sender caches. Message EMPTY is neither sent nor
+ * waited for, but its number is released. The last message lends the sender's buffer, which the
+ * sender may overwrite only when the link is drained. Payloads have two words, which are written
+ * and read one after the other. With LAZY, slots are released GROUP at a time, and no buffer is
+ * lent.
  *
- * Holds: the receiver reads every message whole, once and in order; nobody waits for ever.
- * Planted: PUBLISH_EARLY (the commit word before the payload's second half), RELEASE_EARLY (the
- * credit before the payload has been read), NO_CREDIT (the sender does not wait), NO_LAP (any commit
- * word is taken for the expected one), NO_DRAIN (the lent buffer is taken back at once); with LAZY, TOO_LAZY
-(more at a time than the ring holds).
+ * Holds: the receiver reads every message whole, once and in order. No side waits for ever.
+ * Planted:
+ *   PUBLISH_EARLY: the commit word is written before the second half of the payload.
+ *   RELEASE_EARLY: credit is returned before the payload has been read.
+ *   NO_CREDIT: the sender does not wait for credit.
+ *   NO_LAP: the receiver accepts any commit word as the expected one.
+ *   NO_DRAIN: the sender overwrites the lent buffer at once.
+ *   TOO_LAZY (with LAZY): more slots are released at a time than the ring has.
  */
 #ifdef LAZY
 #define SLOTS 8
@@ -23,7 +27,7 @@
 #else
 #define SLOTS 2
 #define MESSAGES 10
-#define WRAP 8 /* a power of two, larger than what two sequence numbers in use can differ */
+#define WRAP 8 /* a power of two, above the largest difference of two numbers in use */
 #define GROUP 1
 #endif
 #define EMPTY 4
@@ -31,7 +35,7 @@
 
 byte commit[SLOTS], first[SLOTS], second[SLOTS], credit;
 bool direct[SLOTS];
-byte buffer = MESSAGES; /* what the last message lends */
+byte buffer = MESSAGES; /* the buffer that the last message lends */
 
 active proctype sender() {
   byte s = 1, seen = 0;

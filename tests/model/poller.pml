@@ -1,30 +1,35 @@
 /*
- * Who runs the callbacks (src/host/runs/completion.c). Whoever comes by reaps what is through: CQEs, and
- * runs of failed collectives that have no CQE. Callbacks wait in a list of their collective, and
- * one thread at a time runs those of a collective, claimed under the lock: the poller any, a thread
- * that waits only those that it waits for. The poller sleeps when it finds nothing due.
+ * The threads that run callbacks (src/host/runs/completion.c). Any thread that passes by reaps
+ * what has completed: CQEs, and runs of failed collectives, which have no CQE. Callbacks wait in a
+ * list of their collective. One thread at a time runs the callbacks of a collective, after it has
+ * claimed the collective under the lock. The poller runs callbacks of any collective; a waiting
+ * thread runs only those of the collectives that it waits for. The poller sleeps when no callback
+ * is due.
  *
- * A waiter waits for collective A. Each callback of collective B returns only when the waiter has
- * returned. A background thread and the waiter drive and reap runs of both, the service thread fails one. Memory is in order
- * here: bell.pml checks the fences.
+ * The waiter waits for collective A. Each callback of collective B returns only after the waiter
+ * has returned. A background thread and the waiter progress and reap runs of both collectives, and
+ * the service thread fails a run of one. Memory is in order here: bell.pml checks the fences.
  *
- * Holds: the waiter returns, and every callback is run, once, whoever sleeps.
- * Planted: NO_LAST_LOOK (about to sleep, the poller looks for CQEs and callbacks only, not for
- * failures), NO_HAND_OVER (a waiter rings nobody for what it leaves), NO_CLAIM (two threads run
- * callbacks of one collective), FOREIGN (a waiter runs others' callbacks), NO_WAKE (a callback that
- * becomes due wakes no waiter: the poller is inside one that blocks).
+ * Holds: the waiter returns, and every callback runs once, whichever threads sleep.
+ * Planted:
+ *   NO_LAST_LOOK: before it sleeps, the poller checks CQEs and callbacks, but not failures.
+ *   NO_HAND_OVER: a waiter does not ring the poller for the callbacks that it leaves.
+ *   NO_CLAIM: two threads run callbacks of one collective.
+ *   FOREIGN: a waiter runs callbacks of other collectives.
+ *   NO_WAKE: a callback that becomes due does not wake the waiter, while the poller is inside a
+ *     callback that blocks.
  */
 #define A 0
 #define B 1
-#define AWAITED 1 /* of A; one more run of A or B has no CQE */
+#define AWAITED 1 /* runs of A; one more run of A or B has no CQE */
 #define RUNS 3
 
 byte in_daemon[2] = 1;
-byte cq[2], listed[2], queued[2], ran[2]; /* CQEs, failed runs that wait, callbacks to run and run */
+byte cq[2], listed[2], queued[2], ran[2]; /* CQEs; failed runs; callbacks due; returned */
 bool running[2];
-byte inside[2]; /* threads in callbacks of it */
+byte inside[2]; /* threads in callbacks of a collective */
 bool returned;
-/* A bell: somebody has announced a sleep, and was rung since. */
+/* A bell: a sleep is announced; it was rung after that. */
 bool poller_sleeps, poller_rung, waiter_sleeps, waiter_rung;
 
 #ifdef NO_CLAIM
@@ -147,7 +152,7 @@ end_asleep:
   returned = true
 }
 
-/* Nothing moves any more, and something has not run. */
+/* No process can step. */
 active proctype judge() {
   timeout -> assert(ALL_RAN && returned)
 }

@@ -1,16 +1,18 @@
 /*
- * The design's claim: RANKS ranks submit the same COLLECTIVES in any orders, and all complete,
- * because a rank that is stuck with one of them goes on with another one.
+ * The claim of the design: RANKS ranks submit the same COLLECTIVES in any orders, and all
+ * complete, because a rank whose collective is stuck continues with another one.
  *
- * A collective is a ring of STEPS primitives on each rank: primitive k > 0 receives what the
- * predecessor's primitive k-1 has sent; all but the last one send, and need a free one of the SLOTS
- * of the link to the successor. A rank's daemon picks any collective that can step (whatever its
- * order of picks, that is what it comes to, since it sets aside the ones that cannot).
- * Rank 0's order is taken for 0, 1, 2: other orders are the same but for names.
+ * A collective is a ring of STEPS primitives on each rank. Primitive k > 0 receives the message of
+ * the predecessor's primitive k-1. All primitives but the last one send, and need a free slot
+ * among the SLOTS of the link to the successor. The daemon of a rank picks any collective that can
+ * step: real schedulers pick in some order and set aside the collectives that cannot step, which
+ * comes to the same. The order of rank 0 is 0, 1, 2: other orders differ only in names.
  *
  * Holds: all collectives complete on all ranks, whatever the orders.
- * Planted: IN_ORDER (a rank goes on with the next collective only when the former is complete: a
- * blocking, first-come engine), ONE_SLOT (a link of one slot: the ring blocks itself).
+ * Planted:
+ *   IN_ORDER: a rank starts the next collective only when the former is complete, as a blocking
+ *     first-come engine does.
+ *   ONE_SLOT: a link has one slot, so that the ring blocks itself.
  */
 #define RANKS 3
 #define COLLECTIVES 3
@@ -21,10 +23,11 @@
 #define SLOTS 2
 #endif
 #define POSITION(rank, c) position[((rank) % RANKS) * COLLECTIVES + (c)]
-/* Sent and not taken by the successor: it takes message k with its primitive k+1. */
+/* Messages sent and not yet received: the successor receives message k with its primitive k+1. */
 #define UNDER_WAY(rank, c)                                                                         \
   (POSITION(rank, c) - (POSITION((rank) + 1, c) > 0 -> POSITION((rank) + 1, c) - 1 : 0))
-#define RECEIVES(rank, c) (POSITION(rank, c) == 0 || POSITION((rank) + RANKS - 1, c) >= POSITION(rank, c))
+#define RECEIVES(rank, c)                                                                          \
+  (POSITION(rank, c) == 0 || POSITION((rank) + RANKS - 1, c) >= POSITION(rank, c))
 #define SENDS(rank, c) (POSITION(rank, c) == STEPS - 1 || UNDER_WAY(rank, c) < SLOTS)
 #define RUNNABLE(rank, c) (POSITION(rank, c) < STEPS && RECEIVES(rank, c) && SENDS(rank, c))
 

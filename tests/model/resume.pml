@@ -1,27 +1,34 @@
 /*
- * Messages over a connection that breaks (src/transports/wire): credit, resume and leaving, for one
- * ring. The sender's pump reads the ring of its block and writes frames; the receiver's pump puts
- * them into the ring of the far block. A message has two parts, each a frame. At any moment the
- * connection breaks, BREAKS times: a new one is there for both ends, each end changes over when it
- * likes, and what it has not read of the old one is lost. PORTS: messages have one connection, and
- * credits and states another (bulk messages); else all have one.
+ * Messages over a connection that breaks (src/transports/wire): credit, resume and shutdown, for
+ * one ring. The sender's pump reads the ring of its block and writes frames. The receiver's pump
+ * writes them into the ring of the remote block. A message has two parts, each a frame. The
+ * connection breaks BREAKS times, at any moments. A new connection is then there for both ends.
+ * Each end changes to it at any time, and loses what it has not read from the old one. With PORTS,
+ * messages have one connection, and credits and states another (bulk messages); otherwise one
+ * connection carries all.
  *
- * LENDS: the last message is a lent buffer. A pump borrows it for one write; what the stream did not
- * take of the frame is copied. The sender's run may be cancelled, and its owner overwrites the buffer.
- * LEAVES: the sender's rank leaves at the end, after a question; after it nothing is sent again.
+ * LENDS: the last message is a lent buffer. A pump borrows it for one write, and copies the part
+ * of the frame that the stream did not take. The sender's run may be cancelled, and the owner then
+ * overwrites the buffer.
+ * LEAVES: the sender's rank shuts down at the end, after an answered question. Nothing is sent
+ * again after that.
  *
- * Holds: the far block reads each message whole, once and in order; no frame comes without a free
- * slot; the block gets no slot back before its message was read; nobody waits for ever, unless the
- * run was cancelled.
- * Planted: UNACKED (the rest is sent from where the old connection's writes have stopped), PART_LOST
- * (it begins with the next whole message), TWICE (a credit tells how many slots became free, not which
- * message was read), SLOT_EARLY (the sender's slot is free when it was written to the stream),
- * CREDIT_EARLY (the receiver's, when its message has come), NO_EPOCH (a state of an earlier break is
- * taken), ASIDE (the question which messages are there goes through the connection of credits),
- * NO_STATE (an answer lost with the connection of credits is not given again), COUNT_ON (the
- * credits that a lost connection took along are not told again), LENT_WHERE (of LENDS: the rest
- * of a frame is sent from the lent buffer), NO_QUESTION, OLD_ANSWER (of LEAVES: no question is asked;
- * the answer to an earlier one counts).
+ * Holds: the remote block reads each message whole, once and in order. A frame arrives only when
+ * its slot is free. The sending block gets a slot back only after its message was read. No side
+ * waits for ever, unless the run was cancelled.
+ * Planted:
+ *   UNACKED: the rest is sent from where the writes to the old connection stopped.
+ *   PART_LOST: the rest begins with the next whole message.
+ *   TWICE: a credit counts the slots that became free, instead of naming the last message read.
+ *   SLOT_EARLY: the sender's slot is free when it was written to the stream.
+ *   CREDIT_EARLY: the receiver returns credit when a message has arrived.
+ *   NO_EPOCH: the state of an earlier break is accepted.
+ *   ASIDE: the question for the received messages uses the connection of credits.
+ *   NO_STATE: an answer lost with the connection of credits is not repeated.
+ *   COUNT_ON: credits lost with a connection are not repeated.
+ *   LENT_WHERE (with LENDS): the rest of a frame is sent from the lent buffer.
+ *   NO_QUESTION (with LEAVES): no question is asked.
+ *   OLD_ANSWER (with LEAVES): the answer to an earlier question counts.
  */
 #define SLOTS 2
 #ifdef LEAVES
@@ -38,15 +45,15 @@
 
 mtype = { OPEN, DATA, HEAD, REST, ASK, STATE, CREDIT, HEARD };
 
-/* kind, message or epoch or number, part, value */
+/* Frames: kind; message, epoch or number; part; value. */
 chan frames[CONNECTIONS] = [3] of { mtype, byte, byte, byte };
 chan news[CONNECTIONS] = [3] of { mtype, byte, byte, byte };
 byte newest_frames, newest_news; /* connections, from 0 on */
 
-/* the sending rank's ring, and the word of its credit */
+/* The sending rank's ring, and the word of its credit. */
 byte out[SLOTS * 2], published, out_credit, buffer;
 bool cancelled, revoked;
-/* the receiving rank's */
+/* The receiving rank's ring, and the word of its credit. */
 byte in[SLOTS * 2], committed[SLOTS], in_credit, received;
 bool has_left;
 
@@ -130,7 +137,7 @@ inline take_news() {
 #ifdef TWICE
     credit = credit + a;
 #else
-    assert(a >= credit && a < next); /* else the connection ends with a sentence */
+    assert(a >= credit && a < next); /* otherwise the connection fails */
     credit = a;
 #endif
 #ifndef SLOT_EARLY
@@ -183,7 +190,8 @@ end:
 #ifdef ASIDE
   :: atomic { !is_open && nfull(frames[0]) -> is_open = true; aside = epoch + 1 }
 #else
-  :: atomic { !is_open && nfull(frames[at_frames]) -> frames[at_frames]!OPEN(epoch, 0, 0); is_open = true }
+  :: atomic { !is_open && nfull(frames[at_frames]) ->
+      frames[at_frames]!OPEN(epoch, 0, 0); is_open = true }
 #endif
   :: atomic { MAY_SEND && !IS_LENT && nfull(frames[at_frames]) ->
       frames[at_frames]!DATA(next, at, out[PLACE(next, at)]);
@@ -209,8 +217,9 @@ end:
 #ifdef NO_QUESTION
   :: atomic { is_open && next > MESSAGES && !is_halted -> has_left = true; break }
 #else
-  :: atomic { is_open && !asked && published == MESSAGES && !MAY_SEND && (is_halted || next > MESSAGES) &&
-      nfull(frames[at_frames]) -> asks++; asked = asks; frames[at_frames]!ASK(asked, 0, 0) }
+  :: atomic { is_open && !asked && published == MESSAGES && !MAY_SEND &&
+      (is_halted || next > MESSAGES) && nfull(frames[at_frames]) ->
+      asks++; asked = asks; frames[at_frames]!ASK(asked, 0, 0) }
   :: atomic { is_heard -> has_left = true; break }
 #endif
 #endif
@@ -227,7 +236,7 @@ inline take_frame() {
   :: kind == OPEN -> in_open = true; in_epoch = a; tells_state = (a != 0)
   :: kind == ASK -> question = a
   :: kind == DATA || kind == HEAD || kind == REST ->
-    assert(a == in_next);                 /* not again, and none is left out */
+    assert(a == in_next);                 /* neither repeated nor left out */
     assert(a <= in_credit + SLOTS);       /* the slot is free */
     in[PLACE(a, b)] = c;
     assert(b == have);
@@ -254,7 +263,7 @@ end:
   :: atomic { from_frames < newest_frames ->
       from_frames = newest_frames; question = 0;
 #ifdef LENDS
-      have = 0; /* of a frame that did not come whole, nothing counts */
+      have = 0; /* a frame that was not received whole is discarded */
 #endif
 #ifndef PORTS
       from_news = newest_news;

@@ -1,17 +1,20 @@
 /*
- * The submission queue (src/queues/sq.h): one producer, two readers, the last of which frees a slot.
- * Sequence numbers are taken modulo LAPS, so that they wrap around as the 32-bit ones do.
+ * The submission queue (src/queues/sq.h): one producer and two readers, the last of which frees a
+ * slot. Sequence numbers are taken modulo LAPS, so that they wrap around as the 32-bit ones do.
  *
- * Holds: every reader takes every entry once and in order, and finds the run's record (arguments and
- * callback) that was made before the entry was published; nobody waits for ever.
- * Planted: RECORD_LATE (the record is made after publishing), COUNT_LATE (readers_left set after
- * publishing), NO_LAP (a reader takes any word), FIRST_FREES (one reader frees the slot for both),
- * NO_FULL (the producer does not look whether the slot is free).
+ * Holds: every reader takes every entry once and in order, and finds the run's record (arguments
+ * and callback), which was written before the entry was published. No side waits for ever.
+ * Planted:
+ *   RECORD_LATE: the record is written after the entry is published.
+ *   COUNT_LATE: readers_left is set after the entry is published.
+ *   NO_LAP: a reader accepts any word.
+ *   FIRST_FREES: one reader frees the slot for both.
+ *   NO_FULL: the producer does not check whether the slot is free.
  */
 #define DEPTH 2
 #define READERS 2
 #define ENTRIES 7
-#define LAPS 4 /* twice DEPTH: the word of the former lap is not taken for this one's */
+#define LAPS 4 /* twice DEPTH: words of two laps differ */
 
 byte sequence[DEPTH], value[DEPTH]; /* one commit word: written and read at once */
 byte readers_left[DEPTH];
@@ -22,7 +25,7 @@ active proctype producer() {
   do
   :: ticket < ENTRIES ->
 #ifndef NO_FULL
-    readers_left[ticket % DEPTH] == 0; /* full: tried again */
+    readers_left[ticket % DEPTH] == 0; /* the queue is full: retried */
 #endif
 #ifndef RECORD_LATE
     recorded[ticket] = true;

@@ -1,20 +1,23 @@
 /*
- * The line that a waiter looks at without the lock (df_wait_words: take_words and give_index in
- * src/host/state/registry.c, finish in completion.c, coll_done and sleep_until_news in wait.c). It belongs
- * to one collective after the other: the first one runs RUNS times and is deregistered, the next one
- * is registered and never runs. A waiter that has found the first one waits for all of its runs.
+ * The wait words that a waiter reads without the lock (df_wait_words: take_line and give_line in
+ * src/host/state/registry.c, finish in completion.c, coll_done and sleep_until_news in wait.c).
+ * They belong to one collective after the other. The first collective runs RUNS times and is
+ * deregistered; the next one is registered and never runs. The waiter has found the first one, and
+ * waits for all of its runs.
  *
- * Holds: the waiter returns, when the first one's callbacks have returned.
- * Planted: COUNT_FIRST (the counts begin anew before the line is nobody's), GONE_EARLY (the line is
- * given up before the last callback has returned), NO_REGISTRATION (the waiter looks at the count
- * only), LOOK_FIRST (it looks at the registration before the count).
+ * Holds: the waiter returns, after the callbacks of the first collective have returned.
+ * Planted:
+ *   COUNT_FIRST: the counts restart before the registration is cleared.
+ *   GONE_EARLY: the registration is cleared before the last callback has returned.
+ *   NO_REGISTRATION: the waiter reads only the count.
+ *   LOOK_FIRST: the waiter reads the registration before the count.
  */
 #define RUNS 2
 #define FIRST 1
 #define NEXT 2
 
 byte registration = FIRST, completed;
-byte returned; /* of the first one's callbacks */
+byte returned; /* callbacks of the first collective */
 byte sleepers, sequence;
 bool asleep;
 

@@ -1,40 +1,51 @@
 /*
- * Memory of one process that another one maps, is lent, and is freed (src/host/runs/user_memory.c,
- * hear_segment and hear_unmap of transports/shm/sharing.c, df_step_may_lend and df_step_may_follow of step.h).
- * For each of RUNS collectives the owner allocates a segment and says so (SEGMENT). The reader's
- * service thread maps it, opens a window, and answers with its place, which the owner's service
- * thread writes into the reach. A run that finds the reach lends its buffer, else it copies; it is
- * complete when the reader has given credit. Then the application frees the memory (UNMAP), and the
- * next segment may lie at the place of the last. A collective may fail at the owner at any time; the
- * reader is told, and gives up in its turn. What the failed run may have lent the owner does not
- * tell to be unmapped. (What the owner may do with its own mapping by then: lend.pml.)
+ * Memory of one process that another process maps, borrows, and unmaps when its owner frees it
+ * (src/host/runs/user_memory.c, handle_segment and handle_unmap of src/transports/shm/sharing.c,
+ * df_step_may_lend and df_step_may_follow of step.h).
  *
- * Holds: what is read is mapped, and the run's own; an open window is mapped; without a failure all
- * runs complete; nothing stays mapped but that. TOLD_LATE: the reader hears of the failure later, as
- * of another rank's death. EXPORTED (unmap.c): a mapping does not keep a device's memory; the owner
- * gives it back when the reader has said that it is unmapped, and after a failure the reader unmaps
- * when no run of its own may touch it. What is read has not gone back, and all goes back.
- * Planted: ANYWAY (it is not kept), NO_DRAIN (a run is complete before the credit), KEPT_REACH (a
- * segment begins with the last one's reach), SAME_NUMBER (and with its number), OPEN_EARLY (a window
- * is open before the mapping), CLOSE_LATE (and closed after the unmapping), NO_WINDOW (any address
- * is followed, and one is told before the mapping); EXPORTED with FREE_AT_ONCE (the owner does not
- * wait for the reader), CLOSE_AT_ONCE (nor the reader for its runs).
+ * For each of RUNS collectives the owner allocates a segment and announces it (SEGMENT). The
+ * reader's service thread maps it, adds a mapped range, and answers with the address, which the
+ * owner's service thread writes into the remote mapping. A run that finds a remote mapping lends
+ * its buffer; otherwise it copies. The run is complete when the reader has returned credit. The
+ * application then frees the memory (UNMAP), and the next segment may be mapped at the address of
+ * the last.
+ *
+ * A collective may fail at the owner at any time. The reader is notified, and gives up as well.
+ * The owner does not ask for the unmapping of memory that the failed run may have lent. (lend.pml
+ * shows what the owner may do with its own mapping by then.)
+ *
+ * With TOLD_LATE the reader is notified of the failure later, as of the death of another rank.
+ * With EXPORTED (unmap.c) a mapping does not keep a device's memory alive: the owner frees the
+ * memory when the reader has confirmed the unmapping, and after a failure the reader unmaps when
+ * no run of its own may touch it.
+ *
+ * Holds: memory that is read is mapped, belongs to the run, and (EXPORTED) has not been freed. A
+ * mapped range is mapped. Without a failure all runs complete. Nothing stays mapped but memory of
+ * failed runs; with EXPORTED all memory is freed.
+ * Planted:
+ *   ANYWAY: the memory of a failed run is unmapped too.
+ *   NO_DRAIN: a run is complete before the credit.
+ *   KEPT_REACH, SAME_NUMBER: a segment starts with the remote mapping, or the number, of the last.
+ *   OPEN_EARLY, CLOSE_LATE: the range is added before the mapping, or removed after the unmapping.
+ *   NO_WINDOW: any address is followed, and is announced before the mapping.
+ *   FREE_AT_ONCE (with EXPORTED): the owner does not wait for the reader.
+ *   CLOSE_AT_ONCE (with EXPORTED): the reader does not wait for its own runs.
  */
 #define RUNS 2
 #define PLACES 2
 #define NOWHERE PLACES
 #define COPIED PLACES
-#define UNMAPPED (PLACES + 1) /* in the place of a place */
+#define UNMAPPED (PLACES + 1) /* as a place: the reader has unmapped the segment */
 
 mtype = {SEGMENT, UNMAP, FAIL};
-chan to_reader = [4] of {mtype, byte, byte}; /* number; whose memory it is, or may it be read */
+chan to_reader = [4] of {mtype, byte, byte}; /* number; its collective, or whether it may be read */
 chan to_owner = [2] of {byte, byte};         /* MAPPED: number, place */
 
-byte number_now, reach = NOWHERE; /* of the owner's segment at the moment; 0: none */
+byte number_now, reach = NOWHERE; /* the owner's current segment; 0: none */
 byte published[RUNS], credit[RUNS], address[RUNS];
 bool cancelled[RUNS], reader_cancelled[RUNS];
 bool kept[RUNS], owner_over;
-byte place[PLACES], place_number[PLACES]; /* the reader's address space: whose memory + 1; 0: none */
+byte place[PLACES], place_number[PLACES]; /* the reader's address space: collective + 1; 0: none */
 bool window[PLACES], closing[PLACES], closing_read[PLACES];
 bool over[RUNS], gone[RUNS]; /* the reader's run; the owner's memory */
 
@@ -81,7 +92,7 @@ active proctype owner() {
     fi;
 #ifndef NO_DRAIN
     if
-    :: cancelled[turn] -> kept[turn] = true /* given up; the reader is not waited for */
+    :: cancelled[turn] -> kept[turn] = true /* given up, without waiting for the reader */
     :: credit[turn] == 1
     fi;
 #endif
@@ -186,13 +197,13 @@ unknown:
   od
 }
 
-#if defined(NO_WINDOW) || defined(EXPORTED) /* a device does not see windows */
+#if defined(NO_WINDOW) || defined(EXPORTED) /* a device does not check windows */
 #define MAY_FOLLOW(there) true
 #else
 #define MAY_FOLLOW(there) window[there]
 #endif
 
-/* One block: a step of one collective, then of another, as it likes. */
+/* One block: steps of either collective, in any order. */
 active proctype reader_block() {
   byte c;
 end:
