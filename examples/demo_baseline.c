@@ -170,13 +170,37 @@ static int waits_for(const demo_baseline *baseline, int rank) {
   return other;
 }
 
-void demo_baseline_print_circle(const demo_baseline *baseline, FILE *stream) {
+/* The lowest rank of the circle. */
+static int begin_of_circle(const demo_baseline *baseline) {
   /* After n_ranks steps along "waits for" the walk is inside the circle, wherever it began. */
   int first = 0;
   for (int step = 0; step < baseline->n_ranks; step++) first = waits_for(baseline, first);
   int lowest = first;
   for (int r = waits_for(baseline, first); r != first; r = waits_for(baseline, r))
     if (r < lowest) lowest = r;
+  return lowest;
+}
+
+void demo_baseline_add_circle(const demo_baseline *baseline, cJSON *object) {
+  const bool deadlock = baseline->deadlock;
+  cJSON_AddBoolToObject(object, "deadlock", deadlock);
+  cJSON *cycle = cJSON_AddArrayToObject(object, "cycle");
+  const int lowest = deadlock ? begin_of_circle(baseline) : 0;
+  int rank = lowest;
+  for (bool is_closed = !deadlock; !is_closed; is_closed = rank == lowest) {
+    char name[16];
+    cJSON *one = cJSON_CreateObject();
+    snprintf(name, sizeof name, "C%d", baseline->head[rank]);
+    cJSON_AddNumberToObject(one, "rank", rank);
+    cJSON_AddStringToObject(one, "waits_for", name);
+    rank = waits_for(baseline, rank);
+    cJSON_AddNumberToObject(one, "held_by", rank);
+    cJSON_AddItemToArray(cycle, one);
+  }
+}
+
+void demo_baseline_print_circle(const demo_baseline *baseline, FILE *stream) {
+  const int lowest = begin_of_circle(baseline);
   int rank = lowest;
   fprintf(stream, "  rank %d runs C%d and waits for", rank, baseline->head[rank]);
   for (rank = waits_for(baseline, rank); rank != lowest; rank = waits_for(baseline, rank))

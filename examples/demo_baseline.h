@@ -7,6 +7,7 @@
 #define DFCCL_DEMO_BASELINE_H
 
 #include <stdio.h>
+#include <cjson/cJSON.h>
 
 #include "demo_program.h"
 
@@ -20,6 +21,10 @@ void demo_baseline_give_up(demo_baseline *baseline);
 
 /* Whether the run ended in a deadlock. After the ranks have ended. */
 bool demo_baseline_deadlocked(const demo_baseline *baseline);
+
+/* Adds "deadlock" and "cycle", which names each rank of the circular wait, its collective and the
+ * rank that it waits for; an empty array without a deadlock. After the ranks have ended. */
+void demo_baseline_add_circle(const demo_baseline *baseline, cJSON *object);
 
 /* Writes the circular wait, a line for each rank in it, to stream. After a deadlock. */
 void demo_baseline_print_circle(const demo_baseline *baseline, FILE *stream);

@@ -35,7 +35,9 @@ static void print_help(void) {
         "      --json                     print one JSON object: ranks, collectives,\n"
         "                                 iterations, completed (runs of all ranks),\n"
         "                                 wrong (elements), preemptions_per_block,\n"
-        "                                 voluntary_quits_per_rank, seconds\n"
+        "                                 voluntary_quits_per_rank, seconds; for the\n"
+        "                                 baseline deadlock and cycle (rank, waits_for,\n"
+        "                                 held_by), too\n"
         "      --help, --version\n"
         "\n"
         "Exit status:\n"
@@ -123,7 +125,7 @@ static demo_options parse(int argc, char **argv) {
       df_tool_print_version();
       exit(df_tool_end_output(DF_TOOL_SUCCESS));
     default:
-      df_tool_bad_option(option, argv);
+      df_tool_bad_option(option, argv, long_options);
     }
   }
   if (optind >= argc) df_tool_usage_error("say what to show: dfccl-demo disorder (try --help)");
@@ -148,7 +150,7 @@ static int conclude(const demo_job *job, const demo_report *reports, bool fine) 
   demo_totals totals = demo_add_up(reports, job->options.n_ranks);
   bool deadlock = job->baseline != NULL && demo_baseline_deadlocked(job->baseline);
   if (job->options.json) {
-    if (!demo_print_json(&job->options, &totals)) return DF_TOOL_FAILED;
+    if (!demo_print_json(&job->options, &totals, job->baseline)) return DF_TOOL_FAILED;
   } else if (fine) {
     demo_print_summary(&job->options, &totals);
   }

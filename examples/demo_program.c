@@ -100,17 +100,17 @@ void demo_program_run(const demo_options *options, const demo_layout *layout, in
     df_tool_rank_fail(self, dfcclOutOfMemory, "out of memory");
     return;
   }
-  double start = df_tool_now_seconds(), told = start;
+  double start = df_tool_now_seconds(), printed = start;
   for (int64_t iteration = 0; iteration < options->iterations; iteration++) {
     fill(options, layout, rank, iteration, engine->send);
     if (!iterate(options, rank, iteration, order, engine)) break;
     check(options, layout, iteration, engine->receive, report);
-    if (!options->progress || rank != 0 || df_tool_now_seconds() - told < 0.5) continue;
-    told = df_tool_now_seconds();
+    if (!options->progress || rank != 0 || df_tool_now_seconds() - printed < 0.5) continue;
+    printed = df_tool_now_seconds();
     df_tool_progress("iteration %lld of %lld, %llu wrong elements", (long long)iteration + 1,
                      (long long)options->iterations, (unsigned long long)report->wrong);
   }
   report->seconds = df_tool_now_seconds() - start;
-  if (told != start) df_tool_progress("%s", "");
+  if (printed != start) df_tool_progress("%s", "");
   free(order);
 }

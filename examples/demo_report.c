@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "common/cli.h"
+#include "demo_baseline.h"
 
 demo_totals demo_add_up(const demo_report *reports, int n_ranks) {
   demo_totals totals = {.first_wrong_rank = -1};
@@ -30,7 +31,8 @@ static double quits_per_rank(const demo_options *options, const demo_totals *tot
   return (double)totals->sum.voluntary_quits / options->n_ranks;
 }
 
-bool demo_print_json(const demo_options *options, const demo_totals *totals) {
+bool demo_print_json(const demo_options *options, const demo_totals *totals,
+                     const demo_baseline *baseline) {
   const struct {
     const char *key;
     double value;
@@ -47,6 +49,7 @@ bool demo_print_json(const demo_options *options, const demo_totals *totals) {
   cJSON *object = cJSON_CreateObject();
   for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
     cJSON_AddNumberToObject(object, members[i].key, members[i].value);
+  if (baseline != NULL) demo_baseline_add_circle(baseline, object);
   return df_tool_print_json(object);
 }
 

@@ -12,8 +12,10 @@ typedef struct {
 
 demo_totals demo_add_up(const demo_report *reports, int n_ranks);
 
-/* One JSON object on standard output. false: it could not be written. */
-bool demo_print_json(const demo_options *options, const demo_totals *totals);
+/* One JSON object on standard output. baseline: NULL if the library has run the program. false: it
+ * could not be written. */
+bool demo_print_json(const demo_options *options, const demo_totals *totals,
+                     const demo_baseline *baseline);
 
 /* A few lines for people, on standard output; says whether the run was fine. */
 void demo_print_summary(const demo_options *options, const demo_totals *totals);

@@ -148,10 +148,11 @@ DFCCL_API dfcclResult_t dfcclGetVersion(int *version);
  * rank has returned from dfcclInit, because it listens for the ranks until then. It stops listening
  * after ten minutes without a rank. It listens at up to three addresses of this host
  * (DFCCL_NET_INTERFACES, DFCCL_NET_PORTS); with DFCCL_NET=none it listens only at the loopback
- * address. An id serves one set of dfcclInit calls. Does not block.
+ * address. An id serves one set of dfcclInit calls. Blocks only while an interface that
+ * DFCCL_NET_INTERFACES chooses is not ready, for at most DFCCL_INIT_TIMEOUT_MS.
  *
  * Errors: dfcclInvalidArgument (id is NULL), dfcclInvalidUsage (an environment variable is
- * invalid), dfcclSystemError, dfcclOutOfMemory.
+ * invalid), dfcclTimeout (the interface did not become ready), dfcclSystemError, dfcclOutOfMemory.
  */
 DFCCL_API dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id);
 
@@ -231,6 +232,16 @@ DFCCL_API dfcclResult_t dfcclDestroy(dfcclContext_t ctx);
  * Errors: dfcclInvalidArgument.
  */
 DFCCL_API dfcclResult_t dfcclAbort(dfcclContext_t ctx);
+
+/*
+ * The same as dfcclAbort, with a reason that the sentences of all ranks contain: "rank 1 aborted,
+ * because: REASON". Packages that abort on behalf of a program use it.
+ *
+ *   reason   one line, copied; its first 300 bytes count. NULL: as dfcclAbort
+ *
+ * Errors: dfcclInvalidArgument.
+ */
+DFCCL_API dfcclResult_t dfcclAbortWithReason(dfcclContext_t ctx, const char *reason);
 
 /* Returns a constant sentence for a result code; never NULL. The text belongs to the library. Does
  * not block, and callbacks may call it. */
@@ -532,6 +543,9 @@ typedef void (*dfcclCallback_t)(dfcclCollId_t coll, dfcclResult_t status, void *
  *                      the group). Any other overlap is undefined
  *   callback           may be NULL; called once with arg. A run that is refused has no callback
  *
+ * A run that is refused is not submitted. If the reason is that the collective has failed, the next
+ * dfcclWait on it and the next dfcclWaitAll return the failure too.
+ *
  * Errors: dfcclInvalidArgument (id is not registered, or is a collective of another kind; a buffer
  * is NULL or misaligned), dfcclInvalidUsage (DFCCL_BACKLOG requests wait on the host, some of this
  * collective among them), dfcclOutOfMemory, and the failure of a broken context or collective
@@ -616,7 +630,8 @@ typedef struct {
   unsigned flags; /* 0 or DFCCL_RUN_ON_STREAM */
   dfcclCallback_t callback; /* may be NULL */
   void *arg;
-  uint64_t run; /* output: the number of this run of this collective on this rank, from 0 */
+  uint64_t run; /* output: the number of this run of this collective on this rank, from 0;
+                   UINT64_MAX: the run was refused */
 } dfcclRun_t;
 
 #define DFCCL_RUN_ON_STREAM 1u /* the run is ordered in a CUDA stream, as with dfcclRun*OnStream */
@@ -632,7 +647,8 @@ typedef struct {
  * are shorthands for it. Any thread may call it, also from a callback. It does not block, except
  * with DFCCL_RUN_ON_STREAM, where it may wait as dfcclRun*OnStream does. *run belongs to the
  * caller, and the library does not use it after the call. If the run is accepted, run->run is set,
- * before or after the callback is called.
+ * before or after the callback is called. If the run is refused, run->run is UINT64_MAX, which is
+ * no run for dfcclWaitRun.
  *
  * Errors: those of dfcclRun* and, with DFCCL_RUN_ON_STREAM, of dfcclRun*OnStream;
  * dfcclInvalidArgument (run is NULL or was not initialised; count differs from the registered one
@@ -698,6 +714,12 @@ DFCCL_API dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *don
  * that completed since the last dfcclWait on the collective; if there is none, the failure of a
  * broken context. A callback must not call it (dfcclInvalidUsage).
  *
+ * A run that was refused since the last dfcclWait because the collective has failed (a mismatch, a
+ * member that deregistered it or left, dfcclAbortCollectives) counts as completed with that
+ * failure. So a program that checks only its waits learns of the failure whether it arrived before
+ * or after the run was submitted. Refusals for other reasons (dfcclInvalidArgument,
+ * dfcclInvalidUsage, dfcclOutOfMemory) are returned only by the call that was refused.
+ *
  * Errors: dfcclInvalidArgument, dfcclInvalidUsage, any status of a run, and the failure of a broken
  * context.
  */
@@ -723,8 +745,28 @@ DFCCL_API dfcclResult_t dfcclWaitRun(dfcclContext_t ctx, dfcclCollId_t id, uint6
                                      int timeoutMs);
 
 /*
+ * Returns how one run of a collective has ended, and the sentence of its failure. Other failures of
+ * the context, before or after it, do not change the answer. A callback may call it, for example
+ * with the number that dfcclRun wrote to run.run. Does not block.
+ *
+ *   id       a collective that is registered on this rank, or one of the last 8 collectives that
+ *            failed here and were deregistered since
+ *   run      number of the run, from 0
+ *   status   out: dfcclSuccess, dfcclInProgress, or the failure; may be NULL
+ *   text     out: the sentence, with a terminating zero, shortened to `bytes`; "" unless the run
+ *            has failed. The caller owns the buffer; 512 bytes hold each sentence. NULL if bytes is
+ *            0
+ *
+ * Errors: dfcclInvalidArgument (the run was not submitted, or the collective is neither registered
+ * nor among those failed ones). Both outputs are unchanged then.
+ */
+DFCCL_API dfcclResult_t dfcclGetRunError(dfcclContext_t ctx, dfcclCollId_t id, uint64_t run,
+                                         dfcclResult_t *status, char *text, size_t bytes);
+
+/*
  * Does what dfcclWait does for every collective of the context: it waits for all runs submitted
- * before the call. Returns the first failing status since the last dfcclWaitAll.
+ * before the call. Returns the first failing status since the last dfcclWaitAll; refused runs of
+ * failed collectives count as in dfcclWait.
  *
  * Errors: those of dfcclWait, and dfcclOutOfMemory (the call has not waited).
  */
@@ -743,6 +785,11 @@ DFCCL_API dfcclResult_t dfcclWaitAll(dfcclContext_t ctx);
  * Errors: dfcclInvalidArgument.
  */
 DFCCL_API dfcclResult_t dfcclAbortCollectives(dfcclContext_t ctx, const dfcclCollId_t *ids, int n);
+
+/* The same as dfcclAbortCollectives, with a reason as in dfcclAbortWithReason. */
+DFCCL_API dfcclResult_t dfcclAbortCollectivesWithReason(dfcclContext_t ctx,
+                                                        const dfcclCollId_t *ids, int n,
+                                                        const char *reason);
 
 /*
  * Blocks until the device is idle. On the CPU device, no run that is submitted after the call
@@ -803,7 +850,47 @@ typedef struct {
  */
 DFCCL_API dfcclResult_t dfcclGetStats(dfcclContext_t ctx, dfcclStats_t *stats);
 
-/* The kinds of durations that a daemon on a GPU measures if DFCCL_CUDA_TIMERS is 1. */
+/* Memory of a context, or of one of its collectives, in bytes. */
+typedef struct {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  uint64_t collectives;   /* registered collectives, and their variants of other plans */
+  uint64_t recordBytes;   /* memory of this process: descriptors, plans, tables of members */
+  uint64_t ringBytes;     /* memory of the links in which this rank receives, and of what it writes
+                             once for several peers */
+  uint64_t reservedBytes; /* address space that is reserved for them; what no message has been
+                             written to yet takes no memory */
+  uint64_t userBytes;     /* dfcclMemAlloc; of a collective 0 */
+} dfcclMemory_t;
+
+#define DFCCL_MEMORY_MAGIC 0xdfcc3e30u
+#define DFCCL_MEMORY_INITIALIZER                                                                   \
+  { sizeof(dfcclMemory_t), DFCCL_MEMORY_MAGIC, DFCCL_VERSION_CODE, 0, 0, 0, 0, 0 }
+
+/*
+ * Fills *memory, whose first three members the caller has set by DFCCL_MEMORY_INITIALIZER, with the
+ * memory that the context has for its collectives at the moment. Tables that a context has from the
+ * start are not counted. Links are set up in the background at a collective's first run, and grow
+ * with its messages. dfcclDeregister gives back all memory of a collective when the other members
+ * have deregistered it too. Pages of links between hosts count also if they were only read. Ranks
+ * have different numbers. The call takes the longer, the more memory there is: up to about 6 us for
+ * each 4 MB of rings, during which the context's other calls wait. It waits for no peer.
+ *
+ * Errors: dfcclInvalidArgument.
+ */
+DFCCL_API dfcclResult_t dfcclGetMemory(dfcclContext_t ctx, dfcclMemory_t *memory);
+
+/*
+ * The same for one registered collective and its variants. Plans that collectives share are not
+ * counted. Pages that contain rings of several collectives count by their parts.
+ *
+ * Errors: dfcclInvalidArgument (no collective has this id).
+ */
+DFCCL_API dfcclResult_t dfcclGetCollectiveMemory(dfcclContext_t ctx, dfcclCollId_t coll,
+                                                 dfcclMemory_t *memory);
+
+/* The kinds of durations that a daemon on a GPU measures with DFCCL_TUNING=set:cuda_timers=1. */
 typedef enum {
   dfcclTimePass = 0,        /* with cuda_relay: read one SQE across the bus and pass it on */
   dfcclTimeFetch = 1,       /* fetch of one SQE by a block */
@@ -829,8 +916,8 @@ typedef enum {
  * captured in global mode.
  *
  * Errors: dfcclInvalidArgument (count is NULL, or kind is unknown), dfcclInvalidUsage (there are no
- * timers: DFCCL_CUDA_TIMERS is not 1, or the device is not a GPU), dfcclUnhandledCudaError,
- * dfcclTimeout (the GPU does not answer).
+ * timers: cuda_timers of DFCCL_TUNING is not 1, or the device is not a GPU),
+ * dfcclUnhandledCudaError, dfcclTimeout (the GPU does not answer).
  */
 DFCCL_API dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint64_t *durations,
                                       uint64_t *moments, size_t *count);

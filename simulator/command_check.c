@@ -212,6 +212,7 @@ static bool print_json(const judgement *judged) {
     cJSON_AddItemToArray(cycle, entry);
   }
   cJSON_AddStringToObject(object, "model", judged->single ? "single" : "sync");
+  cJSON_AddNumberToObject(object, "collectives", (double)judged->schedule.sequences.coll_count);
   add_missing(judged, object);
   add_unfinished(judged, object);
   if (judged->schedule.of_traces) {
@@ -279,17 +280,23 @@ static void print_unfinished(const judgement *judged) {
     printf("and %u more recordings end early\n", judged->unfinished - MAX_SHOWN);
 }
 
+static const char *plural(uint64_t count) { return count == 1 ? "" : "s"; }
+
 static void print_text(const judgement *judged) {
   const df_sequences *sequences = &judged->schedule.sequences;
   uint64_t events = sequences->first[sequences->gpu_count], calls = events;
   for (uint64_t i = 0; i < events && judged->schedule.of_traces; i++)
     calls -= sequences->event[i] == DF_EVENT_SYNC;
-  printf("%u GPUs, %u group%s, %llu collectives, %llu %s; %s model\n", sequences->gpu_count,
-         sequences->group_count, sequences->group_count == 1 ? "" : "s",
-         (unsigned long long)sequences->coll_count, (unsigned long long)calls,
-         judged->schedule.of_traces ? "calls" : "events",
+  printf("%u GPU%s, %u group%s, %llu collective%s, %llu %s%s; %s model\n", sequences->gpu_count,
+         plural(sequences->gpu_count), sequences->group_count, plural(sequences->group_count),
+         (unsigned long long)sequences->coll_count, plural(sequences->coll_count),
+         (unsigned long long)calls, judged->schedule.of_traces ? "call" : "event", plural(calls),
          judged->single ? "single-queue" : "synchronisation");
   print_unfinished(judged);
+  if (sequences->coll_count == 0) {
+    puts("0 collectives were found, so nothing can be said about a deadlock");
+    return;
+  }
   if (!judged->stuck) {
     printf("no deadlock%s: every collective completes, whatever the timing\n",
            judged->unfinished > 0 ? " as far as recorded" : "");

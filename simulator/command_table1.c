@@ -147,7 +147,7 @@ static void print_estimate(const df_estimate *estimate) {
 
 static const char *const agreement_names[] = {"no", "?", "yes"};
 
-static void print_text(const table_options *table, const table_row *rows) {
+static void print_head(const table_options *table) {
   printf("Deadlock ratios (95%% intervals), %llu rounds a row, seed %llu.\n"
          "exact: the definition, concat order.%s\n"
          "agrees: within both sampling errors; ? if the paper's figure is not known, or so many "
@@ -157,22 +157,28 @@ static void print_text(const table_options *table, const table_row *rows) {
   printf("%-6s %-13s %7s %8s %6s %7s %29s%s agrees  note\n", "model", "grouping", "colls",
          "disorder", "sync", "paper", "exact          ",
          table->reference ? "         reference           " : "");
-  for (int i = 0; i < DF_TABLE1_ROWS; i++) {
-    const df_table1_row *row = rows[i].row;
-    char grouping[32], colls[32], sync[16] = "-", paper[16] = "?", note[16] = "";
-    if (row->tp > 0)
-      snprintf(colls, sizeof colls, "%u/%u", row->tp_collectives, row->dp_collectives);
-    else
-      snprintf(colls, sizeof colls, "%u", row->tp_collectives);
-    if (row->model == DF_MODEL_SYNC) snprintf(sync, sizeof sync, "%.0e", row->sync);
-    if (row->paper >= 0) snprintf(paper, sizeof paper, "%.2f%%", 100.0 * row->paper);
-    if (row->note) snprintf(note, sizeof note, "(%d)", note_number(rows, i));
-    printf("%-6s %-13s %8s %7.0e %6s %7s", row->model == DF_MODEL_SINGLE ? "single" : "sync",
-           df_table1_grouping(row, grouping), colls, row->disorder, sync, paper);
-    print_estimate(&rows[i].exact);
-    if (rows[i].has_reference) print_estimate(&rows[i].reference);
-    printf(" %-7s %s\n", agreement_names[rows[i].agrees], note);
-  }
+}
+
+/* Each row is printed when it is known: with --reference they take minutes. */
+static void print_row(const table_row *rows, int i) {
+  const df_table1_row *row = rows[i].row;
+  char grouping[32], colls[32], sync[16] = "-", paper[16] = "?", note[16] = "";
+  if (row->tp > 0)
+    snprintf(colls, sizeof colls, "%u/%u", row->tp_collectives, row->dp_collectives);
+  else
+    snprintf(colls, sizeof colls, "%u", row->tp_collectives);
+  if (row->model == DF_MODEL_SYNC) snprintf(sync, sizeof sync, "%.0e", row->sync);
+  if (row->paper >= 0) snprintf(paper, sizeof paper, "%.2f%%", 100.0 * row->paper);
+  if (row->note) snprintf(note, sizeof note, "(%d)", note_number(rows, i));
+  printf("%-6s %-13s %8s %7.0e %6s %7s", row->model == DF_MODEL_SINGLE ? "single" : "sync",
+         df_table1_grouping(row, grouping), colls, row->disorder, sync, paper);
+  print_estimate(&rows[i].exact);
+  if (rows[i].has_reference) print_estimate(&rows[i].reference);
+  printf(" %-7s %s\n", agreement_names[rows[i].agrees], note);
+  fflush(stdout);
+}
+
+static void print_notes(const table_row *rows) {
   puts("");
   for (int i = 0, shown = 0; i < DF_TABLE1_ROWS; i++)
     if (rows[i].row->note && note_number(rows, i) > shown)
@@ -204,11 +210,14 @@ int df_command_table1(int argument_count, char **arguments) {
   table_options table;
   table_row rows[DF_TABLE1_ROWS];
   dfcclResult_t result = parse(&table, argument_count, arguments);
-  for (int i = 0; i < DF_TABLE1_ROWS && result == dfcclSuccess; i++)
+  if (result == dfcclSuccess && !table.json) print_head(&table);
+  for (int i = 0; i < DF_TABLE1_ROWS && result == dfcclSuccess; i++) {
     result = estimate_both(&table, &df_table1_rows[i], &rows[i]);
+    if (result == dfcclSuccess && !table.json) print_row(rows, i);
+  }
   if (result != dfcclSuccess) return df_command_failed((int)result);
   if (!table.json) {
-    print_text(&table, rows);
+    print_notes(rows);
     return DF_EXIT_SUCCESS;
   }
   cJSON *object = cJSON_CreateObject();

@@ -9,6 +9,7 @@
 #include "json_output.h"
 #include "plans/msccl/file.h"
 #include "options.h"
+#include "progress.h"
 #include "sim_limits.h"
 #include "time_trace.h"
 #include "timeline.h"
@@ -72,9 +73,9 @@ static dfcclResult_t read_file(time_options *o) {
 }
 
 static dfcclResult_t parse_names(time_options *o) {
-  char shown[DF_JSON_SHOWN_BYTES];
+  char shown[DF_JSON_SHOWN_BYTES], why[DF_ALGORITHM_SENTENCE_BYTES];
   o->operation = o->file_count == 1 ? df_operation_by_word(o->files[0]) : -1;
-  if (o->operation < 0 || !df_timeline_knows((df_operation)o->operation))
+  if (o->operation < 0 || !df_timeline_supports((df_operation)o->operation))
     return df_fail(dfcclInvalidArgument,
                    "time needs one operation, such as allreduce or allgather, and has none for "
                    "sendrecv and barrier: not \"%s\"",
@@ -83,9 +84,9 @@ static dfcclResult_t parse_names(time_options *o) {
   o->algorithm = o->algorithm_name ? df_algorithm_by_name(o->algorithm_name) : -1;
   if (o->algorithm_name &&
       (o->algorithm < 0 || !df_algorithm_has(o->algorithm, (df_operation)o->operation)))
-    return df_fail(dfcclInvalidArgument, "--algorithm: %s has no algorithm \"%s\"",
-                   df_operation_word((df_operation)o->operation),
-                   df_show_text(o->algorithm_name, shown));
+    return df_fail(dfcclInvalidArgument, "--algorithm: %s",
+                   df_algorithm_explain(o->algorithm_name, o->operation,
+                                        df_operation_word((df_operation)o->operation), why));
   return check_trace(o);
 }
 
@@ -110,7 +111,7 @@ static dfcclResult_t parse(time_options *o, int argument_count, char **arguments
       {.name = "--lanes",
        .kind = DF_OPTION_WHOLE,
        .low = 1,
-       .high = DF_LANES_MOST,
+       .high = DF_HOST_CHANNELS_MOST,
        .whole = &o->lanes},
       {.name = "--trace", .kind = DF_OPTION_TEXT, .text = &o->trace_file},
       {.name = "--json", .kind = DF_OPTION_FLAG, .given = &o->json}};
@@ -145,12 +146,11 @@ static void print_head(const time_options *o, const df_network_model *m) {
          "what the time is made of; the busiest port");
 }
 
-static void print_row(const df_network_model *m, const row *r, int is_fastest) {
+static void print_row(const df_network_model *m, const row *r) {
   const df_timeline_answer *a = &r->answer;
   char port[DF_MODEL_PORT_NAME];
-  printf("%12llu %-17s%s %12.2f %12.2f %7.1f  ", (unsigned long long)r->bytes,
-         df_algorithm_name(r->algorithm), is_fastest ? "*" : " ", us(a->seconds), us(a->bound),
-         percent_of_bound(a));
+  printf("%12llu %-18s %12.2f %12.2f %7.1f  ", (unsigned long long)r->bytes,
+         df_algorithm_name(r->algorithm), us(a->seconds), us(a->bound), percent_of_bound(a));
   printf("%u messages: latency %.2f, transfer %.2f, work %.2f, slots %.2f; ", a->critical.messages,
          us(a->critical.latency), us(a->critical.transfer), us(a->critical.work),
          us(a->critical.credit));
@@ -186,7 +186,8 @@ static cJSON *row_as_json(const df_network_model *m, const row *r) {
 
 /* ---- the sweep */
 
-static dfcclResult_t run_row(const time_options *o, const df_network_model *m, row *r) {
+static dfcclResult_t play_row(const time_options *o, const df_network_model *m,
+                              df_progress *progress, row *r) {
   const df_timeline_question question = {.network = m,
                                          .operation = (df_operation)o->operation,
                                          .algorithm = r->algorithm,
@@ -195,35 +196,54 @@ static dfcclResult_t run_row(const time_options *o, const df_network_model *m, r
                                          .lanes = (uint32_t)o->lanes,
                                          .bytes = r->bytes,
                                          .slots = (uint32_t)o->slots,
-                                         .slot_bytes = o->slot_bytes};
+                                         .slot_bytes = o->slot_bytes,
+                                         .progress = progress};
   if (o->trace_file == NULL) return df_timeline_run(&question, NULL, &r->answer);
   return df_time_trace(&question, o->trace_file, &r->answer);
 }
 
+static dfcclResult_t run_row(const time_options *o, const df_network_model *m, row *r) {
+  char label[48];
+  df_progress progress;
+  snprintf(label, sizeof label, "%s, %llu bytes", df_algorithm_name(r->algorithm),
+           (unsigned long long)r->bytes);
+  df_progress_start(&progress, label);
+  const dfcclResult_t result = play_row(o, m, &progress, r);
+  df_progress_finish(&progress);
+  return result;
+}
+
+/* Each row is printed when its time is known: many ranks, or large sizes, take minutes. */
+static void show_row(const time_options *o, const df_network_model *m, const row *r, int is_first,
+                     cJSON *list) {
+  if (o->json) {
+    cJSON_AddItemToArray(list, row_as_json(m, r));
+    return;
+  }
+  if (is_first) print_head(o, m);
+  print_row(m, r);
+  fflush(stdout);
+}
+
 static dfcclResult_t run_size(const time_options *o, const df_network_model *m, uint64_t bytes,
                               cJSON *list) {
-  row rows[DF_ALGORITHMS + 1];
-  int n = 0, fastest = 0;
+  row fastest = {0};
+  int n = 0;
   for (int a = 0; a <= DF_FROM_FILE; a++) {
     if ((o->algorithm >= 0 && a != o->algorithm) ||
         (o->file == NULL && !df_timeline_has(m, (df_operation)o->operation, a)))
       continue;
-    rows[n] = (row){.algorithm = a, .bytes = bytes};
-    dfcclResult_t result = run_row(o, m, &rows[n]);
+    row r = {.algorithm = a, .bytes = bytes};
+    const dfcclResult_t result = run_row(o, m, &r);
     if (result != dfcclSuccess) return result;
-    if (rows[n].answer.seconds < rows[fastest].answer.seconds) fastest = n;
-    n++;
+    show_row(o, m, &r, n == 0 && bytes == o->first, list);
+    if (n++ == 0 || r.answer.seconds < fastest.answer.seconds) fastest = r;
   }
   if (n == 0)
     return df_fail(dfcclInvalidArgument, "%s needs several hosts with several ranks",
                    o->algorithm_name);
-  if (!o->json && bytes == o->first) print_head(o, m);
-  for (int i = 0; i < n; i++) {
-    if (o->json)
-      cJSON_AddItemToArray(list, row_as_json(m, &rows[i]));
-    else
-      print_row(m, &rows[i], n > 1 && i == fastest);
-  }
+  if (n > 1 && !o->json)
+    printf("%12llu fastest: %s\n", (unsigned long long)bytes, df_algorithm_name(fastest.algorithm));
   return dfcclSuccess;
 }
 

@@ -31,6 +31,7 @@ typedef struct {
   df_field field;
   pthread_mutex_t lock; /* everything below */
   uint64_t next_round, deadlocks;
+  uint64_t judged; /* rounds, for the progress line */
   dfcclResult_t result;
   char sentence[DF_SENTENCE_BYTES];
 } shared_work;
@@ -87,17 +88,20 @@ static bool take_rounds(shared_work *work, uint64_t *first, uint64_t *end) {
   *first = work->next_round;
   *end = size < options->rounds - *first ? *first + size : options->rounds;
   work->next_round = *end;
-  if (options->progress) df_progress_update(options->progress, *first, options->rounds);
   bool more = work->result == dfcclSuccess && *first < *end;
   pthread_mutex_unlock(&work->lock);
   return more;
 }
 
+/* A round of the sparse engine takes less time than the lock. Engines that hold all events need a
+ * millisecond to seconds. */
 static void show_progress(shared_work *work, uint64_t round) {
+  const uint64_t rounds = work->options->engine == DF_ENGINE_SPARSE ? 64 : 1;
   df_progress *progress = work->options->progress;
-  if (!progress || work->options->threads > 1 || round % 16 != 0) return;
+  if (!progress || !progress->terminal || round % rounds != 0) return;
   pthread_mutex_lock(&work->lock);
-  df_progress_update(progress, round, work->options->rounds);
+  work->judged += rounds;
+  df_progress_update(progress, DF_MIN(work->judged, work->options->rounds), work->options->rounds);
   pthread_mutex_unlock(&work->lock);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "json_input.h"
 #include "sim_limits.h"
 
@@ -52,6 +53,18 @@ static dfcclResult_t take_value(const df_option *option, const char *value) {
   return dfcclSuccess;
 }
 
+static dfcclResult_t unknown_option(const char *argument, size_t length, const df_option *options,
+                                    int option_count) {
+  enum { MOST_OPTIONS = 32 };
+  const char *names[MOST_OPTIONS];
+  char shown[DF_JSON_SHOWN_BYTES];
+  const int n = DF_MIN(option_count, (int)MOST_OPTIONS);
+  for (int i = 0; i < n; i++) names[i] = options[i].name;
+  const char *nearest = df_nearest_word(argument, length, names, (size_t)n);
+  return df_fail(dfcclInvalidArgument, "unknown option \"%s\"%s%s", df_show_text(argument, shown),
+                 nearest ? "; perhaps it should be " : "", nearest ? nearest : "");
+}
+
 dfcclResult_t df_options_parse(int argument_count, char **arguments, const df_option *options,
                                int option_count, const char **files, int max_files,
                                int *file_count) {
@@ -77,8 +90,7 @@ dfcclResult_t df_options_parse(int argument_count, char **arguments, const df_op
     for (int k = 0; k < option_count; k++)
       if (strlen(options[k].name) == length && strncmp(argument, options[k].name, length) == 0)
         found = &options[k];
-    if (!found)
-      return df_fail(dfcclInvalidArgument, "unknown option \"%s\"", df_show_text(argument, shown));
+    if (!found) return unknown_option(argument, length, options, option_count);
     if (found->kind == DF_OPTION_FLAG) {
       if (value) return df_fail(dfcclInvalidArgument, "%s takes no value", found->name);
     } else if (!value) {

@@ -9,7 +9,10 @@
 #include "primitives/prepared.h"
 #include "sim_limits.h"
 
-enum { ELEMENT = 4 /* bytes */ };
+enum {
+  ELEMENT = 4, /* bytes */
+  EVENTS_OF_PROGRESS = 1024
+};
 
 /* Kinds of event, in an event's low bits. */
 typedef enum { EVENT_END, EVENT_START, EVENT_WAKE } event_kind;
@@ -60,7 +63,8 @@ typedef struct timeline {
   player *players;
   connection *connections;
   uint32_t n_connections, n_ended;
-  uint8_t *rings; /* rings of all connections */
+  uint64_t n_primitives, n_executed; /* by all ranks together */
+  uint8_t *rings;                    /* rings of all connections */
   double now;
 } timeline;
 
@@ -154,7 +158,7 @@ static int may_begin(timeline *t, player *p, connection *in, connection *out, mo
   return 1;
 }
 
-static void tell_of_wait(const timeline *t, const player *p) {
+static void report_wait(const timeline *t, const player *p) {
   if (!t->events || p->awaited == NULL || t->now == p->waits_since) return;
   const uint32_t rank = (uint32_t)(p - t->players);
   t->events->wait(t->events->user, rank, p->awaits_slot ? p->awaited->to : p->awaited->from,
@@ -168,6 +172,7 @@ static double work_of(const df_network_model *m, const df_primitive *prim, uint6
 }
 
 static void next_primitive(timeline *t, player *p) {
+  t->n_executed++;
   if (++p->primitive < p->plan->n_primitives) return;
   p->primitive = 0;
   if (++p->loop < p->part.loops) return;
@@ -203,7 +208,7 @@ static void play(timeline *t, uint32_t rank) {
     if (p->state == RANK_READY) {
       moment start;
       if (!may_begin(t, p, in, out, &start)) return;
-      tell_of_wait(t, p);
+      report_wait(t, p);
       p->awaited = NULL;
       const double work = work_of(t->network, prim, bytes);
       p->ready = start;
@@ -220,7 +225,7 @@ static void play(timeline *t, uint32_t rank) {
 /* ---- making it */
 
 /* Creates the levels of hierarchical plans: the hosts of the network. NULL: out of memory. */
-static df_levels *make_levels(const df_timeline_question *q, int several) {
+static df_levels *make_levels(const df_timeline_question *q, int is_short) {
   const df_network_model *m = q->network;
   df_levels *levels = df_levels_new(m->ranks, q->split ? 2 : 1);
   if (levels == NULL) return NULL;
@@ -228,8 +233,26 @@ static df_levels *make_levels(const df_timeline_question *q, int several) {
     df_levels_put(levels, 0, r, m->host[r]);
     if (q->split) df_levels_put(levels, 1, r, m->local[r] / q->split);
   }
-  df_levels_finish(levels, q->lanes ? q->lanes : several ? 1 : m->ranks);
+  df_levels_finish(levels, q->lanes ? q->lanes : is_short ? 1 : m->ranks);
   return levels;
+}
+
+/* As the library cuts between hosts, with one block and without lending. */
+static df_cuts cuts_of(const df_timeline_question *q, uint32_t n) {
+  return df_plan_cuts(&(df_cut_question){.operation = q->operation,
+                                         .algorithm = q->algorithm,
+                                         .n = n,
+                                         .bytes = q->bytes,
+                                         .n_blocks = 1,
+                                         .slot_bytes = q->slot_bytes,
+                                         .lend_min = UINT64_MAX,
+                                         .is_far = 1});
+}
+
+/* Plans of many ranks take a good part of the time: a tenth of the line is theirs. */
+static void show_progress(const timeline *t, uint64_t done, uint64_t all, int is_played) {
+  if (t->question->progress == NULL) return;
+  df_progress_update(t->question->progress, is_played ? all + 9 * done : done, 10 * all);
 }
 
 static int make_plans(timeline *t) {
@@ -242,12 +265,12 @@ static int make_plans(timeline *t) {
   df_plan_key key = {.operation = q->operation,
                      .algorithm = q->algorithm,
                      .n = n,
-                     .several = df_plan_is_short(q->bytes, q->slot_bytes),
+                     .cuts = cuts_of(q, n),
                      .split = q->split ? q->split : t->network->host_ranks[0],
                      .file = q->file};
   df_levels *levels = NULL;
   if (q->algorithm == DF_HIERARCHICAL) {
-    levels = make_levels(q, key.several);
+    levels = make_levels(q, key.cuts.row == DF_ROW_WHOLE);
     if (levels == NULL) return 0;
     key.levels = levels;
   }
@@ -260,6 +283,7 @@ static int make_plans(timeline *t) {
     df_shape_make(&shape, t->players[r].plan, count, ELEMENT, &limits);
     t->players[r].part = shape.parts[0];
     t->slots = DF_MAX(q->slots, t->players[r].plan->least_slots);
+    show_progress(t, r + 1, n, 0);
   }
   t->answer->loops = t->players[0].part.loops;
   free(levels);
@@ -344,16 +368,15 @@ static dfcclResult_t make(timeline *t) {
   const dfcclResult_t lack = dfcclOutOfMemory;
   t->players = calloc(t->network->ranks, sizeof *t->players);
   if (t->players == NULL || !make_plans(t)) return lack;
-  uint64_t messages = 0;
   for (uint32_t r = 0; r < t->network->ranks; r++)
-    messages += (uint64_t)t->players[r].plan->n_primitives * t->players[r].part.loops;
-  if (messages > DF_SIM_MAX_TIME_MESSAGES)
+    t->n_primitives += (uint64_t)t->players[r].plan->n_primitives * t->players[r].part.loops;
+  if (t->n_primitives > DF_SIM_MAX_TIME_MESSAGES)
     return df_fail(
         dfcclInvalidArgument,
         "%s of %llu bytes among %u ranks has %llu primitives, more than %llu: take larger "
         "slots",
         df_algorithm_name(t->question->algorithm), (unsigned long long)t->question->bytes,
-        t->network->ranks, (unsigned long long)messages,
+        t->network->ranks, (unsigned long long)t->n_primitives,
         (unsigned long long)DF_SIM_MAX_TIME_MESSAGES);
   const uint32_t channels = t->question->file ? df_plan_file_channels(t->question->file) : 1;
   connection **by_sender = calloc((size_t)t->network->ranks * channels, sizeof(connection *));
@@ -417,7 +440,7 @@ static void conclude(timeline *t) {
   }
 }
 
-int df_timeline_knows(df_operation operation) {
+int df_timeline_supports(df_operation operation) {
   return operation != DF_OP_SEND_RECV && operation != DF_OP_BARRIER;
 }
 
@@ -433,6 +456,7 @@ dfcclResult_t df_timeline_run(const df_timeline_question *question,
       .question = question, .events = events, .answer = answer, .network = question->network};
   *answer = (df_timeline_answer){0};
   answer->bound = df_network_model_bound(question->network, question->operation, question->bytes);
+  uint64_t n_events = 0;
   dfcclResult_t result = make(&t);
   if (result == dfcclOutOfMemory)
     result = df_fail(result, "no memory for the plans of %u ranks", question->network->ranks);
@@ -445,6 +469,7 @@ dfcclResult_t df_timeline_run(const df_timeline_question *question,
     const df_event event = df_event_take(&t.queue);
     t.now = event.at;
     handle(&t, &event);
+    if (++n_events % EVENTS_OF_PROGRESS == 0) show_progress(&t, t.n_executed, t.n_primitives, 1);
     if (t.queue.failed) result = df_fail(dfcclOutOfMemory, "no memory for events");
   }
   if (result == dfcclSuccess && t.n_ended < question->network->ranks)

@@ -10,6 +10,7 @@
 #define DF_SIM_TIMELINE_H
 
 #include "flows.h"
+#include "progress.h"
 
 typedef struct df_timeline_question {
   const df_network_model *network;
@@ -21,6 +22,7 @@ typedef struct df_timeline_question {
   uint64_t bytes; /* bytes of a rank's larger buffer, in elements of 4 bytes */
   uint32_t slots; /* slots of each connection */
   uint64_t slot_bytes;
+  df_progress *progress; /* or NULL */
 } df_timeline_question;
 
 /* The parts of the time until the last result of the slowest rank, in seconds. */
@@ -53,7 +55,7 @@ dfcclResult_t df_timeline_run(const df_timeline_question *question,
                               const df_timeline_events *events, df_timeline_answer *answer);
 
 /* All but those whose buffers have no size, or that most ranks have no part in. */
-int df_timeline_knows(df_operation operation);
+int df_timeline_supports(df_operation operation);
 /* Whether there are such plans for so many ranks. */
 int df_timeline_has(const df_network_model *network, df_operation operation, int algorithm);
 

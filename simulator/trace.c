@@ -1,6 +1,5 @@
 #include "trace.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,32 +28,16 @@ static trace_reader reader_of(const cJSON *root) {
 dfcclResult_t df_trace_recognise(const char *const *files, const df_json *json, int count,
                                  bool *traces) {
   *traces = reader_of(json[0].root) != NULL;
+  for (int i = 0; i < count; i++)
+    if (cJSON_IsArray(get(json[i].root, "traceEvents")))
+      return df_fail(dfcclInvalidArgument,
+                     "%s: a profile for a viewer (traceEvents); give Execution Traces, which "
+                     "torch.profiler.ExecutionTraceObserver writes",
+                     files[i]);
   for (int i = 1; i < count; i++)
     if ((reader_of(json[i].root) != NULL) != *traces)
       return df_fail(dfcclInvalidArgument, "%s: a %s, but %s is a %s", files[i],
                      *traces ? "schedule" : "trace", files[0], *traces ? "trace" : "schedule");
-  return dfcclSuccess;
-}
-
-/* Only dfccl's own dumps tell their rank; else it is the last number of the file's name, as for
- * torch's analyser. */
-static dfcclResult_t rank_of(const char *file, const cJSON *root, uint32_t *rank) {
-  const cJSON *told = cJSON_IsObject(root) ? get(root, "rank") : NULL;
-  int64_t number = 0;
-  if (told) {
-    TRY(df_json_whole(file, "rank", told, 0, DF_SIM_MAX_GPUS - 1, &number));
-    *rank = (uint32_t)number;
-    return dfcclSuccess;
-  }
-  const char *name = strrchr(file, '/') ? strrchr(file, '/') + 1 : file, *digits = NULL;
-  for (const char *at = name; *at; at++)
-    if (isdigit((unsigned char)*at) && (at == name || !isdigit((unsigned char)at[-1]))) digits = at;
-  unsigned long value = digits ? strtoul(digits, NULL, 10) : DF_SIM_MAX_GPUS;
-  if (value >= DF_SIM_MAX_GPUS)
-    return df_fail(dfcclInvalidArgument,
-                   "%s: which rank is it? The file's name must have the rank as its last number",
-                   file);
-  *rank = (uint32_t)value;
   return dfcclSuccess;
 }
 
@@ -79,7 +62,7 @@ static dfcclResult_t read_files(df_trace *trace, const char *const *files, const
   for (int i = 0; i < count; i++) {
     df_trace_rank *rank = &trace->rank[i];
     rank->file = files[i];
-    TRY(rank_of(files[i], json[i].root, &rank->rank));
+    TRY(df_trace_rank_of(rank, files, count, json[i].root));
     TRY(reader_of(json[i].root)(trace, rank, json[i].root));
   }
   qsort(trace->rank, (size_t)count, sizeof *trace->rank, by_rank);
@@ -125,6 +108,9 @@ static dfcclResult_t complete_groups(df_trace *trace, df_schedule *schedule) {
     free(unknown);
     return df_schedule_no_memory(trace->rank[0].file);
   }
+  for (int r = 0; r < trace->rank_count; r++)
+    if (trace->rank[r].rank_assumed)
+      note(schedule, "neither the file nor its name has the rank: it is taken to be rank 0");
   if (trace->messages_left_out)
     note(schedule, "Gloo's nodes do not tell who sends to whom: messages are left out");
   if (trace->groups_unnamed)
@@ -205,7 +191,7 @@ static dfcclResult_t schedule_group(emission *emit, const df_trace_rank *rank, u
     if (df_names_find(&emit->build->schedule->groups, 0, name, &other)) {
       uint32_t scope = emit->trace->groups.name[group].scope;
       snprintf(emit->text, DF_SIM_MAX_NAME_BYTES, "%s of ranks %s", name,
-               scope == DF_TRACE_UNDESCRIBED ? "not told"
+               scope == DF_TRACE_UNDESCRIBED ? "not given"
                                              : df_names_text(&emit->trace->member_lists, scope));
     }
     TRY(put_group(emit, rank->file, emit->text, members->rank, members->count, found));
@@ -311,17 +297,18 @@ static dfcclResult_t emit_call(emission *emit, const df_trace_rank *rank,
   else
     TRY(message_group(emit, rank, call, &group));
   if (!df_schedule_is_member(emit->build, group, rank->rank))
-    return df_fail(dfcclInvalidArgument,
-                   "%s: call %llu: rank %u is not a member of its group \"%.100s\"", rank->file,
-                   (unsigned long long)call->number, rank->rank,
-                   df_names_text(&emit->build->schedule->groups, group));
+    return df_fail(
+        dfcclInvalidArgument, "%s: call %llu: rank %u is not a member of its group \"%.100s\"%s",
+        rank->file, (unsigned long long)call->number, rank->rank,
+        df_names_text(&emit->build->schedule->groups, group),
+        rank->rank_assumed ? "; give the file a name with its rank, for example rank_3.json" : "");
   TRY(count_call(emit, rank, group, signature, &ordinal));
   snprintf(emit->text, DF_SIM_MAX_NAME_BYTES, "%s #%llu", signature, (unsigned long long)ordinal);
   TRY(df_schedule_name_event(emit->build, rank->file, rank->rank, group, emit->text, &event,
                              &twice));
-  df_call told = {(uint32_t)call->number, DF_NO_STACK};
-  TRY(read_stack(emit, rank, call, &told.stack));
-  return df_schedule_add_event(emit->build, rank->file, rank->rank, event, &told);
+  df_call origin = {(uint32_t)call->number, DF_NO_STACK};
+  TRY(read_stack(emit, rank, call, &origin.stack));
+  return df_schedule_add_event(emit->build, rank->file, rank->rank, event, &origin);
 }
 
 static dfcclResult_t emit_rank(emission *emit, const df_trace_rank *rank) {

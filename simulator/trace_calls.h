@@ -25,6 +25,7 @@ typedef struct {
 typedef struct {
   const char *file;
   uint32_t rank;
+  bool rank_assumed; /* neither the file nor its name has it */
   df_trace_call *call;
   uint64_t count, room;
   bool begins_late; /* earlier calls were forgotten */
@@ -73,6 +74,10 @@ dfcclResult_t df_trace_add(df_trace *trace, df_trace_rank *rank, const df_trace_
 
 /* Whether members may give different sizes. */
 bool df_trace_sizes_differ(const char *operation);
+
+/* Finds the rank of trace->file, which is one of the files and has that content. */
+dfcclResult_t df_trace_rank_of(df_trace_rank *trace, const char *const *files, int count,
+                               const cJSON *root);
 
 /* The readers. */
 dfcclResult_t df_trace_read_flight(df_trace *trace, df_trace_rank *rank, const cJSON *root);

@@ -128,36 +128,79 @@ static dfcclResult_t add_call(df_trace *trace, df_trace_rank *rank, const df_tra
   return message ? set_peer(place, operation, rank->rank, peer, *call) : dfcclSuccess;
 }
 
-/* Inputs: perhaps tensors, a number, [group's name, description], root or peer, the operation. */
+/* The contents of a node "record_param_comms". */
+typedef struct {
+  const cJSON *group, *desc; /* texts; NULL: the schema has only a number, or an address */
+  const cJSON *peer;         /* or the root */
+  const char *operation;
+} param_comms;
+
+/* Inputs: perhaps tensors, a number, the group, root or peer, the operation. The group is [name,
+ * description], or its name, or, in schema 1.0.1, a number. Returns false for other inputs. */
+static bool find_param_comms(const cJSON *node, param_comms *found) {
+  const cJSON *values = inputs_of(node, "values", "inputs");
+  const cJSON *given_name = attribute(node, "collective_name");
+  for (const cJSON *item = values ? values->child : NULL; item; item = item->next)
+    if (cJSON_IsArray(item) && cJSON_IsString(item->child) && cJSON_IsString(item->child->next) &&
+        !item->child->next->next) {
+      const cJSON *word = item->next ? item->next->next : NULL;
+      found->operation = cJSON_IsString(word)         ? word->valuestring
+                         : cJSON_IsString(given_name) ? given_name->valuestring
+                                                      : NULL;
+      found->group = item->child;
+      found->desc = item->child->next;
+      found->peer = item->next;
+      return found->operation != NULL;
+    }
+  const cJSON *last[2] = {NULL, NULL};
+  for (const cJSON *item = values ? values->child : NULL; item; item = item->next) {
+    if (cJSON_IsString(item) && cJSON_IsNumber(last[0]) && last[1]) {
+      found->operation = item->valuestring;
+      found->peer = last[0];
+      found->group = cJSON_IsString(last[1]) ? last[1] : NULL;
+      return true;
+    }
+    last[1] = last[0];
+    last[0] = item;
+  }
+  return false;
+}
+
+/* Numbers of groups are addresses in NCCL's processes, which differ between ranks. */
+static dfcclResult_t find_group(df_trace *trace, const df_trace_place *place,
+                                const param_comms *comms, const cJSON *groups, uint32_t *group) {
+  char name[256];
+  if (!comms->group) {
+    TRY(df_trace_group(trace, place, "all ranks", NULL, group));
+    trace->members[*group].everybody = trace->groups_unnamed = true;
+    return dfcclSuccess;
+  }
+  const char *group_name = comms->group->valuestring;
+  const char *desc = comms->desc ? comms->desc->valuestring : "";
+  snprintf(name, sizeof name, "%.100s%s%.100s%s", group_name, *desc ? " (" : "", desc,
+           *desc ? ")" : "");
+  TRY(df_trace_group(trace, place, name, ranks_of(groups, group_name), group));
+  if (strcmp(desc, "default_pg") == 0) trace->members[*group].everybody = true;
+  return dfcclSuccess;
+}
+
 static dfcclResult_t read_param_comms(df_trace *trace, df_trace_rank *rank,
                                       const df_trace_place *place, const cJSON *node,
                                       const cJSON *groups) {
-  const cJSON *values = inputs_of(node, "values", "inputs"), *pair = NULL;
-  for (const cJSON *item = values ? values->child : NULL; item && !pair; item = item->next)
-    if (cJSON_IsArray(item) && cJSON_IsString(item->child) && cJSON_IsString(item->child->next) &&
-        !item->child->next->next)
-      pair = item;
-  const cJSON *peer = pair ? pair->next : NULL, *word = peer ? peer->next : NULL;
-  const cJSON *told = attribute(node, "collective_name");
-  if (!pair || !(cJSON_IsString(word) || cJSON_IsString(told)))
-    return df_trace_bad(place, ".inputs", "expected a group's name and an operation", NULL);
-  char operation[64], name[256];
-  short_name(cJSON_IsString(word) ? word->valuestring : told->valuestring, operation,
-             sizeof operation);
+  param_comms comms = {0};
+  if (!find_param_comms(node, &comms))
+    return df_trace_bad(place, ".inputs", "expected a group and an operation", NULL);
+  char operation[64];
+  short_name(comms.operation, operation, sizeof operation);
   if (strcmp(operation, "init") == 0) return dfcclSuccess;
   if (strcmp(operation, "wait") == 0) {
     if (rank->count > 0) rank->call[rank->count - 1].host_waits = true;
     return dfcclSuccess;
   }
-  const char *group_name = pair->child->valuestring;
-  const cJSON *desc = pair->child->next;
   uint32_t group;
-  snprintf(name, sizeof name, "%.100s%s%.100s%s", group_name, *desc->valuestring ? " (" : "",
-           desc->valuestring, *desc->valuestring ? ")" : "");
-  TRY(df_trace_group(trace, place, name, ranks_of(groups, group_name), &group));
-  if (strcmp(desc->valuestring, "default_pg") == 0) trace->members[group].everybody = true;
+  TRY(find_group(trace, place, &comms, groups, &group));
   df_trace_call *call;
-  TRY(add_call(trace, rank, place, group, node, operation, peer, &call));
+  TRY(add_call(trace, rank, place, group, node, operation, comms.peer, &call));
   if (is_message(operation)) { /* the peer is a place in the group */
     const df_trace_members *members = &trace->members[group];
     uint32_t *other =

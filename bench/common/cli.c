@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 static const char *tool_name = "dfccl";
 
 void df_tool_set_name(const char *name) { tool_name = name; }
@@ -36,13 +38,29 @@ void df_tool_usage_error(const char *format, ...) {
   exit(DF_TOOL_USAGE);
 }
 
-void df_tool_bad_option(int returned, char **argv) {
+const char *df_tool_suggest(const char *text, const char *const *words, size_t n, char room[96]) {
+  const char *nearest = df_nearest_word(text, strlen(text), words, n);
+  snprintf(room, 96, "%s%.60s", nearest ? "; perhaps it should be " : "", nearest ? nearest : "");
+  return room;
+}
+
+_Noreturn static void unknown_long_option(const char *word, const struct option *known) {
+  enum { MOST_OPTIONS = 64 };
+  const char *names[MOST_OPTIONS];
+  size_t n = 0;
+  for (; known[n].name && n < MOST_OPTIONS; n++) names[n] = known[n].name;
+  const char *nearest = df_nearest_word(word + 2, strcspn(word + 2, "="), names, n);
+  df_tool_usage_error("unknown option %s%s%s (try --help)", word,
+                      nearest ? "; perhaps it should be --" : "", nearest ? nearest : "");
+}
+
+void df_tool_bad_option(int returned, char **argv, const struct option *known) {
   const char *word = argv[optind - 1];
   if (returned == ':') df_tool_usage_error("option %s needs a value (try --help)", word);
   if (optopt > 0 && optopt < 128 && strncmp(word, "--", 2) != 0)
     df_tool_usage_error("unknown option -%c (try --help)", optopt);
   if (optopt != 0) df_tool_usage_error("option %s takes no value (try --help)", word);
-  df_tool_usage_error("unknown option %s (try --help)", word);
+  unknown_long_option(word, known);
 }
 
 void df_tool_print_version(void) {

@@ -30,8 +30,12 @@ void df_tool_error(const char *format, ...) __attribute__((format(printf, 1, 2))
 _Noreturn void df_tool_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* df_tool_usage_error for what getopt_long returned as '?' or ':' (an unknown option, a missing or
- * superfluous value); to be used with an option string that begins with ':'. */
-_Noreturn void df_tool_bad_option(int returned, char **argv);
+ * superfluous value); to be used with an option string that begins with ':'. known: the long
+ * options, of which the message names the nearest one. */
+_Noreturn void df_tool_bad_option(int returned, char **argv, const struct option *known);
+
+/* "; perhaps it should be WORD" for the word that is nearest to the text, or "". In `room`. */
+const char *df_tool_suggest(const char *text, const char *const *words, size_t n, char room[96]);
 
 /* Writes "name MAJOR.MINOR.PATCH" to standard output: the version of the library in use. */
 void df_tool_print_version(void);

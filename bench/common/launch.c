@@ -52,22 +52,22 @@ void df_tool_rank_run(const df_tool_job *job, df_tool_rank *rank) {
 }
 
 bool df_tool_report_failures(const df_tool_outcome *outcomes, int n_ranks) {
-  int told = -1;
+  int reported = -1;
   int failed = 0;
   for (int r = 0; r < n_ranks; r++) {
     if (outcomes[r].code == 0) continue;
     failed++;
     bool consequence = outcomes[r].code == dfcclRemoteError || outcomes[r].code == dfcclAborted;
-    bool told_consequence = told >= 0 && (outcomes[told].code == dfcclRemoteError ||
-                                          outcomes[told].code == dfcclAborted);
-    if (told < 0 || (told_consequence && !consequence)) told = r;
+    bool reported_consequence = reported >= 0 && (outcomes[reported].code == dfcclRemoteError ||
+                                                  outcomes[reported].code == dfcclAborted);
+    if (reported < 0 || (reported_consequence && !consequence)) reported = r;
   }
   if (failed == 0) return true;
   if (failed == 1)
-    df_tool_error("rank %d failed: %s", told, outcomes[told].sentence);
+    df_tool_error("rank %d failed: %s", reported, outcomes[reported].sentence);
   else
-    df_tool_error("rank %d failed, and %d more with it: %s", told, failed - 1,
-                  outcomes[told].sentence);
+    df_tool_error("rank %d failed, and %d more with it: %s", reported, failed - 1,
+                  outcomes[reported].sentence);
   return false;
 }
 

@@ -12,7 +12,7 @@
  * devices) for CUDA, nothing for the CPU. *device is its ordinal (0 for the CPU). Returns NULL, or
  * a sentence that says why it could not be done. The backend is the same in all calls of a
  * process. Any thread; must be called by every thread that uses the functions below. */
-const char *df_tool_memory_open(dfcclBackend_t backend, int wish, int *device);
+const char *df_tool_memory_open(dfcclBackend_t backend, int requested, int *device);
 
 /* Whether the CPU may read and write the buffers directly. */
 bool df_tool_memory_is_host(void);

@@ -47,7 +47,8 @@ class Panel:
         yield (
             f'<rect x="{self.x}" y="{self.y}" width="{WIDTH}" height="{HEIGHT}" fill="none" '
             'stroke="#999"/>'
-            f'<text x="{self.x}" y="{self.y - 6}">{first.operation}, {first.ranks} ranks</text>'
+            f'<text x="{self.x}" y="{self.y - 6}">{first.operation}, {first.ranks} ranks, '
+            f"{first.inputs}</text>"
         )
         for power in range(self.times[0], self.times[1] + 1):
             at = self.up(10.0**power)
@@ -77,12 +78,12 @@ class Panel:
 
 
 def panels(points, names, lines):
-    ranks = sorted({point.ranks for point in points})
+    rows = list(dict.fromkeys((point.ranks, point.inputs) for point in points))
     operations = [
         name for name in machine.OPERATIONS if any(point.operation == name for point in points)
     ]
     width = LEFT + len(operations) * (WIDTH + GAP)
-    height = TOP + len(ranks) * (HEIGHT + GAP)
+    height = TOP + len(rows) * (HEIGHT + GAP)
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         'font-family="sans-serif" '
@@ -95,9 +96,13 @@ def panels(points, names, lines):
         out.append(
             f'<text x="{10 + 110 * number}" y="38" fill="{colour(name)}">&#9632; {name}</text>'
         )
-    for row, n in enumerate(ranks):
+    for row, (n, inputs) in enumerate(rows):
         for column, operation in enumerate(operations):
-            here = [point for point in points if point.ranks == n and point.operation == operation]
+            here = [
+                point
+                for point in points
+                if (point.ranks, point.inputs, point.operation) == (n, inputs, operation)
+            ]
             if here:
                 panel = Panel(LEFT + column * (WIDTH + GAP), TOP + row * (HEIGHT + GAP), here)
                 out.extend(panel.draw(names))

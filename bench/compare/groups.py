@@ -1,6 +1,7 @@
 """Groups of ranks. A group is started by the launcher of its library, controlled over a Unix
 socket, and always removed."""
 
+import dataclasses
 import os
 import pathlib
 import selectors
@@ -32,6 +33,19 @@ def memory_directory(bed=None):
     if bed is not None:
         return None
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+@dataclasses.dataclass
+class Turn:
+    """One turn of a library at one point."""
+
+    operation: str
+    count: int  # elements, as for dfcclRegister*
+    variant: int
+    iterations: int
+    checked: bool  # every element of the result of one more call
+    keep: bool  # the buffers, for the next turn
+    written: bool  # inputs are written before each call, and results read after it
 
 
 class Library:
@@ -257,11 +271,11 @@ class Group:
             return ""
         return ": " + " / ".join(line.strip() for line in text.splitlines()[-3:]) if text else ""
 
-    def measure(self, operation, count, variant, warmup, iterations, check, keep, seconds):
+    def measure(self, turn, seconds):
         """Returns (time of one call in us, the slowest rank's; number of wrong elements)."""
         line = (
-            f"measure {operation} {count} {variant} {warmup} {iterations} {int(check)} "
-            f"{int(keep)}\n"
+            f"measure {turn.operation} {turn.count} {turn.variant} {turn.iterations // 20 + 1} "
+            f"{turn.iterations} {int(turn.checked)} {int(turn.keep)} {int(turn.written)}\n"
         ).encode()
         for connection in self.connections.values():
             try:
@@ -272,7 +286,7 @@ class Group:
         if any(reply[0] != "done" for reply in replies):
             raise Failure(f"a call failed{self._last_words()}")
         slowest = max(float(reply[1]) for reply in replies)
-        return slowest * 1e6 / iterations, sum(int(reply[2]) for reply in replies)
+        return slowest * 1e6 / turn.iterations, sum(int(reply[2]) for reply in replies)
 
     def _replies(self, deadline, seconds):
         texts = dict.fromkeys(self.connections.values(), b"")

@@ -4,6 +4,7 @@ import datetime
 import os
 import pathlib
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -42,7 +43,23 @@ def output(*words):
         return ""
 
 
-def describe():
+def settings():
+    """The names of the library's settings, from the tables of docs/CONFIGURATION.md."""
+    tables = (TOP / "docs/CONFIGURATION.md").read_text()
+    return set(re.findall(r"^\| `(DFCCL_\w+)`", tables, re.MULTILINE))
+
+
+def line_ns(program):
+    """The round trip of a cache line between the first two processors, in ns; None: not known."""
+    cores = sorted(os.sched_getaffinity(0))
+    if program is None or len(cores) < 2:
+        return None
+    words = output(str(program), "--times", "1", "--cpus", f"{cores[0]},{cores[1]}").split()
+    return int(words[-3]) if len(words) > 3 and words[-3].isdigit() else None
+
+
+def describe(distance=None):
+    """distance: the program bench-distance; None: there is none."""
     lines = dict(line.split(":", 1) for line in output("lscpu").splitlines() if ":" in line)
     lines = {name.strip(): value.strip() for name, value in lines.items()}
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -55,6 +72,7 @@ def describe():
             if name in lines
         },
         "virtual": lines.get("Hypervisor vendor", ""),
+        "line_ns": line_ns(distance),
         "memory_gib": round(memory, 1),
         "kernel": platform.release(),
         "compiler": output("cc", "--version").split("\n")[0],
@@ -114,7 +132,6 @@ class Builder:
                     str(self.build),
                     str(TOP),
                     "-Dcuda=disabled",
-                    "-Dtests=false",
                     "--buildtype=release",
                 )
             self._run("ninja", "-C", str(self.build), name)
@@ -169,6 +186,14 @@ class Builder:
         return groups.Library(
             name, {0: name, 1: name + "-mem"}, program, is_peer=False, environment=variables
         )
+
+    def distance(self):
+        """The program that measures the round trip of a cache line; None if there is none."""
+        try:
+            program = self.target("bench/micro/bench-distance")
+        except RuntimeError:
+            return None
+        return program if program.exists() else None
 
     def variants(self, wanted):
         """DFCCL with other settings, or from other builds."""

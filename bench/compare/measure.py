@@ -34,8 +34,12 @@ def count_of(operation, size, ranks):
     return elements // ranks if divided(operation) else elements
 
 
-def key_of(ranks, operation, size):
-    return f"{ranks} {operation} {size}"
+INPUTS = ("written", "untouched")
+
+
+def key_of(ranks, operation, size, inputs):
+    """Older files have only untouched inputs, and no word about them."""
+    return f"{ranks} {operation} {size}" + (" written" if inputs == "written" else "")
 
 
 class Comparison:
@@ -58,10 +62,11 @@ class Comparison:
     def points(self):
         """The points, those with the fewest rounds first."""
         listed = [
-            (ranks, operation, size)
+            (ranks, operation, size, inputs)
             for ranks in self.options.ranks
             for operation in self.options.operations
             for size in self.options.sizes
+            for inputs in self.options.inputs
             if count_of(operation, size, ranks) > 0
         ]
         return sorted(
@@ -85,7 +90,7 @@ class Comparison:
                     end="",
                     file=sys.stderr,
                 )
-            self.measure_point(*point)
+            self.measure_point(point)
         if sys.stderr.isatty():
             print(file=sys.stderr)
 
@@ -127,22 +132,16 @@ class Comparison:
 
     def turn(self, library, point, variant, iterations, check=False):
         """One turn of a library at a point: microseconds for each call, or None after a failure."""
-        ranks, operation, size = point
+        ranks, operation, size, inputs = point
         group = self.group(library, ranks)
         if group is None:
             return None
-        warmup = iterations // 20 + 1
+        count = count_of(operation, size, ranks)
+        turn = groups.Turn(
+            operation, count, variant, iterations, check, size <= KEEP_BYTES, inputs == "written"
+        )
         try:
-            time_us, wrong = group.measure(
-                operation,
-                count_of(operation, size, ranks),
-                variant,
-                warmup,
-                iterations,
-                check,
-                size <= KEEP_BYTES,
-                self.options.timeout,
-            )
+            time_us, wrong = group.measure(turn, self.options.timeout)
         except groups.Failure as failure:
             self.failed(library, key_of(*point), str(failure))
             return None
@@ -167,7 +166,7 @@ class Comparison:
 
     def candidates(self, library, point):
         """The variants to be measured. The bound has only its fastest variant."""
-        ranks, operation, size = point
+        ranks, operation, size, _ = point
         if operation in machine.FURTHER_OPERATIONS and library.name in ("bound", "gloo"):
             return []
         if library.name != "bound":
@@ -185,12 +184,10 @@ class Comparison:
         example, the cores on which ranks wake up."""
         return random.Random(f"{key} {number}").sample(turns, len(turns))
 
-    def measure_point(self, ranks, operation, size):
-        point = (ranks, operation, size)
-        entry = self.data["points"].setdefault(
-            key_of(*point),
-            {"ranks": ranks, "operation": operation, "bytes": size, "rounds": [], "wrong": {}},
-        )
+    def measure_point(self, point):
+        ranks, operation, size, inputs = point
+        head = {"ranks": ranks, "operation": operation, "bytes": size, "inputs": inputs}
+        entry = self.data["points"].setdefault(key_of(*point), {**head, "rounds": [], "wrong": {}})
         turns = []
         for library in self.libraries:
             found = {}

@@ -144,6 +144,20 @@ static bool has_result(const peer_case *one) {
   return !operations[one->operation].root_only || world.rank == PEER_ROOT;
 }
 
+/* Whether the operation reads this rank's send buffer. */
+static bool has_input(const peer_case *one) {
+  switch (one->operation) {
+  case PEER_BROADCAST:
+  case PEER_SCATTER:
+  case PEER_SCATTERV:
+    return world.rank == PEER_ROOT;
+  case PEER_SENDRECV:
+    return world.rank == 0;
+  default:
+    return one->operation != PEER_BARRIER;
+  }
+}
+
 static void fill(const peer_case *one) {
   size_t count = send_count(one);
   bool reads = one->operation != PEER_BROADCAST || world.rank == PEER_ROOT;
@@ -200,7 +214,7 @@ static long long check(const peer_case *one) {
 typedef struct {
   char operation[32];
   size_t count;
-  int variant, warmup, iterations, checked, keep;
+  int variant, warmup, iterations, checked, keep, written;
 } command;
 
 static double seconds(void) {
@@ -209,11 +223,32 @@ static double seconds(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static bool loop(const peer_case *one, int iterations, double *elapsed) {
+enum { LINE_FLOATS = 64 / sizeof(float) };
+
+/* Programs write their inputs before a call: each line of them is then in the caches of their rank
+ * alone. */
+static void write_input(const peer_case *one, int call) {
+  volatile float *lines = one->send;
+  const size_t count = has_input(one) ? send_count(one) : 0;
+  for (size_t i = 0; i < count; i += LINE_FLOATS) lines[i] = (float)(call & 1023);
+}
+
+/* Programs read their results after a call. */
+static void read_result(const peer_case *one) {
+  const volatile float *lines = peer_in_place(one) ? one->send : one->recv;
+  const size_t count = has_result(one) ? recv_count(one) : 0;
+  for (size_t i = 0; i < count; i += LINE_FLOATS) (void)lines[i];
+}
+
+/* The time of the writes and reads is counted, for all libraries alike. */
+static bool loop(const peer_case *one, int iterations, bool is_written, double *elapsed) {
   peer_connect();
   double start = seconds();
-  for (int i = 0; i < iterations; i++)
+  for (int i = 0; i < iterations; i++) {
+    if (is_written) write_input(one, i);
     if (!peer_call(one)) return false;
+    if (is_written) read_result(one);
+  }
   *elapsed = seconds() - start;
   return true;
 }
@@ -229,8 +264,8 @@ static bool measure(const command *wanted, double *elapsed, long long *wrong) {
   one.send = buffers[0].memory;
   one.recv = one.operation == PEER_BROADCAST ? one.send : buffers[1].memory;
   double ignored;
-  if (!peer_prepare(&one) || !loop(&one, wanted->warmup, &ignored)) return false;
-  if (!loop(&one, wanted->iterations, elapsed)) return false;
+  if (!peer_prepare(&one) || !loop(&one, wanted->warmup, wanted->written, &ignored)) return false;
+  if (!loop(&one, wanted->iterations, wanted->written, elapsed)) return false;
   *wrong = wanted->checked ? check(&one) : 0;
   peer_connect();
   if (*wrong < 0 || !peer_finish(&one)) return false;
@@ -248,9 +283,9 @@ static bool serve(void) {
     command wanted;
     double elapsed = 0;
     long long wrong = 0;
-    bool fine = sscanf(line, "measure %31s %zu %d %d %d %d %d", wanted.operation, &wanted.count,
+    bool fine = sscanf(line, "measure %31s %zu %d %d %d %d %d %d", wanted.operation, &wanted.count,
                        &wanted.variant, &wanted.warmup, &wanted.iterations, &wanted.checked,
-                       &wanted.keep) == 7 &&
+                       &wanted.keep, &wanted.written) == 8 &&
                 measure(&wanted, &elapsed, &wrong);
     fseek(commands, 0, SEEK_CUR); /* from reading to writing */
     fprintf(commands, fine ? "done %.9f %lld\n" : "failed\n", elapsed, wrong);

@@ -1,15 +1,15 @@
-"""Figures of comparisons: files, merging, statistics, tables as text, and the tables of
-docs/PERFORMANCE.md."""
+"""Figures of comparisons: files, merging, statistics, and tables as text."""
 
 import json
 import math
-import re
 import statistics
-import textwrap
 
 import machine
+import machines
+import measure
 
 OWN = ["dfccl", "dfccl-mem"]
+MEMORIES = (("dfccl", "ordinary memory"), ("dfccl-mem", "dfcclMemAlloc memory"))
 FORMAT = 1
 
 
@@ -68,6 +68,7 @@ class Point:
 
     def __init__(self, entry):
         self.ranks, self.operation, self.bytes = entry["ranks"], entry["operation"], entry["bytes"]
+        self.inputs = entry.get("inputs", "untouched")
         self.rounds = [one["us"] for one in entry["rounds"]]
         names = {name for one in self.rounds for name in one}
         self.median = {name: statistics.median(self.times(name)) for name in names}
@@ -93,7 +94,24 @@ class Point:
 def points_of(data):
     known = [Point(entry) for entry in data["points"].values() if entry["rounds"]]
     order = {name: number for number, name in enumerate(machine.OPERATIONS)}
-    return sorted(known, key=lambda point: (point.ranks, order[point.operation], point.bytes))
+    return sorted(
+        known,
+        key=lambda point: (
+            point.ranks,
+            order[point.operation],
+            measure.INPUTS.index(point.inputs),
+            point.bytes,
+        ),
+    )
+
+
+def parts_of(points):
+    """(ranks, inputs, points) for each number of ranks, written inputs first."""
+    for ranks in sorted({point.ranks for point in points}):
+        for inputs in measure.INPUTS:
+            here = [point for point in points if (point.ranks, point.inputs) == (ranks, inputs)]
+            if here:
+                yield ranks, inputs, here
 
 
 def readable_size(size):
@@ -118,14 +136,8 @@ def percent(value):
 def described(data):
     """Lines that describe the origin of the figures."""
     lines = []
-    for run in data["runs"][:1]:
-        on = run["machine"]
-        caches = ", ".join(f"{name} {size}" for name, size in on["caches"].items())
-        virtual = f", virtual ({on['virtual']})" if on["virtual"] else ""
-        lines.append(
-            f"{on['cpu']}, {on['cores']} cores{virtual}, {caches}, {on['memory_gib']} GiB; "
-            f"Linux {on['kernel']}; {on['compiler']}"
-        )
+    if data["runs"]:
+        lines.append(machines.described(data["runs"]))
     versions = [version for name, version in data["versions"].items() if name != "bound"]
     lines.append("; ".join(dict.fromkeys(versions)))
     commits = dict.fromkeys(run["commit"] for run in data["runs"])
@@ -157,6 +169,19 @@ def variant_cells(point, names):
 
 
 def text(data):
+    """Figures of several machines are not mixed: each has its tables, and one table has all."""
+    parts = machines.split(data)
+    if len(parts) < 2:
+        return machine_text(data)
+    side = "\n".join(machines.side_by_side(parts, text_row)) + "\n"
+    return "\n".join([*(machine_text(part) for part in parts), side])
+
+
+def text_row(cells):
+    return "".join(f"{one:>16}" for one in cells[:4]) + "".join(f"{one:>30}" for one in cells[4:])
+
+
+def machine_text(data):
     points = points_of(data)
     lines = ["# " + line for line in described(data)] if data["runs"] else []
     lines.append(
@@ -176,14 +201,14 @@ def text(data):
         )
     at = None
     for point in points:
-        if at != (point.ranks, point.operation):
-            at = (point.ranks, point.operation)
+        if at != (point.ranks, point.operation, point.inputs):
+            at = (point.ranks, point.operation, point.inputs)
             heads = "".join(f"{name:>14}" for name in names) + "".join(
                 f"{name:>20}" for name in variants
             )
             lines += [
                 "",
-                f"{point.operation}, {point.ranks} ranks",
+                f"{point.operation}, {point.ranks} ranks, inputs {point.inputs}",
                 f"{'bytes':>12}{heads}{'best peer':>15}{'ratio':>8}{'mem':>8}{'mem/bound':>11}"
                 f"{'rounds':>8}{'spread':>8}",
             ]
@@ -210,32 +235,6 @@ def text(data):
     return "\n".join(lines) + "\n"
 
 
-# ---- the tables of docs/PERFORMANCE.md and of its notes; a document may have any of these, between
-# markers
-
-TABLES = "compare"
-POINTS = "compare-points"
-SUMMARY = "compare-summary"
-COLUMNS = 120
-
-
-def filled(sentence):
-    return textwrap.wrap(sentence, COLUMNS, break_long_words=False, break_on_hyphens=False)
-
-
-def code(command):
-    """A command as indented code, in lines that a shell joins. An option and its value are on one
-    line."""
-    bound = re.sub(r" (-\S+) (?=[^-])", " \\1\a", command)
-    lines = [
-        line.replace("\a", " ")
-        for line in textwrap.wrap(
-            bound, COLUMNS - 10, break_long_words=False, break_on_hyphens=False
-        )
-    ]
-    return ("    " + " \\\n        ".join(lines)).split("\n")
-
-
 def cell(point, name):
     """'12.3 (0.45)': microseconds, and their ratio to the best peer's time."""
     if point is None or name not in point.median:
@@ -254,204 +253,6 @@ def both_memories(point):
         number(point.median["dfccl"])
         + f" ({', '.join('-' if ratio is None else f'{ratio:.2f}' for ratio in ratios)})"
     )
-
-
-def against_bound(point):
-    """'1.2': the ratio of our time, with memory of dfcclMemAlloc, to the time of the bound."""
-    ratio = point.ratio("dfccl-mem", "bound") if point is not None else None
-    return f"{number(point.median['bound'])} ({ratio:.2f})" if ratio is not None else ""
-
-
-def docs_table(points, content):
-    operations = [
-        name for name in machine.OPERATIONS if any(point.operation == name for point in points)
-    ]
-    sizes = sorted({point.bytes for point in points})
-    found = {(point.operation, point.bytes): point for point in points}
-    lines = ["| bytes | " + " | ".join(operations) + " |", "| ---: |" + " ---: |" * len(operations)]
-    for size in sizes:
-        cells = [content(found.get((operation, size))) for operation in operations]
-        lines.append(f"| {readable_size(size)} | " + " | ".join(cells) + " |")
-    return lines
-
-
-def against_peers(points, name):
-    """The comparison with every peer: (points won, points compared, geometric mean of the ratios,
-    worst ratio)."""
-    compared = [point for point in points if point.ratio(name, point.best) is not None]
-    if not compared:
-        return None
-    faster = sum(point.ratio(name, point.best) < 1 for point in compared)
-    mean = math.exp(statistics.fmean(math.log(point.ratio(name, point.best)) for point in compared))
-    worst = max(compared, key=lambda point: point.ratio(name, point.best))
-    return (
-        f"{faster} of {len(compared)} points",
-        f"{mean:.2f}",
-        f"{worst.ratio(name, worst.best):.2f} ({worst.operation}, {readable_size(worst.bytes)}, "
-        f"{worst.best})",
-    )
-
-
-def summary(points, name):
-    found = against_peers(points, name)
-    if found is None:
-        return "nothing to compare"
-    won, mean, worst = found
-    return f"faster than the best peer at {won}, geometric mean of the ratios {mean}, worst {worst}"
-
-
-MEMORIES = (("dfccl", "ordinary memory"), ("dfccl-mem", "dfcclMemAlloc memory"))
-
-
-def summary_table(data):
-    """The summary of the comparison."""
-    points = points_of(data)
-    lines = [
-        "",
-        "| DFCCL's time divided by the fastest peer's | below 1 at | geometric mean | worst |",
-        "| --- | ---: | ---: | --- |",
-    ]
-    for ranks in sorted({point.ranks for point in points}):
-        for name, memory in MEMORIES:
-            found = against_peers([point for point in points if point.ranks == ranks], name)
-            if found is not None:
-                lines.append(f"| {ranks} ranks, {memory} | " + " | ".join(found) + " |")
-    return "\n".join([*lines, ""])
-
-
-def reliability(points):
-    """The number of rounds, and their spread."""
-    rounds = [len(point.rounds) for point in points]
-    spreads = [
-        point.spread(name)
-        for point in points
-        for name in (*OWN, point.best)
-        if name in point.median
-    ]
-    if not spreads:
-        return ""
-    many = f"{min(rounds)}" if min(rounds) == max(rounds) else f"{min(rounds)} to {max(rounds)}"
-    return (
-        f"Medians of {many} rounds; the rounds of one figure lie "
-        f"{percent(statistics.median(spreads))} of it apart (median over "
-        "all figures; largest - smallest): differences below that mean little."
-    )
-
-
-def origin(data, files):
-    """The origin of the figures, as sentences."""
-    names = ", ".join(f"`bench/results/{file.name}`" for file in files)
-    out = [""]
-    for line in [line + "." for line in described(data)] + [f"Raw figures: {names}."]:
-        out += filled(line)
-    return out
-
-
-def mishaps(data, points):
-    failed = "; ".join(
-        f"{one['library']} ({one['where']}: {one['reason']})" for one in data["failures"]
-    )
-    wrong = sum(len(point.wrong) for point in points)
-    return [
-        "",
-        *filled(
-            f"Points with wrong elements: {wrong}. "
-            + (f"Failed: {failed}." if failed else "Nothing failed.")
-        ),
-        "",
-    ]
-
-
-def docs(data, files):
-    """All tables."""
-    points = points_of(data)
-    out = [*origin(data, files), "Commands:", ""]
-    for command in dict.fromkeys(run["command"] for run in data["runs"]):
-        out += code(command)
-    out += [
-        "",
-        *filled(
-            "Cells: microseconds a call, and in brackets the ratio to the fastest of the peers at "
-            "that point (below 1: "
-            "DFCCL is faster). " + reliability(points)
-        ),
-    ]
-    for ranks in sorted({point.ranks for point in points}):
-        here = [point for point in points if point.ranks == ranks]
-        for name, memory in MEMORIES:
-            if any(name in point.median for point in here):
-                out += ["", *filled(f"**{ranks} ranks, {memory}**: {summary(here, name)}."), ""]
-                out += docs_table(here, lambda point, name=name: cell(point, name))
-        if any("bound" in point.median for point in here):
-            out += [
-                "",
-                *filled(
-                    f"**{ranks} ranks, bound**: microseconds of the zero-copy program, and the "
-                    "ratio of DFCCL with "
-                    "dfcclMemAlloc memory to it."
-                ),
-                "",
-            ]
-            out += docs_table(here, against_bound)
-    return "\n".join(out + mishaps(data, points))
-
-
-def docs_points(data, files):
-    """One table of every second size and the largest. A document with more detail has the whole
-    tables."""
-    points = points_of(data)
-    out = [
-        *origin(data, files),
-        "",
-        *filled(
-            "Cells: microseconds a call with ordinary memory, and in brackets the ratio to the "
-            "fastest peer at that point with ordinary memory and with dfcclMemAlloc memory (below "
-            "1: "
-            "DFCCL is faster). " + reliability(points)
-        ),
-        "",
-    ]
-    for ranks in sorted({point.ranks for point in points}):
-        here = [point for point in points if point.ranks == ranks]
-        sizes = sorted({point.bytes for point in here})
-        shown = {*sizes[::2], sizes[-1]}
-        head, rule, *rows = docs_table(
-            [point for point in here if point.bytes in shown], both_memories
-        )
-        if out[-1] == "":
-            out += ["| ranks " + head, "| ---: " + rule]
-        out += [f"| {ranks} " + row for row in rows]
-    return "\n".join(out + mishaps(data, points))
-
-
-def replaced(path, whole, name, content):
-    """Replaces the text between the two markers of a name in the document."""
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    if whole.count(begin) != 1 or whole.count(end) != 1:
-        raise SystemExit(f"compare: {path} does not have the markers {begin} and {end} once each")
-    before, rest = whole.split(begin)
-    return before + begin + "\n" + content + "\n" + end + rest.split(end)[1]
-
-
-def render_docs(data, path, files):
-    whole = path.read_text()
-    found = {
-        name: content
-        for name, content in (
-            (TABLES, docs),
-            (POINTS, docs_points),
-            (SUMMARY, lambda data, _: summary_table(data)),
-        )
-        if f"<!-- {name}: " in whole
-    }
-    if not found:
-        raise SystemExit(
-            f"compare: {path} has no markers for tables: <!-- {TABLES}: begin --> and end, or "
-            f"{POINTS}, or {SUMMARY}"
-        )
-    for name, content in found.items():
-        whole = replaced(path, whole, name, content(data, files))
-    path.write_text(whole)
 
 
 def svg(data):

@@ -19,8 +19,8 @@ void probe_try(cudaError_t error, const char *call) {
   exit(1);
 }
 
-void probe_tell(const char *part, std::initializer_list<probe_value> values, const char *format,
-                ...) {
+void probe_report(const char *part, std::initializer_list<probe_value> values, const char *format,
+                  ...) {
   char text[400];
   va_list arguments;
   va_start(arguments, format);

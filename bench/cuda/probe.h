@@ -19,8 +19,8 @@ struct probe_value {
   double value;
 };
 /* A line of text; with --json an object with the part, the values and the text. */
-void probe_tell(const char *part, std::initializer_list<probe_value> values, const char *format,
-                ...) __attribute__((format(printf, 3, 4)));
+void probe_report(const char *part, std::initializer_list<probe_value> values, const char *format,
+                  ...) __attribute__((format(printf, 3, 4)));
 
 double probe_now_us();
 void probe_nap_us(double us);

@@ -9,7 +9,7 @@
 static void attribute(const char *name, cudaDeviceAttr attribute) {
   int value = -1;
   if (cudaDeviceGetAttribute(&value, attribute, 0) != cudaSuccess) cudaGetLastError();
-  probe_tell("facts", {{"value", value}}, "%s: %d", name, value);
+  probe_report("facts", {{"value", value}}, "%s: %d", name, value);
 }
 
 void probe_facts() {
@@ -18,12 +18,12 @@ void probe_facts() {
   PROBE_TRY(cudaGetDeviceProperties(&properties, 0));
   PROBE_TRY(cudaRuntimeGetVersion(&runtime));
   PROBE_TRY(cudaDriverGetVersion(&driver));
-  probe_tell("facts",
-             {{"multiprocessors", properties.multiProcessorCount},
-              {"l2_bytes", properties.l2CacheSize},
-              {"driver", driver}},
-             "%s, %d multiprocessors, L2 %d MB, runtime %d, driver %d", properties.name,
-             properties.multiProcessorCount, properties.l2CacheSize >> 20, runtime, driver);
+  probe_report("facts",
+               {{"multiprocessors", properties.multiProcessorCount},
+                {"l2_bytes", properties.l2CacheSize},
+                {"driver", driver}},
+               "%s, %d multiprocessors, L2 %d MB, runtime %d, driver %d", properties.name,
+               properties.multiProcessorCount, properties.l2CacheSize >> 20, runtime, driver);
   attribute("host native atomics", cudaDevAttrHostNativeAtomicSupported);
   attribute("pageable memory access", cudaDevAttrPageableMemoryAccess);
   attribute("host pointers of registered memory", cudaDevAttrCanUseHostPointerForRegisteredMem);
@@ -32,8 +32,8 @@ void probe_facts() {
   attribute("64-bit stream memory operations",
             (cudaDeviceAttr)CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
   attribute("MPS", (cudaDeviceAttr)CU_DEVICE_ATTRIBUTE_MPS_ENABLED);
-  probe_tell("facts", {{"least", probe_priority(false)}, {"greatest", probe_priority(true)}},
-             "priorities %d to %d", probe_priority(false), probe_priority(true));
+  probe_report("facts", {{"least", probe_priority(false)}, {"greatest", probe_priority(true)}},
+               "priorities %d to %d", probe_priority(false), probe_priority(true));
 }
 
 /* ---- pages */
@@ -55,10 +55,10 @@ static void try_page(const char *name, volatile uint64_t *word) {
     cudaHostUnregister(page);
   }
   const bool seen = error == cudaSuccess && *word == 42;
-  probe_tell("pages", {{"usable", seen}}, "%s: %s", name,
-             seen                   ? "usable"
-             : error == cudaSuccess ? "NOT CHANGED"
-                                    : cudaGetErrorString(error));
+  probe_report("pages", {{"usable", seen}}, "%s: %s", name,
+               seen                   ? "usable"
+               : error == cudaSuccess ? "NOT CHANGED"
+                                      : cudaGetErrorString(error));
   cudaGetLastError();
 }
 
@@ -127,11 +127,11 @@ static void time_round_trips() {
     probe_put(asked, k);
     if (probe_comes(answered, k, 1e6)) continue;
     probe_put(asked, ROUNDS);
-    probe_tell("bus", {}, "FAILED: the kernel does not answer");
+    probe_report("bus", {}, "FAILED: the kernel does not answer");
     return;
   }
   const double ns = (probe_now_us() - begun) * 1e3 / (ROUNDS / 2);
-  probe_tell("bus", {{"ns", ns}}, "host to kernel to host: %.0f ns", ns);
+  probe_report("bus", {{"ns", ns}}, "host to kernel to host: %.0f ns", ns);
   PROBE_TRY(cudaDeviceSynchronize());
 }
 
@@ -154,9 +154,9 @@ void probe_bus() {
     PROBE_TRY(cudaDeviceSynchronize());
   }
   for (int k = 0; k < ACCESSES; k++)
-    probe_tell("bus", {{"ns", ns[k]}}, "%s: %llu ns", names[k], (unsigned long long)ns[k]);
+    probe_report("bus", {{"ns", ns[k]}}, "%s: %llu ns", names[k], (unsigned long long)ns[k]);
   time_barriers<<<1, 512>>>(ns);
   PROBE_TRY(cudaDeviceSynchronize());
-  probe_tell("bus", {{"ns", *ns / 1000}}, "barrier of 512 threads: %.1f ns", (double)*ns / 1000);
+  probe_report("bus", {{"ns", *ns / 1000}}, "barrier of 512 threads: %.1f ns", (double)*ns / 1000);
   time_round_trips();
 }

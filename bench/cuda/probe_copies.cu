@@ -59,10 +59,11 @@ void probe_copies() {
         }
         PROBE_TRY(cudaEventElapsedTime(&ms, events[0], events[1]));
         const double rate = (double)bytes / ms / 1e6;
-        probe_tell("copy",
-                   {{"blocks", blocks}, {"threads", threads}, {"message", message}, {"GBps", rate}},
-                   "%u blocks of %u threads, messages of %zu KB: %.1f GB/s, %.1f a block", blocks,
-                   threads, message >> 10, rate, rate / blocks);
+        probe_report(
+            "copy",
+            {{"blocks", blocks}, {"threads", threads}, {"message", message}, {"GBps", rate}},
+            "%u blocks of %u threads, messages of %zu KB: %.1f GB/s, %.1f a block", blocks, threads,
+            message >> 10, rate, rate / blocks);
       }
 }
 
@@ -124,10 +125,10 @@ static void play_side(bool second, int in, int out, uint64_t polls) {
   const double us = (probe_now_us() - begun) / VOLLEYS;
   const bool through = probe_look(done) == VOLLEYS;
   if (!second)
-    probe_tell("slice", {{"polls", polls}, {"us", us}, {"launches", launches}, {"done", through}},
-               "two processes that leave after %llu polls in vain: %.1f us a round trip, %d "
-               "launches, %s",
-               (unsigned long long)polls, us, launches, through ? "done" : "NOT DONE");
+    probe_report("slice", {{"polls", polls}, {"us", us}, {"launches", launches}, {"done", through}},
+                 "two processes that leave after %llu polls in vain: %.1f us a round trip, %d "
+                 "launches, %s",
+                 (unsigned long long)polls, us, launches, through ? "done" : "NOT DONE");
   /* The memory must outlive its mapping. */
   must(second ? write(out, &byte, 1) == 1 : read(in, &byte, 1) == 1);
   exit(0);

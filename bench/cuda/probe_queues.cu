@@ -42,15 +42,16 @@ static void time_beside(const char *name, void (*call)()) {
   probe_put(stop, 1);
   caller.join();
   PROBE_TRY(cudaDeviceSynchronize());
-  probe_tell("lock",
-             {{"waits", waits},
-              {"ms", took / 1e3},
-              {"query_ms", query / 1e3},
-              {"launch_ms", launch / 1e3},
-              {"ran", ran}},
-             "%s waits for the kernel: %s (%.1f ms); meanwhile cudaStreamQuery took %.3f ms, a "
-             "launch %.3f ms, and the launch ran: %s",
-             name, waits ? "yes" : "no", took / 1e3, query / 1e3, launch / 1e3, ran ? "yes" : "NO");
+  probe_report("lock",
+               {{"waits", waits},
+                {"ms", took / 1e3},
+                {"query_ms", query / 1e3},
+                {"launch_ms", launch / 1e3},
+                {"ran", ran}},
+               "%s waits for the kernel: %s (%.1f ms); meanwhile cudaStreamQuery took %.3f ms, a "
+               "launch %.3f ms, and the launch ran: %s",
+               name, waits ? "yes" : "no", took / 1e3, query / 1e3, launch / 1e3,
+               ran ? "yes" : "NO");
   cudaStreamDestroy(busy);
   cudaStreamDestroy(other);
 }
@@ -99,7 +100,7 @@ static void try_queues(wait_value wait, size_t waiting, bool greatest) {
   PROBE_TRY(cudaDeviceSynchronize());
   for (cudaStream_t stream : streams) {
     if (wait(stream, (CUdeviceptr)gate, 1, CU_STREAM_WAIT_VALUE_GEQ) != CUDA_SUCCESS) {
-      probe_tell("queues", {}, "FAILED: cuStreamWaitValue64");
+      probe_report("queues", {}, "FAILED: cuStreamWaitValue64");
       exit(1);
     }
     probe_mark(stream, words, 1);
@@ -110,17 +111,17 @@ static void try_queues(wait_value wait, size_t waiting, bool greatest) {
   const bool newer_runs = probe_comes(words + 2, 1, 100000);
   probe_put(gate, 1);
   PROBE_TRY(cudaDeviceSynchronize());
-  probe_tell("queues",
-             {{"connections", connections ? atof(connections) : 0},
-              {"waiting", waiting},
-              {"greatest", greatest},
-              {"older_runs", older_runs},
-              {"newer_runs", newer_runs}},
-             "connections %s, %zu streams wait; a launch of %s priority on an older stream %s, on "
-             "a newer one %s",
-             connections ? connections : "default", waiting,
-             greatest ? "the greatest" : "the usual", older_runs ? "runs" : "is STUCK",
-             newer_runs ? "runs" : "is STUCK");
+  probe_report(
+      "queues",
+      {{"connections", connections ? atof(connections) : 0},
+       {"waiting", waiting},
+       {"greatest", greatest},
+       {"older_runs", older_runs},
+       {"newer_runs", newer_runs}},
+      "connections %s, %zu streams wait; a launch of %s priority on an older stream %s, on "
+      "a newer one %s",
+      connections ? connections : "default", waiting, greatest ? "the greatest" : "the usual",
+      older_runs ? "runs" : "is STUCK", newer_runs ? "runs" : "is STUCK");
   for (cudaStream_t stream : streams) cudaStreamDestroy(stream);
   cudaStreamDestroy(older);
   cudaStreamDestroy(newer);
@@ -129,7 +130,7 @@ static void try_queues(wait_value wait, size_t waiting, bool greatest) {
 void probe_queues() {
   wait_value wait = find_wait_value();
   if (wait == nullptr) {
-    probe_tell("queues", {}, "this driver has no cuStreamWaitValue64");
+    probe_report("queues", {}, "this driver has no cuStreamWaitValue64");
     return;
   }
   for (bool greatest : {true, false})
@@ -161,9 +162,10 @@ void probe_relaunches() {
       const double took = probe_now_us() - begun;
       if (took > slowest) slowest = took;
     }
-    probe_tell("relaunch", {{"resident", n - 1}, {"us", slowest}, {"late", late}},
-               "beside %zu resident kernels the slowest began after %.1f us, %d not within 100 ms",
-               n - 1, slowest, late);
+    probe_report(
+        "relaunch", {{"resident", n - 1}, {"us", slowest}, {"late", late}},
+        "beside %zu resident kernels the slowest began after %.1f us, %d not within 100 ms", n - 1,
+        slowest, late);
     for (size_t i = 0; i < n; i++) probe_put(stop + i, 1);
     PROBE_TRY(cudaDeviceSynchronize());
     for (cudaStream_t stream : streams) cudaStreamDestroy(stream);

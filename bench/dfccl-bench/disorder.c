@@ -20,6 +20,7 @@
 #include "common/launch.h"
 #include "common/memory.h"
 #include "common/random.h"
+#include "common/tuning.h"
 #include "data.h"
 #include "disorder_table.h"
 
@@ -33,7 +34,6 @@ enum {
 };
 /* The largest threshold that the library accepts (docs/CONFIGURATION.md). */
 #define NEVER_SET_ASIDE "1000000000"
-enum { TUNING_BYTES = 4096 };
 
 /* One rank's report of one turn. */
 typedef struct {
@@ -273,11 +273,6 @@ static void give_buffers(const disorder_rank *rank, rank_side *side) {
  * by one of its ranks while the others wait. */
 static bool open_patient(disorder_rank *rank) {
   static const char numbers[] = "spin_front=" NEVER_SET_ASIDE ",spin_min=" NEVER_SET_ASIDE;
-  const char *table = getenv("DFCCL_TUNING");
-  char tuning[TUNING_BYTES];
-  /* A user's numbers count for both contexts. A user's file does not: its rules are left out. */
-  const char *kept = table && strncmp(table, "set:", 4) == 0 ? table : NULL;
-  snprintf(tuning, sizeof tuning, "%s%s%s", kept ? kept : "set:", kept ? "," : "", numbers);
   df_tool_rank *self = rank->self;
   shared_state *shared = rank->job->shared;
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
@@ -287,7 +282,7 @@ static bool open_patient(disorder_rank *rank) {
   if (self->rank == 0 &&
       !df_tool_rank_check(self, dfcclGetUniqueId(&shared->id), "dfcclGetUniqueId"))
     return false;
-  if (sets && setenv("DFCCL_TUNING", tuning, 1) != 0) {
+  if (sets && !df_tool_tuning_add(numbers)) {
     df_tool_rank_fail(self, dfcclOutOfMemory, "no memory for the environment");
     return false;
   }

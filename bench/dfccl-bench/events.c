@@ -16,6 +16,7 @@
 #include "common/memory.h"
 #include "common/random.h"
 #include "common/sort.h"
+#include "common/tuning.h"
 
 enum { COLLECTIVES = 8, DEFAULT_BATCHES = 200, RING = 8192, RUN_TIMEOUT_MS = 120000 };
 
@@ -254,8 +255,7 @@ int df_bench_events(const df_bench_options *options) {
         (size_t)((double)options->min_bytes * exp2(span * c / (COLLECTIVES - 1))) / 4 * 4;
   bool fine = job.ranks != NULL && reports != NULL;
   if (!fine) df_tool_error("out of memory for %d ranks", options->n_ranks);
-  fine =
-      fine && setenv("DFCCL_CUDA_TIMERS", "1", 1) == 0 && df_tool_launch(&launch) && conclude(&job);
+  fine = fine && df_tool_tuning_add("cuda_timers=1") && df_tool_launch(&launch) && conclude(&job);
   for (int r = 0; job.ranks != NULL && r < options->n_ranks; r++) free(job.ranks[r].events);
   free(job.ranks);
   free(reports);

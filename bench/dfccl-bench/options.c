@@ -25,19 +25,22 @@ bool df_bench_has_in_place(df_bench_operation operation) {
   return operation != DF_BENCH_ALL_TO_ALL_V && operation != DF_BENCH_NEIGHBOURS;
 }
 
-/* All collectives, in lines. */
+/* All collectives, in columns. */
 static void print_operations(void) {
-  int column = printf("OP:");
+  enum { COLUMNS = 4 };
+  puts("OP is a collective operation:");
   for (int i = 0; i < DF_BENCH_ALL_TO_ALL_DYNAMIC; i++) {
-    const int wraps = column + strlen(operation_names[i]) > 74;
-    if (wraps) column = 0;
-    column += printf("%s%s", i == 0 ? " " : wraps ? ",\n" : ", ", operation_names[i]);
+    const int is_last = i % COLUMNS == COLUMNS - 1 || i + 1 == DF_BENCH_ALL_TO_ALL_DYNAMIC;
+    printf("%s%-*s%s", i % COLUMNS ? " " : "  ", is_last ? 0 : 16, operation_names[i],
+           is_last ? "\n" : "");
   }
 }
 
 static const char operations_help[] =
-    "(The V operations and neighbours have equal pieces here. neighbours: each rank\n"
-    "sends to the next one. sendrecv: rank 0 sends to rank 1. barrier has no size.)\n"
+    "- sendrecv: rank 0 sends to rank 1\n"
+    "- neighbours: each rank sends to the next one\n"
+    "- the V operations and neighbours have equal pieces here\n"
+    "- barrier has no size\n"
     "\n"
     "or a measurement of another kind:\n"
     "  overhead   the cost of the library around an empty collective (one rank)\n"
@@ -162,7 +165,13 @@ static df_bench_operation parse_operation(const char *text) {
   for (size_t i = 0; i < sizeof operation_names / sizeof operation_names[0]; i++)
     if (strcmp(text, operation_names[i]) == 0 && i != DF_BENCH_ALL_TO_ALL_DYNAMIC)
       return (df_bench_operation)i;
-  df_tool_usage_error("there is no operation '%s' (try --help)", text);
+  const char *words[sizeof operation_names / sizeof operation_names[0]];
+  size_t n = 0;
+  for (size_t i = 0; i < sizeof operation_names / sizeof operation_names[0]; i++)
+    if (i != DF_BENCH_ALL_TO_ALL_DYNAMIC) words[n++] = operation_names[i];
+  char near[96];
+  df_tool_usage_error("there is no operation '%s'%s (try --help)", text,
+                      df_tool_suggest(text, words, n, near));
 }
 
 static void apply(df_bench_options *options, int option, char **argv) {
@@ -243,7 +252,7 @@ static void apply(df_bench_options *options, int option, char **argv) {
     df_tool_print_version();
     exit(df_tool_end_output(DF_TOOL_SUCCESS));
   default:
-    df_tool_bad_option(option, argv);
+    df_tool_bad_option(option, argv, long_options);
   }
 }
 
@@ -299,11 +308,13 @@ static void complete(df_bench_options *options) {
   int algorithm = df_algorithm_by_name(options->algorithm);
   int operation =
       df_operation_by_word(operation_names[disorder ? DF_BENCH_ALL_REDUCE : options->operation]);
-  if (algorithm < 0)
-    df_tool_usage_error("option -a: there is no algorithm '%s'", options->algorithm);
-  if (operation < 0 || !df_algorithm_has(algorithm, (df_operation)operation))
-    df_tool_usage_error("option -a: %s has no algorithm '%s'", operation_names[options->operation],
-                        options->algorithm);
+  char why[DF_ALGORITHM_SENTENCE_BYTES];
+  if (algorithm < 0 || operation < 0 || !df_algorithm_has(algorithm, (df_operation)operation))
+    df_tool_usage_error(
+        "option -a: %s",
+        df_algorithm_explain(options->algorithm, operation,
+                             operation_names[disorder ? DF_BENCH_ALL_REDUCE : options->operation],
+                             why));
 }
 
 df_bench_options df_bench_parse(int argc, char **argv) {

@@ -1,16 +1,16 @@
 /*
- * The phases of an empty collective as the GPU's own timers see them (DFCCL_CUDA_TIMERS), in jobs
+ * The phases of an empty collective as the GPU's own timers see them (number cuda_timers), in jobs
  * of their own: the daemon that gives "submit to callback" has no timers. With one context slot and
  * two collectives in turn, each run saves one context and loads the other.
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/clock.h"
 #include "common/cli.h"
 #include "common/launch.h"
+#include "common/tuning.h"
 #include "overhead.h"
 
 enum { COLLECTIVES = 2, MOST_RUNS = 4000, KINDS = dfcclTimeExecute + 1 };
@@ -110,7 +110,7 @@ static void free_job(timed_job *job) {
   }
 }
 
-/* Sessions of the library read the environment when they begin. */
+/* A context reads the environment when it is made. */
 static bool play(timed_job *job, const char *cq) {
   char report;
   df_tool_job launch = {.n_ranks = 1,
@@ -120,13 +120,10 @@ static bool play(timed_job *job, const char *cq) {
                         .report_bytes = sizeof report,
                         .reports = &report};
   launch.config.backend = dfcclBackendCuda;
-  char tuning[512];
-  const char *given = getenv("DFCCL_TUNING"); /* a user's numbers stay in force */
-  int has_numbers = given && strncmp(given, "set:", 4) == 0 && strlen(given) < sizeof tuning - 16;
-  snprintf(tuning, sizeof tuning, "%s%scq=%s", has_numbers ? given : "set:", has_numbers ? "," : "",
-           cq);
-  return setenv("DFCCL_CUDA_TIMERS", "1", 1) == 0 && setenv("DFCCL_CONTEXT_SLOTS", "1", 1) == 0 &&
-         setenv("DFCCL_TUNING", tuning, 1) == 0 && df_tool_launch(&launch);
+  char numbers[64];
+  snprintf(numbers, sizeof numbers, "cuda_timers=1,cq=%s", cq);
+  return setenv("DFCCL_CONTEXT_SLOTS", "1", 1) == 0 && df_tool_tuning_add(numbers) &&
+         df_tool_launch(&launch);
 }
 
 static void add(df_bench_phase *phases, int *count, const char *name, double *durations_ns, int n) {

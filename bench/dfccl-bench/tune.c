@@ -32,9 +32,16 @@ typedef struct {
   uint64_t times_ns[]; /* [(algorithm * rounds + round) * n_ranks + rank] */
 } shared_state;
 
+/* The share that is done: all jobs measure the same sizes of the same operations. */
+typedef struct {
+  uint64_t start_ns;
+  int done, all; /* sizes of operations, in all jobs */
+} tune_progress;
+
 typedef struct {
   df_bench_options options; /* its operation: the one at hand */
   df_memory_kind memory;
+  tune_progress progress; /* when the job began; rank 0 counts on */
   shared_state *shared;
 } tune_job;
 
@@ -42,6 +49,7 @@ typedef struct {
   tune_job *job;
   df_tool_rank *self;
   df_bench_options options;
+  tune_progress progress;
   df_operation operation;
   size_t bytes;
   df_bench_shape shape;
@@ -175,6 +183,30 @@ static bool measure_size(tune_case *one) {
   return true;
 }
 
+static int sizes_of(const df_bench_options *options) {
+  int n = 0;
+  for (size_t bytes = options->min_bytes; bytes <= options->max_bytes; bytes *= options->factor)
+    n++;
+  return n;
+}
+
+/* "12%, about 3 min left: allreduce, 4 ranks, processes, 65536 bytes" */
+static void show_progress(const tune_case *one) {
+  const tune_progress *progress = &one->progress;
+  char left[48] = "";
+  if (progress->done > 0) {
+    const double spent = (double)(df_tool_now_ns() - progress->start_ns) * 1e-9;
+    const double seconds = spent * (progress->all - progress->done) / progress->done;
+    if (seconds < 90)
+      snprintf(left, sizeof left, ", about %.0f s left", seconds);
+    else
+      snprintf(left, sizeof left, ", about %.0f min left", seconds / 60);
+  }
+  df_tool_progress("%d%%%s: %s, %d ranks%s, %zu bytes", 100 * progress->done / progress->all, left,
+                   df_bench_operation_name(one->options.operation), one->self->n_ranks,
+                   one->options.processes ? ", processes" : "", one->bytes);
+}
+
 static bool measure_operation(tune_case *one, df_bench_operation operation) {
   df_tune_series *series = &one->job->shared->series[operation];
   one->options.operation = operation;
@@ -184,17 +216,16 @@ static bool measure_operation(tune_case *one, df_bench_operation operation) {
         .operation = one->operation, .n_ranks = one->self->n_ranks, .memory = one->job->memory};
   for (one->bytes = one->options.min_bytes; one->bytes <= one->options.max_bytes;
        one->bytes *= one->options.factor) {
-    if (one->self->rank == 0 && one->options.progress)
-      df_tool_progress("%s, %d ranks%s, %zu bytes", df_bench_operation_name(operation),
-                       one->self->n_ranks, one->options.processes ? ", processes" : "", one->bytes);
+    if (one->self->rank == 0 && one->options.progress) show_progress(one);
     if (!measure_size(one)) return false;
+    one->progress.done++;
   }
   return true;
 }
 
 static void rank_main(df_tool_rank *self) {
   tune_job *job = self->argument;
-  tune_case one = {.job = job, .self = self, .options = job->options};
+  tune_case one = {.job = job, .self = self, .options = job->options, .progress = job->progress};
   bool fine = df_bench_buffer_take(self, &one.options, self->context, &one.send) &&
               df_bench_buffer_take(self, &one.options, self->context, &one.recv);
   for (int operation = 0; fine && operation < DF_BENCH_TUNED; operation++)
@@ -209,11 +240,12 @@ static void on_failure(void *argument) {
 
 /* One job of n ranks; its series are copied to `series`, one for each operation. */
 static bool measure_job(const df_bench_options *options, int n_ranks, bool processes,
-                        df_tune_series *series) {
+                        const tune_progress *progress, df_tune_series *series) {
   size_t bytes = sizeof(shared_state) +
                  sizeof(uint64_t) * DF_TUNE_WAYS * (size_t)rounds_of(options) * (size_t)n_ranks;
   tune_job job = {.options = *options,
                   .memory = processes ? DF_MEMORY_HOST : DF_MEMORY_PROCESS,
+                  .progress = *progress,
                   .shared = df_tool_shared_alloc(bytes)};
   char *reports = calloc((size_t)n_ranks, 1);
   bool fine = job.shared != NULL && reports != NULL;
@@ -282,9 +314,13 @@ int df_bench_tune(const df_bench_options *options, int argc, char **argv) {
   if (file == NULL) df_tool_error("cannot write %s", options->out);
   df_tune_read_files();
   /* Processes first: after threads of the library a fork is no longer possible. */
+  const int steps = DF_BENCH_TUNED * sizes_of(options);
+  tune_progress progress = {.start_ns = df_tool_now_ns(), .all = 2 * n_sizes * steps};
   for (int kind = 1; fine && kind >= 0; kind--)
-    for (int g = 0; fine && g < n_sizes; g++)
-      fine = measure_job(options, sizes[g], kind == 1, all[kind * MAX_GROUPS + g]);
+    for (int g = 0; fine && g < n_sizes; g++) {
+      fine = measure_job(options, sizes[g], kind == 1, &progress, all[kind * MAX_GROUPS + g]);
+      progress.done += steps;
+    }
   if (options->progress) df_tool_progress("%s", "");
   if (fine) write_table(file, sizes, n_sizes, all, argc, argv);
   bool written = file != NULL && fflush(file) == 0 && !ferror(file);

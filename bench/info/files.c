@@ -125,7 +125,11 @@ bool df_info_plan(const df_info_plan_question *q) {
   const int operation = df_operation_by_word(q->operation);
   const int algorithm = df_algorithm_by_name(q->algorithm);
   if (operation < 0 || algorithm < 0 || !df_algorithm_has(algorithm, (df_operation)operation)) {
-    df_tool_error("there is no algorithm '%s' of '%s'", q->algorithm, q->operation);
+    char why[DF_ALGORITHM_SENTENCE_BYTES];
+    if (operation < 0)
+      df_tool_error("unknown operation '%s'", q->operation);
+    else
+      df_tool_error("%s", df_algorithm_explain(q->algorithm, operation, q->operation, why));
     return false;
   }
   if (q->root >= q->ranks) {

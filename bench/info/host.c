@@ -107,6 +107,9 @@ bool df_info_host(bool json) {
   df_net net;
   dfcclResult_t result = df_settings_read_network(&network, &net);
   if (result == dfcclSuccess && all) result = df_interfaces_find(all, network.interfaces);
+  if (result == dfcclInProgress)
+    df_fail(result, "environment variable DFCCL_NET_INTERFACES is \"%.128s\", but interface %s",
+            network.interfaces, all->not_ready);
   if (result != dfcclSuccess || all == NULL) {
     df_tool_error("%s", all ? df_last_sentence() : "out of memory");
     free(all);

@@ -136,7 +136,7 @@ int main(int argc, char **argv) {
       df_tool_print_version();
       return df_tool_end_output(DF_TOOL_SUCCESS);
     default:
-      df_tool_bad_option(option, argv);
+      df_tool_bad_option(option, argv, long_options);
     }
   }
   const bool fine = show(argv + optind, argc - optind, given, &question);

@@ -218,7 +218,7 @@ static void print_traffic(const info_pair *pair) {
     printf("%13s%s%s: sent %" PRIu64 " frames, %" PRIu64 " bytes; received %" PRIu64
            " frames, %" PRIu64 " bytes; resumed %u times\n",
            "", t->ends[0] ? t->ends : "a spare connection",
-           t->is_connected ? "" : " (does not stand)", t->frames_sent, t->bytes_sent,
+           t->is_connected ? "" : " (not connected)", t->frames_sent, t->bytes_sent,
            t->frames_received, t->bytes_received, t->resumes);
   }
 }

@@ -262,9 +262,9 @@ int main(int argc, char **argv) {
   must(posix_memalign((void **)&e.bytes, 4096, MOST) == 0, "memory");
   memset(e.bytes, 1, MOST);
   for (int i = 0; i < 2; i++) open_ring(&e.rings[i], i);
-  const ssize_t told = calls ? send(e.fd, &rounds, sizeof rounds, 0)
-                             : recv(e.fd, &rounds, sizeof rounds, MSG_WAITALL);
-  must(told == (ssize_t)sizeof rounds && rounds > 0 && rounds < ROUNDS_MOST, "ROUNDS");
+  const ssize_t transferred = calls ? send(e.fd, &rounds, sizeof rounds, 0)
+                                    : recv(e.fd, &rounds, sizeof rounds, MSG_WAITALL);
+  must(transferred == (ssize_t)sizeof rounds && rounds > 0 && rounds < ROUNDS_MOST, "ROUNDS");
   measure(&e, calls, (int)rounds);
   return 0;
 }

@@ -129,7 +129,7 @@ int main(int argc, char **argv) {
     if (!run_once(program, order)) _exit(1); /* the library might wait for ever */
     wrong += wrong_elements(i);
   }
-  bool told = report(iterations, wrong);
+  bool is_reported = report(iterations, wrong);
   disorder_close();
-  return told ? 0 : 1;
+  return is_reported ? 0 : 1;
 }

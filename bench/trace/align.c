@@ -25,13 +25,12 @@ static int by_run(const void *a, const void *b) {
   return left->from < right->from ? -1 : left->from > right->from;
 }
 
-/* No member ends a run before all have submitted it, if it has elements. Pieces of vector
- * collectives may be empty. */
-static bool needs_all(const char *operation) {
+/* Pieces of vector collectives may be empty. */
+bool df_traced_needs_all(const df_traced_collective *traced) {
   static const char *const known[] = {"AllReduce", "AllGather", "ReduceScatter",
                                       "AllToAll",  "Barrier",   "AllToAllDynamic"};
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-    if (strcmp(operation, known[i]) == 0) return true;
+    if (traced->bytes > 0 && strcmp(traced->operation, known[i]) == 0) return true;
   return false;
 }
 
@@ -40,7 +39,11 @@ static void move_rank(df_job_trace *job, uint32_t rank, int64_t by) {
     for (size_t j = 0; job->collectives[i].rank == rank && j < job->collectives[i].n_configurations;
          j++)
       if (job->collectives[i].configurations[j].at) job->collectives[i].configurations[j].at += by;
+  for (size_t i = 0; i < job->n_collectives; i++)
+    if (job->collectives[i].rank == rank) job->collectives[i].failure.at += by;
   job->ranks[rank].moved_ns += by;
+  job->ranks[rank].last_ns += by;
+  job->ranks[rank].failure.at += by;
   for (size_t i = 0; i < job->n_spans; i++)
     if (job->spans[i].rank == rank) job->spans[i].from += by, job->spans[i].to += by;
 }
@@ -95,7 +98,7 @@ static void align_host(df_job_trace *job, const uint32_t *host_of, uint32_t base
   for (size_t i = 0; i < job->n_spans && job->spans[i].kind == DF_SPAN_RUN;) {
     const size_t n = length_of_run(job, i);
     const df_traced_collective *traced = job->rows[job->spans[i].row].first;
-    if (traced->bytes > 0 && needs_all(traced->operation) && is_good(&job->spans[i], n))
+    if (df_traced_needs_all(traced) && is_good(&job->spans[i], n))
       narrow(&job->spans[i], n, host_of, base, host, &b);
     i += n;
   }
@@ -110,9 +113,17 @@ static void align_host(df_job_trace *job, const uint32_t *host_of, uint32_t base
     if (host_of[r] == host) move_rank(job, r, by);
 }
 
+static void find_runs(df_job_trace *job) {
+  for (size_t i = 0; i < job->n_spans && job->spans[i].kind == DF_SPAN_RUN; i++) {
+    df_traced_row *row = &job->rows[job->spans[i].row];
+    if (row->n_spans++ == 0) row->spans = i;
+  }
+}
+
 void df_job_align(df_job_trace *job) {
   uint32_t *host_of = calloc(job->n_ranks, sizeof *host_of), base = 0;
   if (job->n_spans > 0) qsort(job->spans, job->n_spans, sizeof *job->spans, by_run);
+  find_runs(job);
   while (base < job->n_ranks && !job->ranks[base].is_there) base++;
   if (host_of == NULL || base == job->n_ranks) {
     free(host_of);

@@ -17,6 +17,13 @@ typedef struct df_traced_configuration {
   char *why;
 } df_traced_configuration;
 
+/* The failure of a collective, or of a context, as a trace describes it. */
+typedef struct df_traced_failure {
+  int status; /* 0: none */
+  int64_t at;
+  char *why;
+} df_traced_failure;
+
 /* A registration of one rank, as its trace describes it. */
 typedef struct df_traced_collective {
   uint64_t id;
@@ -25,11 +32,16 @@ typedef struct df_traced_collective {
   uint32_t row;          /* row of the job: the same on all members */
   char *name;
   char operation[32];
+  char type[16];                           /* empty: an older trace, which does not say it */
   df_traced_configuration *configurations; /* in their order; one at least */
   size_t n_configurations, configurations_room;
   uint64_t bytes;
   uint32_t *group, members;
-  uint64_t next_run; /* while the file is read: the run after the one whose end was read last */
+  uint64_t next_run; /* the run after the one whose end was read last */
+  /* The runs that waited, as the trace reports last; equal: none. */
+  uint64_t waiting_from, waiting_until;
+  int64_t waiting_since;
+  df_traced_failure failure;
 } df_traced_collective;
 
 typedef enum { DF_SPAN_RUN, DF_SPAN_CALLBACK, DF_SPAN_SYNCHRONISATION } df_span_kind;
@@ -40,13 +52,14 @@ typedef struct df_span {
   uint64_t run;       /* its number in the whole job's order of this collective */
   int64_t from, to;   /* ns since 1970; after df_job_align on rank 0's clock */
   size_t of;          /* the rank's collective */
-  int status;
+  int status;         /* dfcclInProgress: it had not ended when the rank's trace ends */
 } df_span;
 
 /* The common properties of all registrations of one collective. */
 typedef struct df_traced_row {
   const df_traced_collective *first; /* collective of the member with the lowest rank */
-  uint32_t seen;                     /* members whose traces are here */
+  uint32_t traced;                   /* members whose traces are here */
+  size_t spans, n_spans;             /* its runs, after df_job_align */
 } df_traced_row;
 
 typedef struct df_traced_rank {
@@ -55,6 +68,8 @@ typedef struct df_traced_rank {
   int process;
   int64_t offset_ns; /* offset of its clock to 1970 */
   int64_t moved_ns;  /* by df_job_align */
+  int64_t last_ns;   /* latest time in its trace */
+  df_traced_failure failure;
 } df_traced_rank;
 
 typedef struct df_job_trace {
@@ -66,38 +81,23 @@ typedef struct df_job_trace {
   size_t n_rows;
   df_span *spans;
   size_t n_spans, spans_room;
+  size_t n_empty; /* files without a whole line */
 } df_job_trace;
 
-/* Reads all rank-*.trace of the directory. False: it failed, and said why, with file and line. */
+/* Reads all rank-*.trace of the directory, of which one at least has a line. False: it failed, and
+ * has printed the reason, with file and line. */
 bool df_job_read(const char *directory, df_job_trace *job);
 /* Moves the clocks of other hosts than rank 0's by the least that no run ends before a member that
  * it needs has submitted it. Spans are in order of row, run and rank afterwards. */
 void df_job_align(df_job_trace *job);
 void df_job_free(df_job_trace *job);
 
-/* The result of one collective: medians over the runs that all members have ended. */
-typedef struct df_row_summary {
-  uint64_t runs, failed;
-  double time_us;     /* time of the last member: it waited least */
-  double wait_us;     /* additional time of the first member */
-  uint32_t last_rank; /* the rank that came last most often */
-  double last_share;  /* in so many of the runs, 0 to 1 */
-} df_row_summary;
-
-df_row_summary df_row_summarise(const df_job_trace *job, uint32_t row);
-/* The same of the runs from `from` until `until`. */
-df_row_summary df_row_summarise_runs(const df_job_trace *job, uint32_t row, uint64_t from,
-                                     uint64_t until);
-
+/* Whether no member ends a run before all members have submitted it. */
+bool df_traced_needs_all(const df_traced_collective *traced);
 /* On what the rank executed the run. */
 const df_traced_configuration *df_traced_configuration_of(const df_traced_collective *traced,
                                                           uint64_t run);
 /* "ring, 1 block, 8 slots of 4096 bytes, flagged" */
 void df_traced_choice(const df_traced_configuration *c, char *text, size_t bytes);
-
-/* Returns false if it failed and has printed the reason. */
-bool df_job_print(const df_job_trace *job, bool json);
-/* A file for Perfetto or chrome://tracing. */
-bool df_job_write(const df_job_trace *job, const char *file);
 
 #endif

@@ -1,5 +1,5 @@
-/* The format is Chrome's trace events. A rank is a process there. Runs of one collective
- * overlap, so each gets the first lane of its collective that is free. */
+/* The format is Chrome's trace events. A rank is a process there. Runs of the collectives of one
+ * signature overlap, so each gets the first lane of its signature that is free. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/cli.h"
-#include "trace/job.h"
+#include "trace/report.h"
 
 enum { MOST_LANES = 64, LANES_OF_CALLBACKS = 1 };
 
@@ -16,6 +16,8 @@ typedef struct writer {
   uint64_t events;
   int64_t zero; /* the first time of all */
   const df_job_trace *job;
+  const df_job_summary *summary;
+  const df_signatures *lines;
 } writer;
 
 static void next_event(writer *w) { fputs(w->events++ ? ",\n" : "\n", w->file); }
@@ -45,13 +47,18 @@ static void write_thread(writer *w, uint32_t rank, uint64_t thread, const char *
           rank, thread);
   write_string(w, whole);
   fputs("}}", w->file);
+  next_event(w);
+  fprintf(w->file,
+          "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%u,\"tid\":%" PRIu64
+          ",\"args\":{\"sort_index\":%" PRIu64 "}}",
+          rank, thread, thread);
 }
 
-/* Threads of a rank: synchronisations are 0; then MOST_LANES for each row, the last for
- * callbacks. */
-static uint64_t thread_of(const df_span *span, uint32_t lane) {
+/* Threads of a rank: synchronisations are 0; then MOST_LANES for each signature in its order, the
+ * last for callbacks. */
+static uint64_t thread_of(const writer *w, const df_span *span, uint32_t lane) {
   if (span->kind == DF_SPAN_SYNCHRONISATION) return 0;
-  return 1 + (uint64_t)span->row * MOST_LANES +
+  return 1 + (uint64_t)w->lines->of_row[span->row] * MOST_LANES +
          (span->kind == DF_SPAN_CALLBACK ? MOST_LANES - 1 : lane);
 }
 
@@ -94,7 +101,7 @@ static void write_changes(writer *w) {
       fprintf(w->file,
               ",\"ph\":\"i\",\"s\":\"t\",\"pid\":%u,\"tid\":%" PRIu64
               ",\"ts\":%.3f,\"args\":{\"from_run\":%" PRIu64,
-              traced->rank, thread_of(&first_lane, 0), (double)(c->at - w->zero) / 1e3,
+              traced->rank, thread_of(w, &first_lane, 0), (double)(c->at - w->zero) / 1e3,
               c->from_run);
       write_configuration(w, c);
       fputs("}}", w->file);
@@ -112,7 +119,7 @@ static void write_span(writer *w, const df_span *span, uint32_t lane) {
   else
     write_string(w, traced->name);
   fprintf(w->file, ",\"ph\":\"X\",\"pid\":%u,\"tid\":%" PRIu64 ",\"ts\":%.3f,\"dur\":%.3f",
-          span->rank, thread_of(span, lane), (double)(span->from - w->zero) / 1e3,
+          span->rank, thread_of(w, span, lane), (double)(span->from - w->zero) / 1e3,
           (double)(span->to - span->from) / 1e3);
   if (span->kind == DF_SPAN_RUN) {
     const df_span *last = last_to_come(w->job, span);
@@ -120,27 +127,106 @@ static void write_span(writer *w, const df_span *span, uint32_t lane) {
     write_string(w, traced->operation);
     write_configuration(w, df_traced_configuration_of(&w->job->collectives[span->of], span->run));
     fprintf(w->file,
-            ",\"bytes\":%" PRIu64 ",\"status\":%d,\"last_rank\":%u,\"waited_for_it_us\":%.3f}",
+            ",\"bytes\":%" PRIu64 ",\"status\":%d,\"last_rank\":%u,\"waited_for_it_us\":%.3f",
             traced->bytes, span->status, last->rank, (double)(last->from - span->from) / 1e3);
+    if (span->status != 0) {
+      fputs(",\"error\":", w->file);
+      write_string(w, dfcclGetErrorString((dfcclResult_t)span->status));
+    }
+    fputc('}', w->file);
+    if (span->status != 0) /* a colour of chrome://tracing */
+      fprintf(w->file, ",\"cname\":\"%s\"", span->status == dfcclInProgress ? "bad" : "terrible");
   }
   fputc('}', w->file);
 }
+
+/* A mark on the rank's process. */
+static void write_mark(writer *w, uint32_t rank, int64_t at, const char *name, const char *why) {
+  next_event(w);
+  fputs("{\"name\":", w->file);
+  write_string(w, name);
+  fprintf(w->file,
+          ",\"ph\":\"i\",\"s\":\"p\",\"pid\":%u,\"tid\":0,\"ts\":%.3f,\"args\":{\"why\":", rank,
+          (double)(at - w->zero) / 1e3);
+  write_string(w, why);
+  fputs("}}", w->file);
+}
+
+/* On each member whose trace lacks the runs, a mark at the first submission by another member. */
+static void write_problems(writer *w) {
+  const df_job_trace *job = w->job;
+  for (size_t i = 0; i < w->summary->n_problems; i++) {
+    const df_problem *problem = &w->summary->problems[i];
+    const df_traced_collective *traced = job->rows[problem->row].first;
+    for (uint32_t m = 0; m < traced->members; m++) {
+      int status;
+      char name[320];
+      const df_outcome outcome = df_outcome_on(job, problem, traced->group[m], &status);
+      if (outcome != DF_OUTCOME_NEVER_SUBMITTED && outcome != DF_OUTCOME_NOT_IN_TRACE) continue;
+      snprintf(name, sizeof name, "%s: %.200s, run %" PRIu64, df_outcome_names[outcome],
+               traced->name, problem->first_run);
+      write_mark(w, traced->group[m], problem->from, name, "another member has submitted it");
+    }
+  }
+}
+
+static void write_failures(writer *w) {
+  const df_job_trace *job = w->job;
+  for (size_t i = 0; i < job->n_collectives; i++) {
+    const df_traced_collective *traced = &job->collectives[i];
+    char name[320];
+    if (traced->failure.status == 0) continue;
+    snprintf(name, sizeof name, "failure of %.200s", traced->name);
+    write_mark(w, traced->rank, traced->failure.at, name, traced->failure.why);
+  }
+  for (uint32_t r = 0; r < job->n_ranks; r++)
+    if (job->ranks[r].failure.status != 0)
+      write_mark(w, r, job->ranks[r].failure.at, "failure of all collectives",
+                 job->ranks[r].failure.why);
+}
+
+static void write_process(writer *w, uint32_t rank) {
+  const df_rank_summary *sums = &w->summary->ranks[rank];
+  char text[320];
+  snprintf(text, sizeof text, "rank %u on %s", rank, w->job->ranks[rank].host);
+  next_event(w);
+  fprintf(w->file, "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":", rank);
+  write_string(w, text);
+  fputs("}}", w->file);
+  next_event(w);
+  fprintf(w->file,
+          "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"sort_index\":%u}}",
+          rank, rank);
+  snprintf(text, sizeof text,
+           "%" PRIu64 " runs of %.3f ms, %.3f ms of waiting, last in %" PRIu64 ", %" PRIu64
+           " failed, %" PRIu64 " waiting, %" PRIu64 " missing",
+           sums->runs, sums->time_us / 1e3, sums->wait_us / 1e3, sums->last, sums->failed,
+           sums->waiting, sums->missing);
+  next_event(w);
+  fprintf(w->file,
+          "{\"name\":\"process_labels\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"labels\":", rank);
+  write_string(w, text);
+  fputs("}}", w->file);
+}
+
+static const df_signatures *sorted_lines; /* for qsort */
 
 static int by_time(const void *a, const void *b) {
   const df_span *left = *(const df_span *const *)a, *right = *(const df_span *const *)b;
   if (left->rank != right->rank) return left->rank < right->rank ? -1 : 1;
   if (left->kind != right->kind) return left->kind < right->kind ? -1 : 1;
-  if (left->row != right->row) return left->row < right->row ? -1 : 1;
+  const uint32_t line = sorted_lines->of_row[left->row], other = sorted_lines->of_row[right->row];
+  if (left->kind != DF_SPAN_SYNCHRONISATION && line != other) return line < other ? -1 : 1;
   return left->from < right->from ? -1 : left->from > right->from;
 }
 
-/* The spans of one rank and row (or kind), in order of time. */
-static void write_row(writer *w, const df_span *const *spans, size_t n) {
+/* The spans of one rank and signature (or kind), in order of time. */
+static void write_line(writer *w, const df_span *const *spans, size_t n) {
   int64_t ends[MOST_LANES - LANES_OF_CALLBACKS];
   uint32_t lanes = 0;
-  const char *name = spans[0]->kind == DF_SPAN_SYNCHRONISATION
-                         ? "synchronisation"
-                         : w->job->rows[spans[0]->row].first->name;
+  char name[256] = "synchronisation";
+  if (spans[0]->kind != DF_SPAN_SYNCHRONISATION)
+    df_signature_name(w->job, &w->lines->all[w->lines->of_row[spans[0]->row]], name, sizeof name);
   const char *kind = spans[0]->kind == DF_SPAN_CALLBACK ? " (callbacks)" : "";
   for (size_t i = 0; i < n; i++) {
     uint32_t lane = 0;
@@ -148,7 +234,7 @@ static void write_row(writer *w, const df_span *const *spans, size_t n) {
     /* With more at one time the oldest of the last lane is drawn over. */
     if (lane == MOST_LANES - LANES_OF_CALLBACKS) lane--;
     if (lane == lanes) {
-      write_thread(w, spans[i]->rank, thread_of(spans[i], lane), name, kind);
+      write_thread(w, spans[i]->rank, thread_of(w, spans[i], lane), name, kind);
       lanes++;
     }
     ends[lane] = spans[i]->to;
@@ -156,32 +242,50 @@ static void write_row(writer *w, const df_span *const *spans, size_t n) {
   }
 }
 
+static bool on_one_line(const writer *w, const df_span *a, const df_span *b) {
+  return a->kind == DF_SPAN_SYNCHRONISATION || w->lines->of_row[a->row] == w->lines->of_row[b->row];
+}
+
 static void write_all(writer *w, const df_span **order) {
   const df_job_trace *job = w->job;
   for (size_t i = 0; i < job->n_spans; i++) order[i] = &job->spans[i];
+  sorted_lines = w->lines;
   qsort(order, job->n_spans, sizeof *order, by_time);
-  for (uint32_t r = 0; r < job->n_ranks; r++) {
-    if (!job->ranks[r].is_there) continue;
-    char name[320];
-    snprintf(name, sizeof name, "rank %u on %s", r, job->ranks[r].host);
-    next_event(w);
-    fprintf(w->file, "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":", r);
-    write_string(w, name);
-    fputs("}}", w->file);
-  }
+  for (uint32_t r = 0; r < job->n_ranks; r++)
+    if (job->ranks[r].is_there) write_process(w, r);
   for (size_t i = 0; i < job->n_spans;) {
     size_t n = 1;
     while (i + n < job->n_spans && order[i + n]->rank == order[i]->rank &&
-           order[i + n]->kind == order[i]->kind && order[i + n]->row == order[i]->row)
+           order[i + n]->kind == order[i]->kind && on_one_line(w, order[i + n], order[i]))
       n++;
-    write_row(w, order + i, n);
+    write_line(w, order + i, n);
     i += n;
   }
   write_changes(w);
+  write_problems(w);
+  write_failures(w);
 }
 
-bool df_job_write(const df_job_trace *job, const char *file) {
-  writer w = {.job = job};
+static int64_t first_time(const df_job_trace *job) {
+  int64_t first = INT64_MAX;
+  for (size_t i = 0; i < job->n_spans; i++)
+    if (job->spans[i].from < first) first = job->spans[i].from;
+  for (size_t i = 0; i < job->n_collectives; i++) {
+    const df_traced_collective *traced = &job->collectives[i];
+    if (traced->failure.status && traced->failure.at < first) first = traced->failure.at;
+    for (size_t c = 1; c < traced->n_configurations; c++) /* as in write_changes */
+      if (traced->configurations[c].at && traced->configurations[c].at < first)
+        first = traced->configurations[c].at;
+  }
+  for (uint32_t r = 0; r < job->n_ranks; r++)
+    if (job->ranks[r].failure.status && job->ranks[r].failure.at < first)
+      first = job->ranks[r].failure.at;
+  return first == INT64_MAX ? 0 : first;
+}
+
+bool df_job_write(const df_job_summary *summary, const df_signatures *lines, const char *file) {
+  const df_job_trace *job = summary->job;
+  writer w = {.job = job, .summary = summary, .lines = lines};
   const df_span **order = calloc(job->n_spans + 1, sizeof *order);
   w.file = order ? fopen(file, "we") : NULL;
   if (w.file == NULL) {
@@ -189,8 +293,7 @@ bool df_job_write(const df_job_trace *job, const char *file) {
     free(order);
     return false;
   }
-  for (size_t i = 0; i < job->n_spans; i++)
-    if (i == 0 || job->spans[i].from < w.zero) w.zero = job->spans[i].from;
+  w.zero = first_time(job);
   fputs("{\"traceEvents\":[", w.file);
   write_all(&w, order);
   fputs("\n]}\n", w.file);

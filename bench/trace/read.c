@@ -4,12 +4,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <cjson/cJSON.h>
 
 #include "common/cli.h"
 #include "trace/job.h"
 
-enum { MOST_RANKS = 65536 };
+enum {
+  MOST_RANKS = 65536,
+  /* Runs of one collective that waited at the end of a trace: more of them get no span. */
+  MOST_WAITING = 1000,
+  LINES_OF_PROGRESS = 65536
+};
+
+/* The share of all files that was read, for a person who waits. */
+typedef struct progress {
+  uint64_t bytes, all_bytes;
+  bool is_wanted, is_shown;
+} progress;
 
 /* Where a reader is. */
 typedef struct place {
@@ -19,6 +31,7 @@ typedef struct place {
   uint32_t rank;
   bool has_head;
   size_t first; /* index of the first collective of this file */
+  progress *progress;
 } place;
 
 static bool say(const place *at, const char *what) {
@@ -166,6 +179,11 @@ const df_traced_configuration *df_traced_configuration_of(const df_traced_collec
   return &traced->configurations[i];
 }
 
+static void note_time(const place *at, int64_t ns) {
+  df_traced_rank *rank = &at->job->ranks[at->rank];
+  if (ns > rank->last_ns) rank->last_ns = ns;
+}
+
 static bool read_collective(place *at, const cJSON *line) {
   df_job_trace *job = at->job;
   uint64_t number, id, bytes;
@@ -183,6 +201,7 @@ static bool read_collective(place *at, const cJSON *line) {
   *traced = (df_traced_collective){
       .id = id, .rank = at->rank, .number = (uint32_t)number, .bytes = bytes};
   snprintf(traced->operation, sizeof traced->operation, "%s", operation);
+  copy_word(line, "type", traced->type, sizeof traced->type);
   job->n_collectives++;
   traced->name = strdup(name);
   if (traced->name == NULL) return say(at, "no memory");
@@ -207,6 +226,7 @@ static bool add_span(place *at, const cJSON *line, df_span_kind kind, uint64_t o
     return say(at, "no memory");
   if (kind == DF_SPAN_RUN) traced->next_run = run + 1;
   const int64_t offset = job->ranks[at->rank].offset_ns;
+  note_time(at, (int64_t)to + offset);
   job->spans[job->n_spans++] = (df_span){.kind = kind,
                                          .rank = at->rank,
                                          .of = traced ? (size_t)(traced - job->collectives) : 0,
@@ -215,6 +235,44 @@ static bool add_span(place *at, const cJSON *line, df_span_kind kind, uint64_t o
                                          .to = (int64_t)to + offset,
                                          .status = (int)status};
   return true;
+}
+
+static bool read_waiting(place *at, const cJSON *line, uint64_t of) {
+  uint64_t from_run, until_run, from;
+  df_traced_collective *traced = find(at, of);
+  if (traced == NULL) return say(at, "no earlier line has this number of a collective");
+  if (!read_number(line, "from_run", &from_run) || !read_number(line, "until_run", &until_run) ||
+      until_run <= from_run)
+    return say(at, "from_run and until_run are not a range of runs");
+  if (!read_number(line, "from", &from) || from > MOST_CLOCK_NS)
+    return say(at, "from is not a time in nanoseconds");
+  traced->waiting_from = from_run;
+  traced->waiting_until = until_run;
+  traced->waiting_since = (int64_t)from + at->job->ranks[at->rank].offset_ns;
+  note_time(at, traced->waiting_since);
+  return true;
+}
+
+static bool read_failure(place *at, const cJSON *line, df_traced_failure *failure) {
+  uint64_t status, ns;
+  const char *why = read_word(line, "why");
+  if (!read_number(line, "status", &status) || status == 0 || status > INT32_MAX || why == NULL)
+    return say(at, "the failure lacks status or why");
+  if (!read_number(line, "at", &ns) || ns > MOST_CLOCK_NS)
+    return say(at, "\"at\" is not a time in nanoseconds");
+  if (failure->status != 0) return true; /* the first one counts */
+  failure->status = (int)status;
+  failure->at = (int64_t)ns + at->job->ranks[at->rank].offset_ns;
+  failure->why = strdup(why);
+  if (failure->why == NULL) return say(at, "no memory");
+  note_time(at, failure->at);
+  return true;
+}
+
+static bool read_collective_failure(place *at, const cJSON *line, uint64_t of) {
+  df_traced_collective *traced = find(at, of);
+  if (traced == NULL) return say(at, "no earlier line has this number of a collective");
+  return read_failure(at, line, &traced->failure);
 }
 
 static bool read_line(place *at, const cJSON *line) {
@@ -226,6 +284,10 @@ static bool read_line(place *at, const cJSON *line) {
   if (read_number(line, "callback", &of)) return add_span(at, line, DF_SPAN_CALLBACK, of, 0);
   if (read_number(line, "synchronise", &of))
     return add_span(at, line, DF_SPAN_SYNCHRONISATION, 0, 0);
+  if (read_number(line, "waiting", &of)) return read_waiting(at, line, of);
+  if (read_number(line, "failure", &of)) return read_collective_failure(at, line, of);
+  if (read_number(line, "broken", &of))
+    return read_failure(at, line, &at->job->ranks[at->rank].failure);
   if (cJSON_GetObjectItemCaseSensitive(line, "collective")) return read_collective(at, line);
   if (read_word(line, "end")) {
     at->job->ranks[at->rank].is_whole = true;
@@ -234,8 +296,38 @@ static bool read_line(place *at, const cJSON *line) {
   return say(at, "the line does not have a format of DFCCL_TRACE");
 }
 
-static bool read_file(df_job_trace *job, const char *file) {
-  place at = {.file = file, .job = job, .first = job->n_collectives};
+/* The runs that waited when the trace ends: each lasts until then. */
+static bool add_waiting_spans(place *at) {
+  df_job_trace *job = at->job;
+  for (size_t i = at->first; i < job->n_collectives; i++) {
+    const df_traced_collective *traced = &job->collectives[i];
+    uint64_t run = traced->waiting_from;
+    if (run < traced->next_run) run = traced->next_run;
+    for (uint64_t n = 0; run < traced->waiting_until && n < MOST_WAITING; run++, n++) {
+      if (!make_room((void **)&job->spans, &job->spans_room, job->n_spans, sizeof *job->spans))
+        return say(at, "no memory");
+      job->spans[job->n_spans++] = (df_span){.kind = DF_SPAN_RUN,
+                                             .rank = at->rank,
+                                             .of = i,
+                                             .run = run,
+                                             .from = traced->waiting_since,
+                                             .to = job->ranks[at->rank].last_ns,
+                                             .status = dfcclInProgress};
+    }
+  }
+  return true;
+}
+
+static void show_progress(const place *at) {
+  progress *p = at->progress;
+  if (!p->is_wanted || p->all_bytes == 0 || at->line % LINES_OF_PROGRESS != 0) return;
+  p->is_shown = true;
+  df_tool_progress("%.0f%%: reading %.80s", 100.0 * (double)p->bytes / (double)p->all_bytes,
+                   at->file);
+}
+
+static bool read_file(df_job_trace *job, const char *file, progress *p) {
+  place at = {.file = file, .job = job, .first = job->n_collectives, .progress = p};
   FILE *stream = fopen(file, "re");
   if (stream == NULL) {
     df_tool_error("%s cannot be read: %s", file, strerror(errno));
@@ -247,12 +339,15 @@ static bool read_file(df_job_trace *job, const char *file) {
   bool fine = true;
   while (fine && (length = getline(&text, &room, stream)) > 0) {
     at.line++;
+    p->bytes += (uint64_t)length;
+    show_progress(&at);
     if (text[length - 1] != '\n') break; /* its program was killed, or still writes */
     cJSON *line = cJSON_Parse(text);
     fine = cJSON_IsObject(line) ? read_line(&at, line) : say(&at, "the line is no JSON object");
     cJSON_Delete(line);
   }
-  if (fine && !at.has_head) fine = say(&at, "the file is empty");
+  if (fine && !at.has_head) job->n_empty++;
+  fine = fine && add_waiting_spans(&at);
   free(text);
   fclose(stream);
   return fine;
@@ -293,8 +388,10 @@ static bool make_rows(df_job_trace *job) {
     if (i == 0 || !same_row(traced, &job->collectives[order[i - 1]]))
       job->rows[job->n_rows++].first = traced;
     traced->row = (uint32_t)job->n_rows - 1;
-    job->rows[traced->row].seen++;
   }
+  for (size_t i = 0; i < job->n_rows; i++)
+    for (uint32_t m = 0; m < job->rows[i].first->members; m++)
+      job->rows[i].traced += job->ranks[job->rows[i].first->group[m]].is_there;
   for (size_t i = 0; i < job->n_spans; i++)
     if (job->spans[i].kind != DF_SPAN_SYNCHRONISATION)
       job->spans[i].row = job->collectives[job->spans[i].of].row;
@@ -316,7 +413,17 @@ bool df_job_read(const char *directory, df_job_trace *job) {
     return false;
   }
   bool fine = true;
-  for (size_t i = 0; i < files.gl_pathc && fine; i++) fine = read_file(job, files.gl_pathv[i]);
+  progress p = {.is_wanted = df_tool_progress_wanted()};
+  struct stat status;
+  for (size_t i = 0; i < files.gl_pathc && p.is_wanted; i++)
+    if (stat(files.gl_pathv[i], &status) == 0) p.all_bytes += (uint64_t)status.st_size;
+  for (size_t i = 0; i < files.gl_pathc && fine; i++) fine = read_file(job, files.gl_pathv[i], &p);
+  if (p.is_shown) df_tool_progress("%s", "");
+  if (fine && job->n_empty == files.gl_pathc) {
+    df_tool_error("%s: the file is empty: its program was killed early, or the disk is full",
+                  files.gl_pathv[0]);
+    fine = false;
+  }
   globfree(&files);
   return fine && make_rows(job);
 }
@@ -325,6 +432,7 @@ void df_job_free(df_job_trace *job) {
   for (size_t i = 0; i < job->n_collectives; i++) {
     free(job->collectives[i].name);
     free(job->collectives[i].group);
+    free(job->collectives[i].failure.why);
     for (size_t c = 0; c < job->collectives[i].n_configurations; c++)
       free(job->collectives[i].configurations[c].why);
     free(job->collectives[i].configurations);
@@ -332,6 +440,7 @@ void df_job_free(df_job_trace *job) {
   free(job->collectives);
   free(job->rows);
   free(job->spans);
+  for (uint32_t r = 0; job->ranks && r < job->n_ranks; r++) free(job->ranks[r].failure.why);
   free(job->ranks);
   *job = (df_job_trace){0};
 }

@@ -1,16 +1,7 @@
 /* bench-tuner-grid: how near online tuning comes to the best of a grid of variants, and what it
- * costs. In threads or over hosts (--env).    bench-tuner-grid grid      [--ranks N | --env]
- * [--least B] [--most B] [--searches N] [--ops LIST]       each operation and size: the library's
- * choice, the best of the grid, tuned from scratch   bench-tuner-grid load      likewise, while two
- * threads stream 64 MiB, and while two threads spin:       the library's choice, what was tuned
- * without the load, tuned under it   bench-tuner-grid change    one collective of --most bytes,
- * 10,000 runs: at run 5,000 the file of       --signal appears; who waits for it changes the
- * network, and takes it away: then runs go on.       Prints the mean time of each ten runs.
- * bench-tuner-grid overhead  10,000 runs tuned against 10,000 that are not, 100 of each in turn:
- * what       is lost by the sums, and by the median of the pairs. On a quiet machine, at the usual
- * budget:         for n in 2 4; do bench-tuner-grid overhead --ranks $n --least 64 --most 300000;
- * done  In grid and load DFCCL_TUNE_BUDGET is 0: the budget only spreads a search over more runs,
- * and each variant is measured the same way. */
+ * costs. In threads or over hosts (--env). In grid and load DFCCL_TUNE_BUDGET is 0: the budget only
+ * spreads a search over more runs, and each variant is measured the same way. */
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -86,6 +77,7 @@ static int by_size(const void *a, const void *b) {
 }
 static double median(const double *values, int n) {
   double sorted[ROUNDS * 4];
+  assert(n > 0 && n <= ROUNDS * 4);
   memcpy(sorted, values, (size_t)n * sizeof *values);
   qsort(sorted, (size_t)n, sizeof *sorted, by_size);
   return sorted[n / 2];
@@ -136,7 +128,7 @@ typedef struct tuned {
 static tuned tune(player *p, int id, int which, size_t bytes, double us) {
   tuned t = {0};
   dfcclConfiguration_t c = DFCCL_CONFIGURATION_INITIALIZER;
-  player_tell(p, ENROLL, id, which, (int)bytes, 1);
+  player_send(p, ENROLL, id, which, (int)bytes, 1);
   const double begin = player_now_us();
   while (!t.has_ended && player_now_us() - begin < options.tuning_s * 1e6) {
     player_timed(p, id, runs_of_round(us));
@@ -162,7 +154,7 @@ static void deaf(dfcclContext_t context, df_coll *front) { (void)context, (void)
  * cost of exploration the tuner would search repeatedly while it is compared. */
 static void keep(const player *p, int id) {
   static const df_plan_switch_owner nobody = {
-      .told = deaf_to_times, .own = deaf_to_times, .ran = deaf_to_run, .called_off = deaf};
+      .reported = deaf_to_times, .own = deaf_to_times, .ran = deaf_to_run, .called_off = deaf};
   df_rank_lock(&p->ctx->lock);
   df_coll *front = coll_of(p, id);
   front->plan_switch->owner = &nobody;
@@ -185,8 +177,8 @@ static void grid_one(player *p, int which, size_t bytes) {
   double medians[2 + SEARCHES_MAX];
   tuned last = {0};
   unsigned most_variants = 0;
-  player_tell(p, ENROLL, DEFAULT, which, (int)bytes, -1);
-  player_tell(p, ENROLL, BEST, which, (int)bytes, -1);
+  player_send(p, ENROLL, DEFAULT, which, (int)bytes, -1);
+  player_send(p, ENROLL, BEST, which, (int)bytes, -1);
   player_timed(p, BEST, 4);
   const double us = player_timed(p, DEFAULT, 8);
   const df_variant_spec best = search_grid(p, which, bytes, us, &found);
@@ -208,7 +200,7 @@ static void grid_one(player *p, int which, size_t bytes) {
       last.runs, last.has_ended, df_algorithm_name((int)best.algorithm), best.slot_bytes,
       best.slots, best.copies, last.algorithm);
   fflush(stdout);
-  for (int i = 0; i < 2 + n; i++) player_tell(p, LEAVE, ids[i], 0, 0, 0);
+  for (int i = 0; i < 2 + n; i++) player_send(p, LEAVE, ids[i], 0, 0, 0);
 }
 
 /* ---- loads */
@@ -250,8 +242,8 @@ static void load_one(player *p, int which, size_t bytes) {
   for (int now = 1; now <= 2; now++) {
     const int ids[] = {DEFAULT, FROZEN, TUNED};
     double without[2], with[3];
-    player_tell(p, ENROLL, DEFAULT, which, (int)bytes, -1);
-    player_tell(p, ENROLL, FROZEN, which, (int)bytes, -1);
+    player_send(p, ENROLL, DEFAULT, which, (int)bytes, -1);
+    player_send(p, ENROLL, FROZEN, which, (int)bytes, -1);
     player_timed(p, FROZEN, 4);
     const double us = player_timed(p, DEFAULT, 8);
     tune(p, TUNED + 1, which, bytes, us);
@@ -268,8 +260,8 @@ static void load_one(player *p, int which, size_t bytes) {
            with[1], with[2], with[0] / with[2], with[1] / with[2], t.variants, t.has_ended,
            t.algorithm);
     fflush(stdout);
-    for (int i = 0; i < 3; i++) player_tell(p, LEAVE, ids[i], 0, 0, 0);
-    player_tell(p, LEAVE, TUNED + 1, 0, 0, 0);
+    for (int i = 0; i < 3; i++) player_send(p, LEAVE, ids[i], 0, 0, 0);
+    player_send(p, LEAVE, TUNED + 1, 0, 0, 0);
   }
 }
 
@@ -278,7 +270,7 @@ static void load_one(player *p, int which, size_t bytes) {
 static void change(player *p) {
   enum { RUNS = 10000, AT = 5000, PIECE = 10 };
   dfcclConfiguration_t c = DFCCL_CONFIGURATION_INITIALIZER;
-  player_tell(p, ENROLL, TUNED, ALLREDUCE, (int)options.most, 1);
+  player_send(p, ENROLL, TUNED, ALLREDUCE, (int)options.most, 1);
   for (int run = 0; run < RUNS; run += PIECE) {
     if (run == AT && options.signal) {
       FILE *file = fopen(options.signal, "w");
@@ -289,15 +281,15 @@ static void change(player *p) {
     player_check(p, dfcclGetConfiguration(p->ctx, TUNED, &c));
     printf("%d %.1f %s %llu\n", run, us, c.algorithm, (unsigned long long)c.switches);
   }
-  player_tell(p, LEAVE, TUNED, 0, 0, 0);
+  player_send(p, LEAVE, TUNED, 0, 0, 0);
 }
 
 /* Sums, which a disturbance spoils, and the median of pairs of pieces, which misses rare losses. */
 static void overhead_one(player *p, int which, size_t bytes) {
   enum { RUNS = 10000, PIECE = 100, PIECES = RUNS / PIECE };
   double spent[2] = {0, 0}, ratios[PIECES], us[2];
-  player_tell(p, ENROLL, DEFAULT, which, (int)bytes, -1);
-  player_tell(p, ENROLL, TUNED, which, (int)bytes, 1);
+  player_send(p, ENROLL, DEFAULT, which, (int)bytes, -1);
+  player_send(p, ENROLL, TUNED, which, (int)bytes, 1);
   player_timed(p, DEFAULT, PIECE);
   for (int piece = 0; piece < PIECES; piece++) {
     for (int turn = 0; turn < 2; turn++) {
@@ -315,8 +307,8 @@ static void overhead_one(player *p, int which, size_t bytes) {
          spent[0], spent[1], 100 * (spent[1] / spent[0] - 1), 100 * (ratios[PIECES / 2] - 1),
          c.algorithm, text ? (int)strcspn(text, "\n") : 0, text ? text : "");
   fflush(stdout);
-  player_tell(p, LEAVE, DEFAULT, 0, 0, 0);
-  player_tell(p, LEAVE, TUNED, 0, 0, 0);
+  player_send(p, LEAVE, DEFAULT, 0, 0, 0);
+  player_send(p, LEAVE, TUNED, 0, 0, 0);
 }
 
 static void say_columns(void) {
@@ -341,7 +333,7 @@ static void lead(player *p) {
       if (strcmp(options.mode, "overhead") == 0) overhead_one(p, which, bytes);
     }
   if (strcmp(options.mode, "change") == 0) change(p);
-  player_tell(p, END, 0, 0, 0, 0);
+  player_send(p, END, 0, 0, 0, 0);
 }
 
 static void *be_rank(void *argument) {
@@ -350,14 +342,44 @@ static void *be_rank(void *argument) {
   if (p->rank == 0)
     lead(p);
   else
-    player_obey(p);
+    player_execute(p);
   player_close(p);
   return NULL;
 }
 
+static const char usage[] =
+    "usage: bench-tuner-grid MODE [OPTION]...\n"
+    "  grid       each operation and size: the library's choice, the best of the\n"
+    "             grid, and tuned from scratch\n"
+    "  load       likewise, while two threads stream 64 MiB, and while two threads\n"
+    "             spin: the library's choice, tuned without the load, and tuned\n"
+    "             under it\n"
+    "  change     one collective of --most bytes, 10,000 runs. At run 5,000 the file\n"
+    "             of --signal appears; a script that waits for it changes the network\n"
+    "             and removes the file, and the runs go on. Prints the mean time of\n"
+    "             each ten runs.\n"
+    "  overhead   10,000 tuned runs against 10,000 others, 100 of each in turn: the\n"
+    "             loss by the sums, and by the median of the pairs. On a quiet\n"
+    "             machine, at the usual budget:\n"
+    "             for n in 2 4; do\n"
+    "               bench-tuner-grid overhead --ranks $n --least 64 --most 300000\n"
+    "             done\n"
+    "  --ranks N     ranks, as threads (2)\n"
+    "  --env         this process is one rank, as the environment says\n"
+    "                (dfcclInitFromEnv)\n"
+    "  --least B, --most B   sizes in bytes (65536, 8388608)\n"
+    "  --searches N  searches for each size (3)\n"
+    "  --seconds S   longest time of a search (6)\n"
+    "  --ops LIST    operations; all without it\n"
+    "  --signal FILE the file of the mode change\n";
+
 static int read_options(int argc, char **argv) {
+  static const char *const modes[] = {"grid", "load", "change", "overhead"};
+  int is_known = 0;
   if (argc < 2) return 0;
   options.mode = argv[1];
+  for (int i = 0; i < 4; i++) is_known |= strcmp(options.mode, modes[i]) == 0;
+  if (!is_known) return 0;
   for (int i = 2; i < argc; i++) {
     const char *value = i + 1 < argc ? argv[i + 1] : "";
     if (strcmp(argv[i], "--env") == 0) {
@@ -389,13 +411,19 @@ int main(int argc, char **argv) {
   static player all[RANKS_MAX];
   dfcclContext_t ctxs[RANKS_MAX];
   pthread_t threads[RANKS_MAX], loads[2];
+  if (argc == 2 && strcmp(argv[1], "--help") == 0) return fputs(usage, stdout) == EOF;
   if (!read_options(argc, argv)) {
-    fprintf(stderr, "usage: see the head of bench/tuner/grid.c\n");
+    fputs(usage, stderr);
     return 2;
   }
   const int has_load = strcmp(options.mode, "load") == 0;
   if (has_load || strcmp(options.mode, "grid") == 0) setenv("DFCCL_TUNE_BUDGET", "0", 1);
-  if (has_load) setenv("DFCCL_TUNE_FILE", "/tmp/bench-tuner-grid.learnt", 1);
+  char folder[] = "/tmp/bench-tuner-grid-XXXXXX", results[sizeof folder + 8];
+  if (has_load) { /* a folder of its own: results of another program would end searches early */
+    if (mkdtemp(folder) == NULL) return perror("bench-tuner-grid: mkdtemp"), 1;
+    snprintf(results, sizeof results, "%s/tuning", folder);
+    setenv("DFCCL_TUNE_FILE", results, 1);
+  }
   for (int i = 0; has_load && i < 2; i++) pthread_create(&loads[i], NULL, be_load, NULL);
   if (options.env) {
     if (dfcclInitFromEnv(&all[0].ctx, NULL) != dfcclSuccess) {
@@ -416,5 +444,9 @@ int main(int argc, char **argv) {
   }
   atomic_store(&load, 3);
   for (int i = 0; has_load && i < 2; i++) pthread_join(loads[i], NULL);
+  if (has_load) {
+    unlink(results);
+    rmdir(folder);
+  }
   return 0;
 }

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Runs bench-tuner-grid between hosts that are network namespaces, with links of a limited rate
-# (tests/hosts/bed.sh; needs root).
+# Runs bench-tuner-grid between hosts that are network namespaces, with links of
+# a limited rate (tests/hosts/bed.sh; needs root).
 #
 #   bench/tuner/hosts.sh BENCH RANKS RATE grid ARGUMENTS...
 #       runs a grid with RANKS ranks on each of two hosts (HOSTS=4: of four)
 #   bench/tuner/hosts.sh BENCH RANKS RATE change LATER BYTES
-#       runs an all-reduce of BYTES 10,000 times. The rate of the links changes to LATER at run
-#       5,000. A second job then begins at the rate LATER. The lines "# changed" and "# from
-#       scratch"
-#       precede the runs of each job. tuner/svg.py reached prints the result, and tuner/svg.py
-#       change
-#       draws it.
+#       runs an all-reduce of BYTES 10,000 times. The rate of the links changes
+#       to LATER at run 5,000. A second job then begins at the rate LATER. The
+#       lines "# changed" and "# from scratch" precede the runs of each job.
+#       tuner/svg.py reached prints the result, and tuner/svg.py change draws it.
 set -u
+case "${1-}" in -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
+[ $# -ge 6 ] || { echo "bench/tuner/hosts.sh: six words are needed (see --help)" >&2; exit 2; }
 bench=$1 each=$2 rate=$3 mode=$4
 shift 4
 . "$(dirname "$0")/../tests/hosts/bed.sh"

@@ -71,7 +71,7 @@ static void run_once(const player *p, int id) {
   player_check(p, dfcclWait(p->ctx, (dfcclCollId_t)id));
 }
 
-static void obey(player *p, const int32_t *words) {
+static void execute(player *p, const int32_t *words) {
   if (words[0] == ENROLL)
     enroll(p, words[1], words[2], (size_t)words[3], words[4]);
   else if (words[0] == LEAVE)
@@ -80,27 +80,27 @@ static void obey(player *p, const int32_t *words) {
     for (int i = 0; i < words[2]; i++) run_once(p, words[1]);
 }
 
-static void hear(const player *p, int32_t words[WORDS]) {
+static void receive_command(const player *p, int32_t words[WORDS]) {
   player_check(p, dfcclRunBroadcast(p->ctx, CONTROL, words, words, NULL, NULL));
   player_check(p, dfcclWait(p->ctx, CONTROL));
 }
 
-void player_tell(player *p, player_command what, int a, int b, int c, int d) {
+void player_send(player *p, player_command what, int a, int b, int c, int d) {
   int32_t words[WORDS] = {(int32_t)what, a, b, c, d};
-  hear(p, words);
-  if (what != END && what != RUN) obey(p, words);
+  receive_command(p, words);
+  if (what != END && what != RUN) execute(p, words);
 }
 
-void player_obey(player *p) {
+void player_execute(player *p) {
   for (int32_t words[WORDS];;) {
-    hear(p, words);
+    receive_command(p, words);
     if (words[0] == END) return;
-    obey(p, words);
+    execute(p, words);
   }
 }
 
 double player_timed(player *p, int id, int n) {
-  player_tell(p, RUN, id, n + 1, 0, 0);
+  player_send(p, RUN, id, n + 1, 0, 0);
   run_once(p, id);
   const double begin = player_now_us();
   for (int i = 0; i < n; i++) run_once(p, id);

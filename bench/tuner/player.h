@@ -31,9 +31,9 @@ void player_open(player *p, size_t room);
 void player_close(player *p);
 /* Rank 0, which does it too. ENROLL: collective a, kind b, c bytes, tuned d (as options.tune); RUN:
  * collective a, b times, which the caller adds; LEAVE: collective a. END: the others return. */
-void player_tell(player *p, player_command what, int a, int b, int c, int d);
+void player_send(player *p, player_command what, int a, int b, int c, int d);
 /* Other ranks. */
-void player_obey(player *p);
+void player_execute(player *p);
 /* Rank 0: microseconds of a run. The first one waits for the others. */
 double player_timed(player *p, int id, int n);
 

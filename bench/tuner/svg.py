@@ -4,10 +4,11 @@
     tuner/svg.py load|change TABLE > PICTURE.svg
     tuner/svg.py reached TABLE
 
-load draws three bars for each row, in microseconds of a run under a load: with the library's own
-choice, with a choice tuned without the load, and with a choice tuned under it. change draws the
-time of each ten runs, before and after the network has changed, and in a job that has begun after
-the change. reached prints the time of a run from 200 runs after the change on, and at the end of
+load draws three bars for each row, in microseconds of a run under a load: with
+the library's own choice, with a choice tuned without the load, and with a
+choice tuned under it. change draws the time of each ten runs, before and after
+the network has changed, and in a job that has begun after the change. reached
+prints the time of a run from 200 runs after the change on, and at the end of
 the second job.
 """
 
@@ -125,6 +126,9 @@ def change(lines):
 
 
 def main():
+    if sys.argv[1:] in (["-h"], ["--help"]):
+        print(__doc__.strip())
+        return
     if len(sys.argv) != 3 or sys.argv[1] not in ("load", "change", "reached"):
         sys.exit(__doc__)
     with open(sys.argv[2], encoding="utf-8") as table:

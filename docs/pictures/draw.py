@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Draws the pictures of the documents: docs/pictures/draw.py [--check]
 
-Each function with @picture makes one SVG file beside this script. --check writes nothing and fails
-if a file differs from what would be drawn. A picture has a background of its own, so it can be read
-on white and on dark pages.
+Each function with @picture makes one SVG file beside this script. --check
+writes nothing and fails if a file differs from what would be drawn. A picture
+has a background of its own, so it can be read on white and on dark pages.
 """
 
 import pathlib
@@ -373,6 +373,12 @@ def draw_plan_switch() -> str:
 
 
 def main() -> int:
+    if sys.argv[1:] in (["-h"], ["--help"]):
+        print((__doc__ or "").strip())
+        return 0
+    if sys.argv[1:] not in ([], ["--check"]):
+        print("usage: docs/pictures/draw.py [--check] (see --help)", file=sys.stderr)
+        return 2
     folder = pathlib.Path(__file__).parent
     stale = []
     for name, draw in PICTURES.items():

@@ -2,12 +2,10 @@
 # The parts of a stage. Each part has a name, a limit, its own output, and a line in the summary.
 #
 #   group NAME                     begins a group of parts that fail for a common reason; the rest
-#   of
-#                                  the group is omitted after two hangs
+#                                  of the group is omitted after two hangs
 #   part SECONDS NAME COMMAND...   runs a part. KIND is the format of the output: text (default),
 #                                  json, probe (JSON lines) or tap. TAIL=N shows the last N lines of
-#                                  a
-#                                  part that passes. TRIAL=1: a failure is a result, and no error.
+#                                  a part that passes. TRIAL=1: a failure is a result, and no error.
 #   skip NAME REASON               notes a part that cannot run
 #
 # A command that ends with status 77 was skipped. Its last line has the reason.

@@ -32,23 +32,25 @@ fi
 patience=("" "DFCCL_TUNING=set:spin_front=50,spin_boost=6"
   "DFCCL_TUNING=set:spin_front=50,spin_boost=2" "DFCCL_TUNING=set:spin_front=20,spin_boost=1"
   "DFCCL_TUNING=set:spin_front=10,spin_boost=1")
-# Under compute-sanitizer everything takes long, and kernels may come one after the other.
-tiny=(env "DFCCL_TUNING=set:spin_front=20,spin_boost=1,quit_polls=50,cuda_threads=64"
-  DFCCL_MAX_BLOCKS=2)
 connections_tried="32 8 1"
 if [ "$emulated" = 1 ]; then connections_tried=32; fi
 
-# Prints NAME=VALUE. Numbers of the tuning table are added to those that the environment has
-# already, and count more.
+# Prints NAME=VALUE. Numbers of the tuning table are added to the file and the numbers that the
+# environment has already, and count more.
 joined() {
   case $1 in
     DFCCL_TUNING=set:*)
-      printf '%s' "DFCCL_TUNING=${DFCCL_TUNING:-set:}${DFCCL_TUNING:+,}${1#DFCCL_TUNING=set:}" ;;
+      printf '%s' "DFCCL_TUNING=${DFCCL_TUNING:+$DFCCL_TUNING,}${1#DFCCL_TUNING=}" ;;
     *) printf '%s' "$1" ;;
   esac
 }
+# Under compute-sanitizer everything takes long, and kernels may come one after the other.
+tiny=(env
+  "$(joined DFCCL_TUNING=set:spin_front=20,spin_boost=1,quit_polls=50,cuda_threads=64)"
+  DFCCL_MAX_BLOCKS=2)
 
-# The file `learnt` has lines of these forms; what the environment has already counts more.
+# The file `learnt` has lines of these forms; what the environment has already counts more. A table
+# file of the environment may set the same numbers, so saved numbers are not added to it.
 learnt_lines='^(CUDA_DEVICE_MAX_CONNECTIONS=[0-9]+'
 learnt_lines+='|DFCCL_TUNING=set:[a-z_]+=[0-9]+(,[a-z_]+=[0-9]+)*)$'
 take_over() {
@@ -66,9 +68,11 @@ take_over() {
   else
     while read -r line; do
       name=${line%%=*} given=${DFCCL_TUNING-}
-      if [ "$name" = DFCCL_TUNING ] && [ -n "$given" ]; then
-        line=$line,${given#set:}
+      if [ "$name" = DFCCL_TUNING ] && [[ $given == set:* ]]; then
+        line=$line,$given
         unset DFCCL_TUNING
+      elif [ "$name" = DFCCL_TUNING ] && [ -n "$given" ]; then
+        say "the saved $line is not used, since DFCCL_TUNING is $given"
       fi
       if [ -z "${!name+x}" ]; then export "${line?}"; fi
     done < <(grep -E "$learnt_lines" "$learnt_from")

@@ -14,7 +14,7 @@ typedef struct DF_ALIGNED(64) df_bell {
   uint32_t sequence; /* the futex word */
   /* 1 + the processor where the owner was last stuck, or 0 (a hint) */
   uint32_t cpu;
-  uint32_t told; /* GPU: how often peers published work; the daemon may have left */
+  uint32_t notifications; /* GPU: how often peers published work; the daemon may have left */
 } df_bell;
 DF_STATIC_ASSERT(sizeof(df_bell) == 64, "a bell is one cache line");
 
@@ -44,8 +44,8 @@ static inline void df_bell_ring(df_bell *bell) {
 }
 
 /* The count ensures that an owner that is about to sleep does not miss the work. */
-static inline void df_bell_tell(df_bell *bell) {
-  df_system_add_u32(&bell->told, 1);
+static inline void df_bell_notify(df_bell *bell) {
+  df_system_add_u32(&bell->notifications, 1);
   df_bell_ring(bell);
 }
 

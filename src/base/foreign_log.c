@@ -36,8 +36,8 @@ void df_foreign_say(const char *who, int foreign_level, const char *format, va_l
 }
 
 const char *df_foreign_last_warning(void) {
-  static _Thread_local char told[WARNING_BYTES];
-  memcpy(told, warning, sizeof told);
+  static _Thread_local char copy[WARNING_BYTES];
+  memcpy(copy, warning, sizeof copy);
   warning[0] = '\0';
-  return told;
+  return copy;
 }

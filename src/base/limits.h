@@ -10,8 +10,9 @@ enum {
   DF_RUNS_AHEAD_POOL = 8,
   DF_POLLER_SPINS = 3,
   DF_CQ_SLOTS = 16,
-  DF_MAX_REACHES = 16,
+  DF_MAX_MAPPINGS = 16,
   DF_PAGES_UNDER_LOCK = 1,
+  DF_CLEARED_UNDER_LOCK = 256,
   DF_ARENA_SEGMENT_BYTES = 12288
 };
 #else
@@ -21,9 +22,10 @@ enum {
   DF_POLLER_SPINS = 200,      /* polls without success before the poller sleeps */
   DF_RUNS_AHEAD_POOL = 8192,  /* runs in the device beyond the first one of each collective */
   DF_CQ_SLOTS = 131072,       /* chosen so that a CQ is never full */
-  DF_MAX_REACHES = 4096,      /* allocations that are lent at one time; others are copied */
+  DF_MAX_MAPPINGS = 4096,     /* allocations that are lent at one time; others are copied */
   DF_PAGES_UNDER_LOCK = 16,   /* pages of rings that one call may write while it holds the lock */
-  DF_ARENA_SEGMENT_BYTES = 4 << 20 /* least memory that a context allocates for rings */
+  DF_CLEARED_UNDER_LOCK = 64 << 10, /* bytes of a longer range are cleared without the lock */
+  DF_ARENA_SEGMENT_BYTES = 4 << 20  /* least memory that a context allocates for rings */
 };
 #endif
 
@@ -32,9 +34,9 @@ enum {
   DF_PAGE = 4096,
   DF_HUGE_PAGE = 2 << 20,
 
-  DF_MAX_BLOCKS = 32, /* blocks of one daemon */
-  DF_TOLD_RANKS = 48, /* ranks for which a block has a bit that it sets when it sends to them */
-  DF_TOLD_WORDS = 8,
+  DF_MAX_BLOCKS = 32,     /* blocks of one daemon */
+  DF_NOTIFIED_RANKS = 48, /* ranks for which a block has a bit that it sets when it sends to them */
+  DF_NOTIFIED_WORDS = 8,
   DF_MAX_NAME = 64,  /* bytes, including the terminating zero */
   DF_HOST_NAME = 32, /* the same; a longer name is truncated */
 

@@ -22,6 +22,12 @@ dfcclResult_t df_fail(dfcclResult_t code, const char *format, ...) {
   return code;
 }
 
+dfcclResult_t df_fail_again(dfcclResult_t code, const char *sentence) {
+  snprintf(thread_sentence, sizeof thread_sentence, "%s", sentence);
+  keep_on_one_line(thread_sentence);
+  return code;
+}
+
 const char *df_last_sentence(void) { return thread_sentence; }
 
 const char *df_result_name(dfcclResult_t code) {

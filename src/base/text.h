@@ -20,6 +20,18 @@ void df_say_list(df_text *text, const char *format, va_list arguments) DF_PRINTF
  * larger than `most`. */
 int df_read_digits(const char *text, uint64_t most, uint64_t *number, const char **end);
 
+/* Returns the number of bytes of the UTF-8 byte order mark with which the text begins, or 0. */
+size_t df_byte_order_mark(const char *text, size_t bytes);
+
+/* Finds the end of the first line, which is LF, CR LF, CR, or the end of the text. *length gets the
+ * bytes before it. Returns the bytes up to the next line. */
+size_t df_line_length(const char *text, size_t bytes, size_t *length);
+
+/* Returns the word that the text was probably meant to be: the one with the fewest characters to
+ * insert, delete or change, at most 3 and at most a third of the text's, rounded up. NULL: there is
+ * none. */
+const char *df_nearest_word(const char *text, size_t length, const char *const *words, size_t n);
+
 /* Returns an environment variable's value, or NULL if it is not set or is empty. */
 const char *df_variable(const char *name);
 

@@ -14,10 +14,14 @@ static int add_tls(struct dl_phdr_info *module, size_t bytes, void *total) {
   return 0;
 }
 
-static size_t tls_bytes(void) {
-  size_t total = TLS_RESERVE_BYTES;
-  dl_iterate_phdr(add_tls, &total);
-  return total;
+/* Modules loaded later have their thread-local storage outside stacks, except for the reserve. So
+ * one measurement is enough. It takes the loader's lock, which a forked child may find locked. */
+static pthread_once_t measured = PTHREAD_ONCE_INIT;
+static size_t tls_bytes;
+
+static void measure_tls(void) {
+  tls_bytes = TLS_RESERVE_BYTES;
+  dl_iterate_phdr(add_tls, &tls_bytes);
 }
 
 int df_thread_create(pthread_t *thread, size_t stack_bytes, int is_detached, void *(*run)(void *),
@@ -26,7 +30,8 @@ int df_thread_create(pthread_t *thread, size_t stack_bytes, int is_detached, voi
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
   int error = pthread_attr_init(&attributes);
   if (error != 0) return error;
-  const size_t bytes = (stack_bytes + tls_bytes() + page - 1) / page * page;
+  pthread_once(&measured, measure_tls);
+  const size_t bytes = (stack_bytes + tls_bytes + page - 1) / page * page;
   error = pthread_attr_setstacksize(&attributes, bytes);
   if (error == 0 && is_detached)
     error = pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);

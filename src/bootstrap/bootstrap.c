@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "bootstrap/net/interfaces.h"
+#include "bootstrap/become_root.h"
 #include "bootstrap/mesh/mesh.h"
 #include "bootstrap/net/fork_guard.h"
 #include "bootstrap/rendezvous/rendezvous.h"
@@ -22,7 +23,6 @@
 enum {
   ID_LIFETIME_MS = 10 * 60 * 1000, /* lifetime of an id that no rank uses */
   LINGER_MS = 5000, /* late ranks receive the reason why the job of an id failed within this time */
-  KEY_LINGER_MS = 500, /* the same for a key; rank 0 waits for this time before it returns */
   RETRY_MS = 5,
   /* The root of an earlier job with the same key may be about to end. After OLD_ROOT_MS the holder
    * of the address of rank 0 counts as a second rank 0; after NEW_ROOT_MS a root that vanished
@@ -30,25 +30,23 @@ enum {
   OLD_ROOT_MS = 3000,
   NEW_ROOT_MS = 2000,
   LOOK_UP_MS = 500, /* between two look-ups of a host name */
+  USERS_MS = 1000,  /* time after which a rank looks whether another user has the root */
   REPORT_MS = 5000,
   OVER_NS = 1000000000 /* all addresses must refuse for this time: a route may not be set up yet */
 };
 
-static dfcclResult_t no_listener(const char *whose, int error) {
-  char why[DF_WHY_BYTES];
-  return df_fail(df_is_exhausted(error) ? dfcclOutOfMemory : dfcclSystemError,
-                 "no listening socket for %s: %s", whose, df_why(error, why));
-}
-
 static const df_network this_host = {.is_off = 1};
+static const unsigned char no_key[DF_KEY_BYTES];
 
 dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id, const df_network *network) {
   if (id == NULL) return df_fail(dfcclInvalidArgument, "the pointer to the unique id is NULL");
   dfcclResult_t result = df_handshake_ready();
   if (result != dfcclSuccess) return result;
-  df_root_options options = {.listener = -1, .idle_ms = ID_LIFETIME_MS, .linger_ms = LINGER_MS};
+  df_root_options options = {
+      .listener = -1, .users_listener = -1, .idle_ms = ID_LIFETIME_MS, .linger_ms = LINGER_MS};
   if (network == NULL) network = &this_host;
-  result = df_listeners_open(&options.listeners, network, 0, 0, DF_ID_ADDRESSES_MAX);
+  result = df_listeners_open(&options.listeners, network, 0, 0, DF_ID_ADDRESSES_MAX,
+                             df_after_ms(network->join_ms));
   if (result != dfcclSuccess) return result;
   df_id_content content = {.port = options.listeners->port, .machine = df_machine_identity()};
   for (int i = 0; i < DF_MIN(options.listeners->n_offered, (int)DF_ID_ADDRESSES_MAX); i++)
@@ -62,70 +60,7 @@ dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id, const df_network *networ
   return result;
 }
 
-/* Returns whether no other host can reach the address. */
-static bool is_of_this_host_alone(const char *host) {
-  df_address address;
-  if (strcmp(host, "localhost") == 0) return true;
-  return df_address_parse(&address, host, strlen(host)) && df_address_is_loopback(&address);
-}
-
-/* Opens the listeners for ranks of other hosts. If no such rank is expected for certain, a failure
- * does not end the job. */
-static dfcclResult_t open_root_listeners(const df_rendezvous *r, const df_root_place *place,
-                                         df_root_options *options) {
-  if (place == NULL || place->hosts == DF_HOSTS_ONE || place->port == 0 || r->network->is_off ||
-      is_of_this_host_alone(place->host))
-    return dfcclSuccess;
-  options->lacks_secret = !r->network->has_secret;
-  if (options->lacks_secret) return dfcclSuccess;
-  const uint32_t last = (uint32_t)place->port + place->n_ports - 1;
-  dfcclResult_t result = df_listeners_open(&options->listeners, r->network, place->port,
-                                           (uint16_t)DF_MIN(last, 65535u), DF_ADDRESSES_MAX);
-  if (result == dfcclSuccess || place->hosts == DF_HOSTS_SEVERAL) return result;
-  df_log(DF_LOG_WARN, "rank 0 accepts ranks of its own host only: %s", df_last_sentence());
-  return dfcclSuccess;
-}
-
-/* dfcclInProgress: another process holds the address. Rank 0's own connection is made first:
- * otherwise other ranks could take the root's last descriptors, and rank 0 would wait for
- * itself. */
-static dfcclResult_t become_root(df_rendezvous *r, const df_root_place *place, df_root **root) {
-  int listener = df_listen_abstract(SOCK_STREAM, r->name);
-  if (listener == -EADDRINUSE) return dfcclInProgress;
-  if (listener < 0) return no_listener("rank 0", -listener);
-  df_root_options options = {.listener = listener,
-                             .same_user_only = true,
-                             .n_ranks = r->n_ranks,
-                             .idle_ms = (uint64_t)r->timeout_ms + df_news_ms(r->timeout_ms),
-                             .linger_ms = KEY_LINGER_MS};
-  dfcclResult_t result = open_root_listeners(r, place, &options);
-  if (result != dfcclSuccess) {
-    close(listener);
-    return result;
-  }
-  memcpy(options.key, r->key, sizeof options.key);
-  memcpy(options.tag, r->tag, sizeof options.tag);
-  int ends[2];
-  int error = df_connected_pair(ends);
-  if (error < 0) {
-    close(listener);
-    df_listeners_close(options.listeners);
-    return no_listener("rank 0", -error);
-  }
-  r->fd = ends[0];
-  r->in_used = 0;
-  result = df_root_start(&options, ends[1], root);
-  sodium_memzero(options.key, sizeof options.key);
-  return result;
-}
-
 /* ---- a rank's search for the root ---- */
-
-static bool is_own_name(const char *host) {
-  char own[256] = "";
-  gethostname(own, sizeof own - 1);
-  return strcmp(host, own) == 0 || strcmp(host, "localhost") == 0;
-}
 
 static dfcclResult_t resolve(const df_rendezvous *r, const char *host, df_address *found, int most,
                              int *n) {
@@ -152,12 +87,7 @@ static dfcclResult_t add_places(df_rendezvous *r, const df_root_place *place,
                    "rank %d of %d is not on the host of rank 0 (%.200s) and has no secret, "
                    "but " DF_NEEDS_SECRET,
                    r->rank, r->n_ranks, place->host);
-  for (int port = place->port; port < place->port + place->n_ports && port <= 65535; port++)
-    for (int i = 0; i < n; i++) {
-      found[i].port = (uint16_t)port;
-      if (!df_interfaces_have(interfaces, &found[i]))
-        df_probe_add(&r->probe, &found[i], interfaces);
-    }
+  df_add_places(r, place, found, n, interfaces);
   return dfcclSuccess;
 }
 
@@ -177,10 +107,10 @@ static dfcclResult_t look_for_rank_0(df_rendezvous *r, const df_root_place *plac
         dfcclInvalidUsage,
         "the job has several hosts, but the address of rank 0 is not known: set DFCCL_ROOT to "
         "its host and a free port there, HOST:PORT, on all ranks");
-  if (r->rank == 0 || place->port == 0 || is_own_name(place->host)) return dfcclSuccess;
+  if (r->rank == 0 || place->port == 0 || df_is_own_name(place->host)) return dfcclSuccess;
   df_interfaces *interfaces = calloc(1, sizeof *interfaces);
   if (interfaces == NULL) return df_fail(dfcclOutOfMemory, "no memory for the interfaces");
-  dfcclResult_t result = df_interfaces_find(interfaces, r->network->interfaces);
+  dfcclResult_t result = df_interfaces_await(interfaces, r->network->interfaces, r->deadline_ns);
   if (result == dfcclSuccess) result = add_places(r, place, interfaces);
   free(interfaces);
   return result;
@@ -198,7 +128,7 @@ static dfcclResult_t look_for_id(df_rendezvous *r, const df_id_content *content)
                    "allows this host only");
   df_interfaces *interfaces = calloc(1, sizeof *interfaces);
   if (interfaces == NULL) return df_fail(dfcclOutOfMemory, "no memory for the interfaces");
-  dfcclResult_t result = df_interfaces_find(interfaces, r->network->interfaces);
+  dfcclResult_t result = df_interfaces_await(interfaces, r->network->interfaces, r->deadline_ns);
   for (int i = 0; i < DF_ID_ADDRESSES_MAX && result == dfcclSuccess; i++)
     if (content->addresses[i].family) df_probe_add(&r->probe, &content->addresses[i], interfaces);
   if (result == dfcclSuccess && r->probe.n == 0)
@@ -221,7 +151,28 @@ static dfcclResult_t nobody_there(const df_rendezvous *r) {
     return df_fail(dfcclTimeout,
                    "another process held the rendezvous address of rank 0 for %d ms, silently",
                    r->timeout_ms);
-  return df_fail(dfcclTimeout, "rank 0 of %d did not come within %d ms", r->n_ranks, r->timeout_ms);
+  return df_fail(dfcclTimeout, "rank 0 of %d did not come within %d ms%s%s", r->n_ranks,
+                 r->timeout_ms, r->other_user[0] ? "; " : "", r->other_user);
+}
+
+/* The address of the root contains the user, so that users do not disturb each other. A rank that
+ * does not find its root looks at an address without the user, where another user's root listens.
+ * That may be the root of another job, so the rank continues to wait for its own. */
+static void look_for_other_users(df_rendezvous *r) {
+  struct ucred peer = {0};
+  socklen_t bytes = sizeof peer;
+  char own[32];
+  int fd = df_connect_abstract(SOCK_STREAM, r->users_name);
+  if (fd < 0) return;
+  snprintf(own, sizeof own, "rank %d", r->rank);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid != geteuid() &&
+      r->other_user[0] == '\0') {
+    snprintf(r->other_user, sizeof r->other_user, "rank 0: " DF_OTHER_USER, (int)peer.pid, peer.uid,
+             own, geteuid());
+    df_log(DF_LOG_WARN, "rank %d of %d found no root of its user for this job; %s", r->rank,
+           r->n_ranks, r->other_user);
+  }
+  df_socket_close(&fd);
 }
 
 /* Reports that nothing listens at the addresses of an id any more: its job has ended. */
@@ -242,9 +193,9 @@ static void report(const df_rendezvous *r, uint64_t begin_ns, uint64_t *next_ms)
   if (waited_ms < *next_ms) return;
   *next_ms *= 2;
   df_probe_describe(&r->probe, places);
-  df_log(DF_LOG_WARN, "rank %d of %d has waited %llu s for %s%s%s", r->rank, r->n_ranks,
+  df_log(DF_LOG_WARN, "rank %d of %d has waited %llu s for %s%s%s%s%s", r->rank, r->n_ranks,
          (unsigned long long)waited_ms / 1000, r->by_key ? "rank 0" : "the root of the unique id",
-         r->probe.n ? ": " : " on this host", places);
+         r->probe.n ? ": " : " on this host", places, r->other_user[0] ? "; " : "", r->other_user);
 }
 
 /* Resets the connection to the root, and closes this rank's listeners: the table of another root
@@ -261,6 +212,7 @@ static void forget_root(df_rendezvous *r) {
  * that root vanishes, the rank tries again. */
 static dfcclResult_t meet(df_rendezvous *r, const df_root_place *place, df_root **root) {
   uint64_t report_ms = REPORT_MS, begin_ns = df_clock_ns(), orphaned_ns = 0;
+  uint64_t users_ns = begin_ns + USERS_MS * (uint64_t)1000000;
   uint64_t patience_ns = DF_MIN(OLD_ROOT_MS, r->timeout_ms / 2) * (uint64_t)1000000;
   for (;;) {
     uint64_t now = df_clock_ns();
@@ -268,11 +220,15 @@ static dfcclResult_t meet(df_rendezvous *r, const df_root_place *place, df_root 
       return df_rendezvous_orphaned(r);
     if (now >= r->deadline_ns) return orphaned_ns ? df_rendezvous_orphaned(r) : nobody_there(r);
     report(r, begin_ns, &report_ms);
+    if (r->by_key && r->rank != 0 && now >= users_ns) {
+      look_for_other_users(r);
+      users_ns = now + USERS_MS * (uint64_t)1000000;
+    }
     if (!r->by_key && df_probe_is_refused(&r->probe) && now - begin_ns > OVER_NS)
       return id_is_over(r);
     dfcclResult_t result = dfcclSuccess;
     if (r->by_key && r->rank == 0 && *root == NULL) {
-      result = become_root(r, place, root);
+      result = df_become_root(r, place, root);
       if (result == dfcclInProgress && now - begin_ns > patience_ns) result = dfcclSuccess;
     }
     if (result == dfcclSuccess) result = df_rendezvous_enter(r);
@@ -310,7 +266,7 @@ static dfcclResult_t open_listener(df_rendezvous *r) {
   int fd = df_listen_abstract(SOCK_SEQPACKET, r->own.name);
   char whose[32];
   snprintf(whose, sizeof whose, "rank %d", r->rank);
-  if (fd < 0) return no_listener(whose, -fd);
+  if (fd < 0) return df_no_listener(whose, -fd);
   df_listener_open(&r->listener, fd);
   return dfcclSuccess;
 }
@@ -377,7 +333,6 @@ static dfcclResult_t join(df_rendezvous *r, const df_root_place *place, const df
   if (result == dfcclSuccess) result = fill_mesh(&r->made, r);
   if (result == dfcclSuccess) result = df_mesh_connect(r, r->made.local, r->made.sockets);
   df_listener_close(&r->listener);
-  if (result == dfcclSuccess) result = df_rendezvous_finish(r);
   if (result == dfcclSuccess) {
     *mesh = r->made;
     mesh->listeners = r->listeners;
@@ -461,6 +416,8 @@ dfcclResult_t df_bootstrap_join_key(const df_network *network, const df_root_pla
   df_key_from_text(r->key, key, (uint32_t)geteuid());
   df_derive(r->name, sizeof r->name, r->key, "dfccl address", NULL, 0, NULL, 0);
   df_tag_from_text(r->tag, key);
+  df_derive(r->users_name, sizeof r->users_name, no_key, "dfccl users", r->tag, sizeof r->tag, NULL,
+            0);
   if (r->network->has_secret) df_key_from_text_and_secret(r->key, key, r->network->secret);
   prepare_probe(r);
   result = look_for_rank_0(r, place);

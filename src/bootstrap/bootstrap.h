@@ -23,7 +23,7 @@ typedef struct df_root_place {
 
 /* Creates the identity of a job, and a root that ends with the join, or after ten minutes without a
  * rank. Any process that has the 128 bytes can join. network NULL: this host only. Any thread may
- * call it; it does not block. */
+ * call it. It blocks only while a chosen interface is not ready, for at most network->join_ms. */
 dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id, const df_network *network);
 
 /* Blocks until the mesh is connected, for at most timeout_ms, and then up to two seconds for the

@@ -58,7 +58,7 @@ static dfcclResult_t read_ranks(const char *launcher, const char *rank_name, con
 
 /* Reads how many of the ranks of the job are on this host. */
 static dfcclResult_t count_hosts(const char *launcher, const char *name, df_launch *launch) {
-  int here;
+  int here = 0;
   if (df_variable(name) == NULL) return dfcclSuccess;
   dfcclResult_t result = read_number(launcher, name, &here);
   if (result == dfcclSuccess)
@@ -106,7 +106,7 @@ static dfcclResult_t key_of_variables(df_launch *launch, const char *launcher,
 static dfcclResult_t read_torchrun(df_launch *launch, const char *root) {
   static const char *const names[] = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
                                       "TORCHELASTIC_RESTART_COUNT", NULL};
-  int port;
+  int port = 0;
   dfcclResult_t result = read_ranks("torchrun", "RANK", "WORLD_SIZE", launch);
   if (result == dfcclSuccess) result = count_hosts("torchrun", "LOCAL_WORLD_SIZE", launch);
   const char *address = df_variable("MASTER_ADDR");

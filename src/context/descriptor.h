@@ -100,8 +100,8 @@ typedef struct df_peer_count {
 
 typedef struct df_pair_counts {
   uint64_t run;
-  size_t *told;       /* [n] the application's recvCounts; or NULL */
-  df_peer_count of[]; /* [n] by position */
+  size_t *recv_counts; /* [n] the application's recvCounts; or NULL */
+  df_peer_count of[];  /* [n] by position */
 } df_pair_counts;
 
 typedef struct df_run_counters {

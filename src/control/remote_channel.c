@@ -8,8 +8,17 @@
 
 #include "bootstrap/rendezvous/handshake.h"
 
-enum { TAG = crypto_aead_chacha20poly1305_ietf_ABYTES };
-DF_STATIC_ASSERT(TAG + sizeof(df_record_head) == DF_REMOTE_CHANNEL_OVERHEAD, "what a record adds");
+enum {
+  TAG = crypto_aead_chacha20poly1305_ietf_ABYTES,
+  HEAD = sizeof(df_record_head) + DF_REMOTE_CHANNEL_CHECK
+};
+DF_STATIC_ASSERT(TAG + HEAD == DF_REMOTE_CHANNEL_OVERHEAD, "what a record adds");
+DF_STATIC_ASSERT((int)DF_REMOTE_CHANNEL_CHECK == (int)DF_HEAD_CHECK_BYTES &&
+                     (int)DF_REMOTE_CHANNEL_HEAD_KEY == (int)DF_HEAD_KEY_BYTES &&
+                     sizeof(df_record_head) <= DF_HEAD_BYTES_MAX,
+                 "checks come from df_head_check");
+DF_STATIC_ASSERT(sizeof((df_remote_channel *)0)->in == HEAD,
+                 "the head and its check follow each other");
 DF_STATIC_ASSERT((int)DF_REMOTE_CHANNEL_KEY == (int)DF_KEY_BYTES, "keys come from df_derive");
 
 static void set_keys(df_remote_channel *channel, const unsigned char key[DF_REMOTE_CHANNEL_KEY]) {
@@ -17,6 +26,10 @@ static void set_keys(df_remote_channel *channel, const unsigned char key[DF_REMO
             sizeof channel->rank, NULL, 0);
   df_derive(channel->receive_key, DF_REMOTE_CHANNEL_KEY, key, "dfccl line", &channel->peer,
             sizeof channel->peer, NULL, 0);
+  df_derive(channel->send_head_key, DF_REMOTE_CHANNEL_HEAD_KEY, key, "dfccl heads of a line",
+            &channel->rank, sizeof channel->rank, NULL, 0);
+  df_derive(channel->receive_head_key, DF_REMOTE_CHANNEL_HEAD_KEY, key, "dfccl heads of a line",
+            &channel->peer, sizeof channel->peer, NULL, 0);
 }
 
 df_remote_channel *df_remote_channel_open(const unsigned char key[DF_REMOTE_CHANNEL_KEY],
@@ -67,9 +80,11 @@ size_t df_remote_channel_encrypt(df_remote_channel *channel, df_record_kind kind
   unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES];
   const df_record_head head = {
       .bytes = (uint32_t)bytes + TAG, .kind = (uint32_t)kind, .received = channel->received};
-  make_nonce(nonce, channel->records_sent++);
   memcpy(record, &head, sizeof head);
-  crypto_aead_chacha20poly1305_ietf_encrypt(record + sizeof head, NULL, message, bytes, record,
+  df_head_check(record + sizeof head, channel->send_head_key, channel->records_sent, &head,
+                sizeof head);
+  make_nonce(nonce, channel->records_sent++);
+  crypto_aead_chacha20poly1305_ietf_encrypt(record + HEAD, NULL, message, bytes, record,
                                             sizeof head, NULL, nonce, channel->send_key);
   channel->sent += kind == DF_RECORD_MESSAGE;
   channel->reported = channel->received;
@@ -142,8 +157,12 @@ static int fill(df_remote_channel *channel, int socket, uint8_t *to, uint32_t by
   return 1;
 }
 
-static int is_of_length(const df_record_head *head) {
-  return head->bytes >= TAG && head->bytes <= DF_MAX_MESSAGE_BYTES + TAG;
+static int is_authentic(const df_remote_channel *channel) {
+  const df_record_head *head = &channel->in.head;
+  unsigned char check[DF_REMOTE_CHANNEL_CHECK];
+  df_head_check(check, channel->receive_head_key, channel->records_received, head, sizeof *head);
+  return head->bytes >= TAG && head->bytes <= DF_MAX_MESSAGE_BYTES + TAG &&
+         sodium_memcmp(check, channel->in.check, sizeof check) == 0;
 }
 
 static df_remote_channel_event open_record(df_remote_channel *channel, uint8_t *message,
@@ -151,9 +170,10 @@ static df_remote_channel_event open_record(df_remote_channel *channel, uint8_t *
   unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES];
   make_nonce(nonce, channel->records_received++);
   const int bad = crypto_aead_chacha20poly1305_ietf_decrypt(
-      message, NULL, NULL, channel->record, channel->head.bytes,
-      (const unsigned char *)&channel->head, sizeof channel->head, nonce, channel->receive_key);
-  *bytes = channel->head.bytes - TAG;
+      message, NULL, NULL, channel->record, channel->in.head.bytes,
+      (const unsigned char *)&channel->in.head, sizeof channel->in.head, nonce,
+      channel->receive_key);
+  *bytes = channel->in.head.bytes - TAG;
   free(channel->record);
   channel->record = NULL;
   return bad ? DF_REMOTE_CHANNEL_MALFORMED : DF_REMOTE_CHANNEL_RECORD;
@@ -163,21 +183,20 @@ df_remote_channel_event df_remote_channel_read(df_remote_channel *channel, int s
                                                uint8_t *message, size_t *bytes, int *error) {
   df_remote_channel_event event = DF_REMOTE_CHANNEL_NOTHING;
   if (channel->record == NULL) {
-    if (!fill(channel, socket, (uint8_t *)&channel->head, sizeof channel->head, &event, error))
-      return event;
-    if (!is_of_length(&channel->head)) return DF_REMOTE_CHANNEL_MALFORMED;
-    channel->record = malloc(channel->head.bytes);
+    if (!fill(channel, socket, (uint8_t *)&channel->in, HEAD, &event, error)) return event;
+    if (!is_authentic(channel)) return DF_REMOTE_CHANNEL_MALFORMED;
+    channel->record = malloc(channel->in.head.bytes);
     *error = ENOMEM;
     if (channel->record == NULL) return DF_REMOTE_CHANNEL_ENDED;
   }
-  if (!fill(channel, socket, channel->record, channel->head.bytes, &event, error)) return event;
+  if (!fill(channel, socket, channel->record, channel->in.head.bytes, &event, error)) return event;
   return open_record(channel, message, bytes);
 }
 
 /* The first record of a new connection has the number of messages that the other end has received.
  * This end continues from there. */
 df_remote_channel_event df_remote_channel_take(df_remote_channel *channel) {
-  const df_record_head *head = &channel->head;
+  const df_record_head *head = &channel->in.head;
   const int is_message = head->kind == DF_RECORD_MESSAGE;
   if (head->received < channel->acknowledged || head->received > channel->sent)
     return DF_REMOTE_CHANNEL_MALFORMED;

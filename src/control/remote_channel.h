@@ -5,8 +5,9 @@
  * acknowledged it (messenger.h). On a new connection each end first sends the number of messages
  * that it has received, and the other end continues from there.
  *
- * A record is a head, a message, and a tag of 16 bytes. The nonce is the record's number within the
- * connection. Each connection has keys of its own. No function waits.
+ * A record is a head, the head's check of 8 bytes, a message, and a tag of 16 bytes. The nonce is
+ * the record's number within the connection. Each connection has keys of its own. No function
+ * waits.
  */
 #ifndef DF_CONTROL_REMOTE_CHANNEL_H
 #define DF_CONTROL_REMOTE_CHANNEL_H
@@ -30,11 +31,18 @@ typedef struct df_record_head {
 } df_record_head;
 DF_STATIC_ASSERT(sizeof(df_record_head) == 16, "part of the protocol between processes");
 
-enum { DF_REMOTE_CHANNEL_KEY = 32, DF_REMOTE_CHANNEL_OVERHEAD = sizeof(df_record_head) + 16 };
+enum {
+  DF_REMOTE_CHANNEL_KEY = 32,
+  DF_REMOTE_CHANNEL_HEAD_KEY = 16,
+  DF_REMOTE_CHANNEL_CHECK = 8,
+  DF_REMOTE_CHANNEL_OVERHEAD = sizeof(df_record_head) + DF_REMOTE_CHANNEL_CHECK + 16
+};
 
 typedef struct df_remote_channel {
   uint32_t rank, peer;
   unsigned char send_key[DF_REMOTE_CHANNEL_KEY], receive_key[DF_REMOTE_CHANNEL_KEY];
+  unsigned char send_head_key[DF_REMOTE_CHANNEL_HEAD_KEY],
+      receive_head_key[DF_REMOTE_CHANNEL_HEAD_KEY];
   uint64_t records_sent, records_received; /* records of the present connection */
   uint64_t sent,
       acknowledged; /* number of messages sent, and of those acknowledged by the other end */
@@ -44,7 +52,10 @@ typedef struct df_remote_channel {
   int owes_count; /* This end has to send its number of received messages. */
   int has_ended;  /* This end has sent DF_RECORD_END. */
   uint32_t have;  /* bytes of the head, or of the record, that have arrived */
-  df_record_head head;
+  struct {
+    df_record_head head;
+    unsigned char check[DF_REMOTE_CHANNEL_CHECK];
+  } in;
   uint8_t *record; /* a record of which a part has arrived; else NULL */
   uint8_t *rest;   /* the rest of a record of which a part was sent; else NULL */
   size_t rest_at, rest_end;
@@ -82,7 +93,7 @@ typedef enum {
   /* no message, only the number of messages that the other end has received */
   DF_REMOTE_CHANNEL_ACKNOWLEDGED,
   DF_REMOTE_CHANNEL_END,
-  DF_REMOTE_CHANNEL_MALFORMED /* wrong tag, too long, or impossible numbers */
+  DF_REMOTE_CHANNEL_MALFORMED /* wrong check or tag, too long, or impossible numbers */
 } df_remote_channel_event;
 
 /* Reads at most one record, with a message of at most DF_MAX_MESSAGE_BYTES. Returns RECORD,

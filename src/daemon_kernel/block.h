@@ -75,32 +75,32 @@ typedef struct df_block {
 
   /* CUDA only: */
   df_cq_end cq_end; /* this block's end of the CQ during a launch */
-  /* Ranks that the host must wake, since their daemons may have left (df_told_encode). */
-  uint64_t told[DF_TOLD_WORDS];
-  uint64_t tellings;
+  /* Ranks that the host must wake, since their daemons may have left (df_notified_encode). */
+  uint64_t notified[DF_NOTIFIED_WORDS];
+  uint64_t n_notifications;
 } df_block;
 
-/* Layout of a word: number of the entry, modulo 2^16 | bits of ranks, modulo DF_TOLD_RANKS. Each
- * word has its number, so the words need no order. */
-DF_CORE uint64_t df_told_encode(uint64_t telling, uint64_t ranks) {
-  return telling << DF_TOLD_RANKS | ranks;
+/* Layout of a word: number of the entry, modulo 2^16 | bits of ranks, modulo DF_NOTIFIED_RANKS.
+ * Each word has its number, so the words need no order. */
+DF_CORE uint64_t df_notified_encode(uint64_t entry, uint64_t ranks) {
+  return entry << DF_NOTIFIED_RANKS | ranks;
 }
 
 /* Returns the ranks of all entries after number *seen; if some entries have been overwritten, all
  * ranks. */
-static inline uint64_t df_told_since(const df_block *image, uint16_t *seen) {
+static inline uint64_t df_notified_since(const df_block *image, uint16_t *seen) {
   uint16_t most = 0, found = 0;
   uint64_t ranks = 0;
-  for (uint32_t i = 0; i < DF_TOLD_WORDS; i++) {
-    uint64_t word = df_load_relaxed_u64(&image->told[i]);
-    uint16_t ahead = (uint16_t)((word >> DF_TOLD_RANKS) - *seen);
+  for (uint32_t i = 0; i < DF_NOTIFIED_WORDS; i++) {
+    uint64_t word = df_load_relaxed_u64(&image->notified[i]);
+    uint16_t ahead = (uint16_t)((word >> DF_NOTIFIED_RANKS) - *seen);
     if (ahead == 0 || ahead > UINT16_MAX / 2) continue;
     found++;
     most = DF_MAX(most, ahead);
     ranks |= word;
   }
   *seen = (uint16_t)(*seen + most);
-  return (found == most ? ranks : ~(uint64_t)0) & (((uint64_t)1 << DF_TOLD_RANKS) - 1);
+  return (found == most ? ranks : ~(uint64_t)0) & (((uint64_t)1 << DF_NOTIFIED_RANKS) - 1);
 }
 
 #endif

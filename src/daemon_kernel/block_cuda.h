@@ -27,12 +27,12 @@ DF_CORE void df_cuda_save_block(df_block *image, df_block *block) {
 
 /* Records the ranks to which something was sent since the last call. Called before the image is
  * saved. */
-DF_CORE void df_cuda_tell(df_cuda_shared *shared) {
+DF_CORE void df_cuda_notify(df_cuda_shared *shared) {
   df_block *block = &shared->block;
-  if (shared->move.told == 0) return;
-  const uint64_t telling = ++block->tellings;
-  block->told[telling % DF_TOLD_WORDS] = df_told_encode(telling, shared->move.told);
-  shared->move.told = 0;
+  if (shared->move.notified == 0) return;
+  const uint64_t entry = ++block->n_notifications;
+  block->notified[entry % DF_NOTIFIED_WORDS] = df_notified_encode(entry, shared->move.notified);
+  shared->move.notified = 0;
 }
 
 /* Copies the device's words, except those of the SQ's producer and the CQ's consumer, which may be
@@ -90,7 +90,7 @@ DF_CORE void df_cuda_enter(const df_cuda_daemon *argument, uint32_t index, df_cu
   if (df_cuda_relays(shared))
     shared->freed = shared->device.sq.sequence = daemon->relay->queue.sequence;
   df_cuda_watch *watch = &shared->watch;
-  shared->move.told = 0;
+  shared->move.notified = 0;
   const uint32_t life = shared->device.tunables.life;
   watch->now = df_device_ns();
   watch->ends_at = life ? watch->now + life : UINT64_MAX;
@@ -126,7 +126,7 @@ DF_CORE uint32_t df_cuda_between_turns(df_cuda_shared *shared, df_turn turn,
     return 1;
   }
   if (!shared->saved) {
-    df_cuda_tell(shared);
+    df_cuda_notify(shared);
     df_cuda_save_block(&shared->daemon.blocks[block->index], block);
     df_lanes_publish_times(lanes);
   }
@@ -139,7 +139,7 @@ DF_CORE uint32_t df_cuda_park(df_cuda_shared *shared, const df_lanes *lanes) {
   const df_cuda_daemon *daemon = &shared->daemon;
   df_block *block = &shared->block, *image = &daemon->blocks[block->index];
   df_cuda_gate *gate = daemon->gate;
-  df_cuda_tell(shared);
+  df_cuda_notify(shared);
   df_cuda_save_block(image, block);
   uint32_t active = df_device_add_u32(&gate->active, UINT32_MAX) - 1;
   while (active != 0 && !shared->watch.ending) {

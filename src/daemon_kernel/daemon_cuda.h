@@ -24,7 +24,7 @@ const void *df_cuda_daemon_kernel(void);
 const void *df_cuda_timed_kernel(void);
 
 /* Kernels for streams without memory operations. They have one thread. Arguments: the word's
- * address, and the value. df_cuda_wait waits until the word is not less than the value, modulo
+ * address, and the value. The second waits until the word is not less than the value, modulo
  * 2^64. */
 const void *df_cuda_write_kernel(void);
 const void *df_cuda_wait_kernel(void);

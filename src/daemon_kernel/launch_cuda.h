@@ -42,7 +42,7 @@ typedef struct df_cuda_clock {
 
 /* In mapped memory. Shows that block 0 is alive. */
 typedef struct df_cuda_pulse {
-  uint64_t seen; /* launch << 32 | the value of df_device.stay that the launch obeys */
+  uint64_t seen; /* launch << 32 | the value of df_device.stay that the launch has read */
   uint64_t beat; /* a time that changes every few milliseconds */
 } df_cuda_pulse;
 

@@ -25,7 +25,7 @@ DF_CORE int df_watch_ends_turn(df_block *block, df_lanes *lanes, uint32_t *polls
 /* Returns 1 if a turn that ends sets the collective aside; otherwise the collective keeps its turn.
  * */
 DF_CORE int df_watch_sets_aside(const df_lanes *lanes, uint32_t polls, uint32_t limit) {
-  return polls >= limit || df_lanes_told_to_leave(lanes);
+  return polls >= limit || df_lanes_must_leave(lanes);
 }
 
 /* Called after each success. */

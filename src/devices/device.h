@@ -54,7 +54,7 @@ struct df_rank_device {
   void *state;
   df_device *shared;
   df_block *blocks;          /* [shared->n_blocks] */
-  const uint64_t **mappings; /* [DF_MAX_REACHES] offsets to add to addresses */
+  const uint64_t **mappings; /* [DF_MAX_MAPPINGS] offsets to add to addresses */
   uint32_t capacity;
 
   /* Filled by the host before open: */

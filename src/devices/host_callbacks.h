@@ -35,9 +35,9 @@ typedef struct df_device_host {
   df_device_runs (*count_runs)(void *host);
   /* Counts the ranks by their last processors. NULL: executors never move. */
   void (*count_ranks)(void *host, uint16_t ranks[DF_CORES_SEEN]);
-  /* Notifies the ranks whose numbers, modulo DF_TOLD_RANKS, are in the mask that they have been
+  /* Notifies the ranks whose numbers, modulo DF_NOTIFIED_RANKS, are in the mask that they have been
    * sent messages. */
-  void (*tell_ranks)(void *host, uint64_t mask);
+  void (*notify_ranks)(void *host, uint64_t mask);
   /* Reads the device info of a rank, and returns whether the rank is in this process. */
   int (*read_peer_info)(void *host, uint32_t rank, df_device_info *info);
   /* Gives up every run that is on a stream, with the sentence. With NULL, lets the streams of the

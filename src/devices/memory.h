@@ -33,7 +33,8 @@ typedef struct df_memory_ops {
    * meanwhile. */
   dfcclResult_t (*publish)(df_rank_device *device, df_device_coll *coll);
   /* Clears the rings, so that no commit word, credit or hold word of an earlier collective counts
-   * for a new one. Called with the lock, unless sets_up_in_background. */
+   * for a new one. Called with the lock, unless sets_up_in_background. NULL: the memory is
+   * cleared when it is given back. */
   dfcclResult_t (*clear)(df_rank_device *device, const df_device_rings *rings);
   /* Link set-up calls functions of the device, so only the service thread does it. */
   int sets_up_in_background;

@@ -59,6 +59,23 @@ static inline void df_plan_widen(df_plan *plan, uint32_t pieces, uint32_t stride
   plan->primitives[plan->n_primitives - 1].stride = (uint16_t)stride;
 }
 
+/* Returns 1 if all pieces that go the same way are one message. */
+static inline int df_plan_is_whole(const df_plan *plan) {
+  return plan->key.cuts.row == DF_ROW_WHOLE;
+}
+/* Number of pieces of a message of at most `left` pieces. */
+static inline uint32_t df_plan_row(const df_plan *plan, uint32_t left) {
+  return DF_MIN(DF_MAX(plan->key.cuts.row, 1u), left);
+}
+/* Number of pieces of a member's share. */
+static inline uint32_t df_plan_share(const df_plan *plan) {
+  return DF_MAX(plan->key.cuts.share, 1u);
+}
+/* The largest number of pieces of a message, if the plan has up to `most` for the same peer. */
+static inline void df_plan_set_longest(df_plan *plan, uint32_t most) {
+  plan->longest = DF_MAX(plan->longest, df_plan_row(plan, most));
+}
+
 /* A message without data: its arrival is the information. */
 static inline void df_plan_receive_empty(df_plan *plan, uint32_t from) {
   df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_RECV, .recv_from = from});

@@ -5,8 +5,9 @@
 static int same_key(const df_plan_key *a, const df_plan_key *b) {
   return a->operation == b->operation && a->algorithm == b->algorithm && a->n == b->n &&
          a->position == b->position && a->root == b->root && a->split == b->split &&
-         a->average == b->average && a->agrees == b->agrees && a->several == b->several &&
-         a->file == b->file && df_levels_equal(a->levels, b->levels);
+         a->average == b->average && a->agrees == b->agrees && a->cuts.row == b->cuts.row &&
+         a->cuts.share == b->cuts.share && a->file == b->file &&
+         df_levels_equal(a->levels, b->levels);
 }
 
 df_plan *df_plan_acquire(df_plan_cache *cache, const df_plan_key *key) {
@@ -41,4 +42,11 @@ void df_plan_release(df_plan_cache *cache, df_plan *plan) {
   *at = entry->next;
   df_plan_free(plan);
   free(entry);
+}
+
+uint64_t df_plan_cache_bytes(const df_plan_cache *cache) {
+  uint64_t bytes = 0;
+  for (const df_plan_entry *entry = cache->entries; entry; entry = entry->next)
+    bytes += sizeof *entry + df_plan_bytes(entry->plan);
+  return bytes;
 }

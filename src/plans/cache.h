@@ -17,6 +17,7 @@ typedef struct df_plan_cache {
 
 /* The plan belongs to the caller until df_plan_release. NULL: out of memory. */
 df_plan *df_plan_acquire(df_plan_cache *cache, const df_plan_key *key);
+uint64_t df_plan_cache_bytes(const df_plan_cache *cache);
 void df_plan_release(df_plan_cache *cache, df_plan *plan);
 
 #endif

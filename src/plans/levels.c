@@ -46,7 +46,7 @@ void df_levels_finish(df_levels *levels, uint32_t host_channels) {
     if (of) smallest = DF_MIN(smallest, of);
   }
   levels->host_channels =
-      DF_MAX(DF_MIN(host_channels, DF_MIN(smallest, (uint32_t)DF_LANES_MOST)), 1u);
+      DF_MAX(DF_MIN(host_channels, DF_MIN(smallest, (uint32_t)DF_HOST_CHANNELS_MOST)), 1u);
 }
 
 df_levels *df_levels_of_neighbours(uint32_t n, uint32_t neighbours, uint32_t host_channels) {

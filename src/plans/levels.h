@@ -12,7 +12,7 @@
 
 #include "base/attributes.h"
 
-enum { DF_LEVELS_MOST = 8, DF_LANES_MOST = 64 };
+enum { DF_LEVELS_MOST = 8, DF_HOST_CHANNELS_MOST = 64 };
 
 typedef struct df_levels {
   uint32_t n, depth;

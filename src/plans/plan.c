@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/escape.h"
+#include "base/text.h"
+
 #define BIT(operation) (1u << DF_OP_##operation)
 
 static const struct {
@@ -62,6 +65,23 @@ int df_algorithm_by_name(const char *name) {
 int df_algorithm_has(int algorithm, df_operation operation) {
   if (df_operation_has_piece_table(operation)) return algorithm == DF_DIRECT;
   return algorithms[algorithm].operations >> operation & 1;
+}
+
+const char *df_algorithm_explain(const char *name, int operation, const char *operation_name,
+                                 char text[DF_ALGORITHM_SENTENCE_BYTES]) {
+  df_text out = {.at = text, .left = DF_ALGORITHM_SENTENCE_BYTES};
+  char shown[64];
+  df_escape(shown, sizeof shown, name);
+  if (df_algorithm_by_name(name) < 0)
+    df_say(&out, "unknown algorithm \"%s\";%s", shown, operation < 0 ? " known are" : "");
+  else
+    df_say(&out, "%s has no algorithm \"%s\";", operation_name, shown);
+  if (operation >= 0) df_say(&out, " %s has", operation_name);
+  int n = 0;
+  for (int i = 0; i < DF_ALGORITHMS; i++)
+    if (operation < 0 || df_algorithm_has(i, (df_operation)operation))
+      df_say(&out, "%s%s", n++ > 0 ? ", " : " ", algorithms[i].name);
+  return text;
 }
 
 int df_algorithm_keeps_order(int algorithm, df_operation operation) {
@@ -160,6 +180,12 @@ void df_plan_free(df_plan *plan) {
   free(plan->names);
   free(plan->own_levels);
   free(plan);
+}
+
+uint64_t df_plan_bytes(const df_plan *plan) {
+  return sizeof *plan + plan->primitive_capacity * sizeof *plan->primitives +
+         plan->link_capacity * sizeof *plan->links +
+         plan->n_extents * (sizeof *plan->extents + sizeof *plan->names);
 }
 
 static void *grow(void *array, uint32_t used, uint32_t *capacity, size_t item, df_plan *plan) {
@@ -268,6 +294,12 @@ static uint64_t longest_message(const df_plan *plan, const df_part *part, uint64
   return plan->geometry == DF_GEOMETRY_PARTITION ? DF_MIN(elements, count) : elements;
 }
 
+uint32_t df_shape_blocks(uint64_t count, uint32_t element_bytes, const df_shape_limits *limits) {
+  const uint64_t wanted = DF_DIV_UP(count * element_bytes, limits->block_min);
+  const uint32_t most = limits->varying ? 1 : limits->max_blocks;
+  return (uint32_t)DF_MAX(DF_MIN(wanted, (uint64_t)most), 1u);
+}
+
 void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_t element_bytes,
                    const df_shape_limits *limits) {
   memset(shape, 0, sizeof *shape);
@@ -277,9 +309,7 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
   }
   uint32_t pieces = plan->geometry == DF_GEOMETRY_PIECES ? 1 : plan->pieces;
   uint32_t grain = DF_CACHE_LINE / element_bytes;
-  uint64_t wanted = DF_DIV_UP(count * element_bytes, limits->block_min);
-  const uint32_t blocks_most = limits->varying ? 1 : limits->max_blocks;
-  shape->n_blocks = (uint32_t)DF_MAX(DF_MIN(wanted, (uint64_t)blocks_most), 1u);
+  shape->n_blocks = df_shape_blocks(count, element_bytes, limits);
   uint64_t share = DF_ALIGN_UP(DF_DIV_UP(count, shape->n_blocks), (uint64_t)grain);
   const uint64_t longest = DF_MAX(limits->slot_bytes, limits->lent_bytes);
   uint64_t chunk_max =

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "context/descriptor.h"
+#include "plans/cuts.h"
 #include "plans/levels.h"
 #include "plans/operation.h"
 #include "primitives/link.h"
@@ -40,6 +41,11 @@ typedef enum {
 const char *df_algorithm_name(int algorithm);
 int df_algorithm_by_name(const char *name); /* -1: unknown name */
 int df_algorithm_has(int algorithm, df_operation operation);
+enum { DF_ALGORITHM_SENTENCE_BYTES = 384 };
+/* Writes why no algorithm of that name can be used, and which ones can, and returns the text.
+ * operation, with its name for the reader: -1 and NULL if it is not known. */
+const char *df_algorithm_explain(const char *name, int operation, const char *operation_name,
+                                 char text[DF_ALGORITHM_SENTENCE_BYTES]);
 /* Returns 1 if operands are combined in the order of the group, for any root (proven in
  * unit/test_plan_check.c). */
 int df_algorithm_keeps_order(int algorithm, df_operation operation);
@@ -50,8 +56,8 @@ typedef struct df_plan_key {
   uint32_t n, position, root;
   uint32_t split; /* number of neighbours in a subgroup; 0: one level */
   int average;
-  int agrees;  /* 1: the plan ends with an agreement (plans/algorithms/agree.c) */
-  int several; /* 1: a message may have several pieces; 0: it has one */
+  int agrees; /* 1: the plan ends with an agreement (plans/algorithms/agree.c) */
+  df_cuts cuts;
   /* Levels of DF_HIERARCHICAL. NULL: subgroups of `split` neighbours are hosts. The plan has its
    * own copy. */
   const df_levels *levels;
@@ -101,17 +107,13 @@ typedef struct df_plan {
 /* The caller frees it. NULL: out of memory. */
 df_plan *df_plan_make(const df_plan_key *key);
 void df_plan_free(df_plan *plan);
+/* Bytes of memory of the plan. */
+uint64_t df_plan_bytes(const df_plan *plan);
 /* For builders outside of df_plan_make: a plan without primitives. */
 df_plan *df_plan_begin(const df_plan_key *key);
 void df_plan_empty(df_plan *plan);
 /* Finds messages that may use common slots. The plan must be finished. */
 void df_plan_mark_common(df_plan *plan);
-
-/* Returns 1 if the whole collective is so short that messages of several pieces save latency and do
- * not cost additional loops. bytes: of the larger buffer. */
-static inline int df_plan_is_short(uint64_t bytes, uint64_t slot_bytes) {
-  return bytes <= slot_bytes;
-}
 
 /* For builders. Peers are positions or DF_NO_PEER. */
 #define DF_NO_PEER UINT32_MAX
@@ -182,6 +184,8 @@ typedef struct df_shape {
   df_part parts[DF_MAX_BLOCKS];
 } df_shape;
 
+/* The number of blocks among which the count is divided. */
+uint32_t df_shape_blocks(uint64_t count, uint32_t element_bytes, const df_shape_limits *limits);
 void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_t element_bytes,
                    const df_shape_limits *limits);
 

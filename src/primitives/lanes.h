@@ -20,6 +20,10 @@ typedef struct df_move {
   const void *lent; /* the borrowed buffer of the peer */
   uint64_t count;   /* number of elements */
   uint8_t type, op, stream, element_bytes;
+  /* CPU only; on CUDA they are unused, so that both compilers have one layout. */
+  uint8_t way;      /* df_way of the message that is sent */
+  uint8_t tag;      /* its tag (df_commit_tag) */
+  uint8_t measures; /* bits: the messages whose times are taken (measure.h) */
   uint32_t divisor;
   df_link *recv_link, *send_link; /* links of this step; NULL: none */
   uint64_t recv_sequence, send_sequence;
@@ -28,7 +32,7 @@ typedef struct df_move {
   uint32_t borrows;   /* 1: the received message is a lent buffer */
   uint32_t attends;   /* across steps: not 0 if a collective has been given up */
   uint32_t stop;      /* CUDA, across steps: df_stop, published with the next decision */
-  uint64_t told;      /* CUDA, across turns: bits of ranks to which something was sent or
+  uint64_t notified;  /* CUDA, across turns: bits of ranks to which something was sent or
                          returned */
   /* CUDA, LL protocol: the received slot and its flag; the flag to send. 0: not LL. */
   const void *recv_flagged;
@@ -131,9 +135,9 @@ DF_CORE int df_lanes_miss_input(const df_lanes *lanes) {
 }
 DF_CORE int df_lanes_are_timed(const df_lanes *lanes) { return lanes->timers != NULL; }
 /* Called by all lanes. */
-DF_CORE uint32_t df_lanes_take_stop(df_lanes *lanes, uint32_t told) {
-  lanes->stop = told & DF_STOP_MASK;
-  return told & ~(uint32_t)DF_STOP_MASK;
+DF_CORE uint32_t df_lanes_take_stop(df_lanes *lanes, uint32_t word) {
+  lanes->stop = word & DF_STOP_MASK;
+  return word & ~(uint32_t)DF_STOP_MASK;
 }
 /* The cancel words are across the bus, so they are read only if some collective has been given up.
  * */
@@ -144,9 +148,9 @@ DF_CORE void df_lanes_pause(df_lanes *lanes, uint32_t polls) {
   df_pause();
 }
 /* Peers on a running daemon poll, so they need no bell. The host rings for daemons that may have
- * left, and reads the ranks from df_block.told. */
+ * left, and reads the ranks from df_block.notified. */
 DF_CORE void df_lanes_note_peer(df_lanes *lanes, const df_link *link) {
-  lanes->move->told |= 1ull << link->peer % DF_TOLD_RANKS;
+  lanes->move->notified |= 1ull << link->peer % DF_NOTIFIED_RANKS;
 }
 DF_CORE void df_lanes_ring_bells(df_lanes *lanes) { (void)lanes; }
 DF_CORE void df_lanes_note_stuck(df_lanes *lanes) { (void)lanes; }
@@ -218,9 +222,9 @@ DF_CORE uint32_t df_lanes_with_stop(const df_move *move, uint32_t decision) {
   (void)move;
   return decision;
 }
-DF_CORE uint32_t df_lanes_take_stop(df_lanes *lanes, uint32_t told) {
+DF_CORE uint32_t df_lanes_take_stop(df_lanes *lanes, uint32_t word) {
   (void)lanes;
-  return told;
+  return word;
 }
 DF_CORE void df_lanes_note_no_input(const df_lanes *lanes) { (void)lanes; }
 DF_CORE int df_lanes_miss_input(const df_lanes *lanes) {
@@ -234,7 +238,7 @@ DF_CORE int df_lanes_are_timed(const df_lanes *lanes) {
 DF_CORE int df_lanes_interrupted(const df_lanes *lanes) {
   return df_load_relaxed_u32(lanes->interrupt) != 0;
 }
-DF_CORE int df_lanes_told_to_leave(const df_lanes *lanes) {
+DF_CORE int df_lanes_must_leave(const df_lanes *lanes) {
   return df_load_relaxed_u32(lanes->interrupt) >= DF_INTERRUPT_LEAVES;
 }
 DF_CORE int df_lanes_attend(const df_lanes *lanes) {

@@ -12,34 +12,43 @@
 #include "base/limits.h"
 #if !defined(__CUDACC__)
 #include "base/clock.h"
+#include "primitives/ways.h"
 #endif
+
+struct df_ways;
 
 typedef struct DF_ALIGNED(64) df_link {
   uint8_t *slots;
   uint64_t *credit; /* number of the latest message that the receiver has released */
   df_bell *peer_bell;
   uint64_t credit_seen; /* value of *credit that was last read; never ahead of it */
-  uint32_t stride;      /* bytes from slot to slot */
-  uint32_t slot_mask;
-  uint32_t messages; /* number of messages of one loop */
-  uint32_t peer;     /* rank number in the context */
-  uint8_t payload_offset;
-  uint8_t same_process; /* 1: the peer can read all memory of this process; CUDA: it is also on the
-                           same GPU */
-  uint8_t sends;
-  uint8_t far_looks; /* one bit for each look at the credit; 1: the line came from afar */
-  /* Not 0: the receiver releases release_mask + 1 slots at a time, and nothing is lent. Less than
-   * the depth. */
-  uint16_t release_mask;
-  uint16_t far_ns; /* nanoseconds from which a line counts as coming from afar; 0: not timed */
+  union {
+    /* Sending: chooses the ways of messages (primitives/ways.h); NULL: they go to slots through the
+     * caches, and are lent if they can be. */
+    struct df_ways *ways;
+    uint32_t *ways_read; /* receiving: this end's words of each way; NULL: it measures nothing */
+  };
   union {
     const struct df_mapped_ranges
         *mapped_ranges; /* receiving: ranges in which lent buffers must be; NULL: anywhere */
     uint64_t lend_min;  /* sending: messages below this number of bytes are not lent, nor those
                            below the descriptor's direct_min */
   };
+  uint32_t stride;   /* bytes from slot to slot */
+  uint32_t messages; /* number of messages of one loop */
+  uint16_t peer;     /* rank number in the context */
+  uint8_t slot_mask;
+  /* Not 0: the receiver releases release_mask + 1 slots at a time, and nothing is lent. Less than
+   * the depth. */
+  uint8_t release_mask;
+  uint8_t payload_offset;
+  uint8_t same_process; /* 1: the peer can read all memory of this process; CUDA: it is also on the
+                           same GPU */
+  uint8_t sends;
 } df_link;
 DF_STATIC_ASSERT(sizeof(df_link) == 64, "a link's local end is one cache line");
+DF_STATIC_ASSERT(DF_MAX_LINK_SLOTS <= UINT8_MAX + 1 && DF_MAX_RANKS <= UINT16_MAX,
+                 "the masks and the peer fit their members");
 
 enum {
   DF_LINK_LL = 1, /* LL protocol: each word of the payload has a flag */
@@ -50,7 +59,14 @@ enum {
 
 /* Value in place of the difference of a mapping; real differences are multiples of a page. */
 #define DF_NOT_MAPPED 1ull
-#define DF_SEQUENCE_MASK (~(uint64_t)0 >> 1)
+/* A commit word is the message's sequence number and a tag. */
+enum { DF_COMMIT_BITS = 4 };
+#define DF_SEQUENCE_MASK (~(uint64_t)0 >> DF_COMMIT_BITS)
+typedef enum {
+  DF_COMMIT_DIRECT = 1, /* the slot has the address of a lent buffer */
+  DF_COMMIT_WAY = 2,    /* times df_way: CPU */
+  DF_COMMIT_TIMED = 8   /* the receiver measures its move, too: CPU */
+} df_commit_tag;
 
 /* LL protocol (CUDA, small payloads): a word has 4 bytes of payload below a flag that is made of
  * the sequence number. Each word shows its own arrival, so words need no order. The word of an
@@ -79,28 +95,16 @@ DF_CORE uint8_t *df_link_slot(const df_link *link, uint64_t sequence) {
   return link->slots + (sequence & link->slot_mask) * (uint64_t)link->stride;
 }
 
-/* A link is far if its ends have no common cache; then slots are written past the caches. The
- * sender measures the looks that find the credit changed, because these fetch the credit's line. */
-DF_CORE int df_link_is_far(const df_link *link) {
-  enum { LOOKS = 7 }; /* two of the last three looks: one look may have been interrupted */
-  uint32_t far = link->far_looks & LOOKS;
-  return (far & (far - 1)) != 0;
-}
-
-#if !defined(__CUDACC__)
-static inline uint64_t df_link_time_credit(df_link *link) {
-  uint64_t before = df_clock_ns();
-  uint64_t credit = df_observe_u64(link->credit);
-  uint64_t ns = df_clock_ns() - before;
-  if (credit != link->credit_seen)
-    link->far_looks = (uint8_t)(link->far_looks << 1 | (ns >= link->far_ns));
-  return credit;
-}
-#endif
-
+/* A look that finds the credit changed fetches the credit's line from the receiver's cache, so its
+ * time shows how far away the receiver is. */
 DF_CORE uint64_t df_link_look_at_credit(df_link *link) {
 #if !defined(__CUDACC__)
-  if (link->far_ns != 0) return df_link_time_credit(link);
+  if (link->ways) {
+    const uint64_t before = df_clock_ns();
+    const uint64_t credit = df_observe_u64(link->credit), ns = df_clock_ns() - before;
+    if (credit != link->credit_seen) df_ways_look(link->ways, ns);
+    return credit;
+  }
 #endif
   return df_observe_u64(link->credit);
 }
@@ -125,11 +129,11 @@ DF_CORE int df_link_is_drained(df_link *link, uint64_t sequence) {
   return ((link->credit_seen - sequence) & DF_SEQUENCE_MASK) < DF_SEQUENCE_MASK / 2;
 }
 
-DF_CORE void df_link_publish(df_link *link, uint64_t sequence, int is_direct) {
+/* tag: bits df_commit_tag */
+DF_CORE void df_link_publish(df_link *link, uint64_t sequence, uint32_t tag) {
   if (df_link_has_ll(link)) return; /* in the LL protocol the words publish themselves */
   /* Publishes the accesses before df_lanes_complete_move: the payload or the lent buffer. */
-  df_publish_fenced_u64((uint64_t *)df_link_slot(link, sequence),
-                        sequence << 1 | (is_direct ? 1 : 0));
+  df_publish_fenced_u64((uint64_t *)df_link_slot(link, sequence), sequence << DF_COMMIT_BITS | tag);
 }
 
 /* Called by the receiver. In the LL protocol it checks only the first word; df_move_has_arrived
@@ -141,8 +145,8 @@ DF_CORE int df_link_has_message(const df_link *link, uint64_t sequence, int *is_
            df_link_flag(sequence);
   }
   uint64_t commit = df_observe_u64((const uint64_t *)df_link_slot(link, sequence));
-  *is_direct = (int)(commit & 1);
-  return commit >> 1 == (sequence & DF_SEQUENCE_MASK);
+  *is_direct = (int)(commit & DF_COMMIT_DIRECT);
+  return commit >> DF_COMMIT_BITS == (sequence & DF_SEQUENCE_MASK);
 }
 
 /* Called by the receiver. Deep rings update the credit seldom, so that its line moves less often
@@ -188,6 +192,14 @@ DF_CORE int df_link_seize(const df_link *link) {
   uint64_t held = df_observe_u64(link->credit + 1);
   return df_system_claim_u64(link->credit + 1, held, DF_HOLD_REVOKED);
 }
+
+#if !defined(__CUDACC__)
+/* The receiver's words of each way, behind the hold word: the sender fetches that line for the
+ * credit anyway. */
+static inline uint32_t *df_link_read_words(const df_link *link) {
+  return (uint32_t *)(link->credit + 2);
+}
+#endif
 
 static inline uint32_t df_link_stride(uint64_t payload_bytes, uint32_t payload_offset) {
   if (payload_offset == DF_LINK_LL) /* the LL protocol stores pairs of words */

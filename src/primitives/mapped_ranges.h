@@ -10,8 +10,8 @@
 enum { DF_WINDOW_SIZE_BITS = 28 }; /* bits for the number of pages of a range */
 
 typedef struct df_mapped_ranges {
-  uint64_t used;                          /* number of ranges that have been open; it only grows */
-  uint64_t mapped_ranges[DF_MAX_REACHES]; /* first page << 28 | pages; 0: closed */
+  uint64_t used;                           /* number of ranges that have been open; it only grows */
+  uint64_t mapped_ranges[DF_MAX_MAPPINGS]; /* first page << 28 | pages; 0: closed */
 } df_mapped_ranges;
 
 DF_CORE int df_mapped_ranges_cover(const df_mapped_ranges *mapped_ranges, uint64_t address,
@@ -33,7 +33,7 @@ static inline int df_mapped_ranges_open(df_mapped_ranges *mapped_ranges, const v
   uint64_t page = (uint64_t)(uintptr_t)memory / DF_PAGE, pages = bytes / DF_PAGE, i = 0;
   if (pages == 0 || pages >> DF_WINDOW_SIZE_BITS || page >> (64 - DF_WINDOW_SIZE_BITS)) return 0;
   while (i < mapped_ranges->used && mapped_ranges->mapped_ranges[i] != 0) i++;
-  if (i == DF_MAX_REACHES) return 0;
+  if (i == DF_MAX_MAPPINGS) return 0;
   df_publish_u64(&mapped_ranges->mapped_ranges[i], page << DF_WINDOW_SIZE_BITS | pages);
   if (i == mapped_ranges->used) df_publish_u64(&mapped_ranges->used, i + 1);
   return 1;

@@ -5,13 +5,16 @@
 #include <string.h>
 
 #include "primitives/lanes.h"
+#include "primitives/ways.h"
 #include "primitives/user_operator.h"
 
 enum {
   DF_TILE_BYTES = 16384, /* half of a first-level cache */
   DF_BLOCK_BYTES = 4096,
   DF_SHORT_BYTES = 1024, /* too short to bypass the caches */
-  DF_FAR_TILE_BYTES = 8192
+  DF_PAST_TILE_BYTES = 8192,
+  DF_OWNED_TILE_BYTES = 1024,
+  DF_OWNED_AHEAD_BYTES = 2048
 };
 
 /* Stores past the caches, through a block in the first-level cache. */
@@ -98,14 +101,39 @@ static inline void df_move_tile(const df_mover_cpu *mover, const df_move *move, 
   }
 }
 
-/* Writes the slot of a distant receiver past the caches. Tiles are computed in memory that stays
- * cached. */
-static inline void df_move_far(const df_mover_cpu *mover, const df_move *move, const uint8_t *a,
-                               const uint8_t *b) {
-  DF_ALIGNED(64) uint8_t block[DF_FAR_TILE_BYTES];
+/* Requests the lines for writing. A processor without the instruction ignores it. */
+static inline void df_own_lines(uint8_t *at, const uint8_t *end) {
+  for (; at < end; at += DF_CACHE_LINE)
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" ::"m"(*at));
+#else
+    __builtin_prefetch(at, 1, 3);
+#endif
+}
+
+/* Writes a slot through the caches. DF_WAY_OWNED requests each line some time before it is written,
+ * because it is in the receiver's cache. */
+static inline void df_move_to_slot(const df_mover_cpu *mover, const df_move *move, uint8_t *slot,
+                                   const uint8_t *a, const uint8_t *b, uint64_t count) {
+  const uint8_t *end = (uint8_t *)move->slot + move->count * move->element_bytes;
+  const uint64_t tile =
+      move->way == DF_WAY_OWNED ? DF_OWNED_TILE_BYTES / move->element_bytes : count;
+  for (uint64_t done = 0; done < count; done += tile) {
+    const uint64_t n = DF_MIN(tile, count - done), at = done * move->element_bytes;
+    uint8_t *ahead = slot + at + DF_OWNED_AHEAD_BYTES;
+    if (move->way == DF_WAY_OWNED && ahead < end)
+      df_own_lines(ahead, DF_MIN(end, ahead + DF_OWNED_TILE_BYTES));
+    df_move_tile(mover, move, slot + at, a + at, b ? b + at : NULL, n, 0);
+  }
+}
+
+/* Writes the slot past the caches. Tiles are computed in memory that stays cached. */
+static inline void df_move_past(const df_mover_cpu *mover, const df_move *move, const uint8_t *a,
+                                const uint8_t *b) {
+  DF_ALIGNED(64) uint8_t block[DF_PAST_TILE_BYTES];
   uint8_t *store = (uint8_t *)move->store, *slot = (uint8_t *)move->slot;
   int in_place = store == a || store == b;
-  uint64_t tile = DF_FAR_TILE_BYTES / move->element_bytes;
+  uint64_t tile = DF_PAST_TILE_BYTES / move->element_bytes;
   for (uint64_t done = 0; done < move->count; done += tile) {
     uint64_t count = DF_MIN(tile, move->count - done);
     uint64_t at = done * move->element_bytes, bytes = count * move->element_bytes;
@@ -129,39 +157,45 @@ DF_CORE_APART void df_move_any(df_lanes *lanes, const df_move *move) {
   const df_mover_cpu *mover = lanes->mover;
   const uint8_t *a = (const uint8_t *)move->a, *b = (const uint8_t *)move->b;
   if (move->kind == DF_MOVE_NOTHING) return;
-  int far = move->slot && move->send_link && df_link_is_far(move->send_link);
-  if (!move->store || !move->slot) {
-    void *destination = move->store ? move->store : move->slot;
-    int stream =
-        move->store ? move->stream && move->store != move->a && move->store != move->b : far;
-    if (destination) df_move_tile(mover, move, destination, a, b, move->count, stream);
+  uint8_t *store = (uint8_t *)move->store, *slot = (uint8_t *)move->slot;
+  const int past = slot && move->way == DF_WAY_PAST;
+  const int in_place = move->store == move->a || move->store == move->b;
+  if (!slot && store) {
+    df_move_tile(mover, move, store, a, b, move->count, move->stream && !in_place);
     return;
   }
-  if (far) {
-    df_move_far(mover, move, a, b);
+  if (past) {
+    if (store)
+      df_move_past(mover, move, a, b);
+    else
+      df_move_tile(mover, move, slot, a, b, move->count, 1);
     return;
   }
   /* The slot is written now, because a peer may be waiting for it, and the store follows the
-   * announcement. A borrowed buffer must not be read then, because it has been returned. */
-  if (move->count * move->element_bytes <= DF_TILE_BYTES && !move->borrows) {
-    df_move_tile(mover, move, move->slot, a, b, move->count, 0);
-    lanes->late = move->kind == DF_MOVE_COPY ? a : move->slot;
+   * announcement. A borrowed buffer must not be read then, because it has been returned. A move
+   * that is measured has no part after the announcement. */
+  const int is_late =
+      move->count * move->element_bytes <= DF_TILE_BYTES && !move->borrows && !move->measures;
+  if (!store || is_late) {
+    if (slot) df_move_to_slot(mover, move, slot, a, b, move->count);
+    if (store) lanes->late = move->kind == DF_MOVE_COPY ? a : slot;
     return;
   }
   /* For each tile, the slot is written first, because the peer reads it from the cache, and then
    * the store. In place, the cached store is written first. */
-  uint8_t *store = (uint8_t *)move->store, *slot = (uint8_t *)move->slot;
-  int in_place = move->store == move->a || move->store == move->b;
+  df_move copy = *move;
+  copy.kind = DF_MOVE_COPY;
   uint64_t tile = DF_TILE_BYTES / move->element_bytes;
   for (uint64_t done = 0; done < move->count; done += tile) {
     uint64_t count = DF_MIN(tile, move->count - done);
     uint64_t at = done * move->element_bytes, bytes = count * move->element_bytes;
-    uint8_t *first = in_place ? store + at : slot + at;
-    df_move_tile(mover, move, first, a + at, b ? b + at : NULL, count, 0);
-    if (in_place)
-      mover->copy(slot + at, first, bytes);
-    else
-      (move->stream ? mover->copy_stream : mover->copy)(store + at, first, bytes);
+    if (in_place) {
+      df_move_tile(mover, move, store + at, a + at, b ? b + at : NULL, count, 0);
+      df_move_to_slot(mover, &copy, slot + at, store + at, NULL, count);
+    } else {
+      df_move_to_slot(mover, move, slot + at, a + at, b ? b + at : NULL, count);
+      (move->stream ? mover->copy_stream : mover->copy)(store + at, slot + at, bytes);
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include "primitives/drain.h"
 #include "primitives/lanes.h"
 #include "primitives/link.h"
+#include "primitives/measure.h"
 #include "primitives/move.h"
 #include "primitives/prepared.h"
 #include "primitives/varying.h"
@@ -268,19 +269,15 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, uint32_t block, const
   return 1;
 }
 
-/* Returns 1 if the buffer is lent, and then stores its address in the slot. */
-DF_CORE_APART int df_step_lend(const df_descriptor *desc, const df_cursor *cursor,
-                               const df_prepared *prim, const df_move *move) {
+/* Returns 1 if the message can lend its buffer. *there: the address as the receiver sees it. */
+DF_CORE_APART int df_step_can_lend(const df_descriptor *desc, const df_cursor *cursor,
+                                   const df_prepared *prim, const df_move *move, uint64_t *there) {
   int computed = df_prim_computes(prim->flags);
   if (!(desc->lends & DF_LENDS_STREAMED) && computed && df_step_is_streamed(move)) return 0;
   uint8_t buffer = computed ? prim->destination : prim->source;
   const uint8_t *address =
       df_step_locate(cursor, buffer, computed ? prim->destination_at : prim->source_at);
-  uint64_t there = 0;
-  if (!df_step_may_lend(desc, cursor, move->send_link, buffer, address, &there)) return 0;
-  uint8_t *slot = df_link_slot(move->send_link, move->send_sequence);
-  *(uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) = there;
-  return 1;
+  return df_step_may_lend(desc, cursor, move->send_link, buffer, address, there);
 }
 
 DF_CORE void df_step_set_operands(const df_descriptor *desc, const df_cursor *cursor,
@@ -317,17 +314,22 @@ DF_CORE void df_step_set_operands(const df_descriptor *desc, const df_cursor *cu
 DF_CORE uint8_t *df_step_set_message(const df_descriptor *desc, uint32_t block,
                                      const df_cursor *cursor, const df_prepared *prim,
                                      df_move *move) {
+  const uint64_t bytes = move->count * desc->element_bytes;
+  uint64_t there = 0;
   if (df_step_uses_common(cursor, prim)) {
     move->lends = 1;
+    df_measure_common(move);
     return df_step_lend_common(desc, block, cursor, prim, move);
   }
-  if (!prim->may_lend || !df_step_lend(desc, cursor, prim, move)) {
+  const int can_lend = prim->may_lend && df_step_can_lend(desc, cursor, prim, move, &there);
+  if (!df_measure_choose_way(move, can_lend, bytes)) {
 #if defined(__CUDACC__)
-    /* The message fits its slot. */
-    DF_ASSERT(move->count * desc->element_bytes <= prim->send_link->stride);
+    DF_ASSERT(bytes <= prim->send_link->stride); /* the message fits its slot */
 #endif
     return df_link_payload(prim->send_link, move->send_sequence);
   }
+  *(uint64_t *)(df_link_slot(move->send_link, move->send_sequence) + DF_LINK_FLAGGED_OFFSET) =
+      there;
   move->lends = 1;
   if (df_prim_computes(prim->flags)) move->stream = 0; /* the peer reads the result next */
   if (prim->flags & DF_PRIM_STORE_TO_LEND)
@@ -354,6 +356,8 @@ DF_CORE_APART void df_step_move_pieces(const df_descriptor *desc, uint32_t block
                            : desc->parts[block];
   uint8_t *slot = prim->send_link ? df_link_payload(prim->send_link, move->send_sequence) : NULL;
   const uint8_t *received = NULL;
+  if (slot) df_measure_choose_way(move, 0, (uint64_t)prim->multi_piece * desc->element_bytes);
+  const uint64_t begin = df_measure_begin(move);
   if (prim->recv_link)
     received = move->borrows ? (const uint8_t *)move->lent
                              : df_link_payload(prim->recv_link, move->recv_sequence);
@@ -380,6 +384,9 @@ DF_CORE_APART void df_step_move_pieces(const df_descriptor *desc, uint32_t block
     df_move_any(lanes, &row);
   }
   move->count = prim->multi_piece;
+  move->element_bytes = desc->element_bytes;
+  if (begin != 0) df_measure_end(move, begin);
+  move->measures = 0;
 }
 #endif
 
@@ -420,6 +427,7 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
 
   move->lends = 0;
   move->kind = DF_MOVE_NOTHING;
+  df_measure_received(move);
   if (prim->count == 0) {
     if (df_prepared_elements(prim)) df_step_move_pieces(desc, block, cursor, prim, move, lanes);
     return DF_STEP_MOVE;
@@ -436,7 +444,7 @@ DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block,
   /* The owner of the buffer has given the run up, so this rank will give it up too. */
   if (move->borrows && !df_link_return(move->recv_link)) return DF_STEP_BLOCKED;
   if (move->send_link && move->announces & DF_MESSAGE_GOES) {
-    df_link_publish(move->send_link, move->send_sequence, (int)move->lends);
+    df_link_publish(move->send_link, move->send_sequence, df_measure_tag(move));
     df_lanes_note_peer(lanes, move->send_link);
     if (move->lends) cursor->flags |= DF_CURSOR_DIRECT_SENT;
   }
@@ -464,7 +472,9 @@ DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, d
   if (decided != DF_STEP_MOVE) return decided;
   /* Parts of the message have not arrived yet. */
   if (!df_move_has_arrived(lanes, move)) return DF_STEP_BLOCKED;
+  const uint64_t begin = df_measure_begin(move);
   df_move_execute(lanes, move);
+  if (DF_UNLIKELY(begin != 0)) df_measure_end(move, begin);
   df_lanes_complete_move(lanes);
   if (df_lanes_leads(lanes)) move->committed = df_step_commit(desc, block, cursor, move, lanes);
   df_lanes_sync(lanes);

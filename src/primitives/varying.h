@@ -89,7 +89,7 @@ DF_CORE_APART void df_step_take_count(const df_descriptor *desc, const df_cursor
                                       df_pair_counts *pairs, df_move *move, uint64_t count) {
   const uint32_t from = desc->primitives[cursor->primitive].destination_piece;
   pairs->of[from].receives = count;
-  if (pairs->told) pairs->told[from] = (size_t)count;
+  if (pairs->recv_counts) pairs->recv_counts[from] = (size_t)count;
   df_step_prepare_varying(desc, cursor, &move->worked_out);
   move->count = move->worked_out.count;
 }

@@ -15,7 +15,7 @@ typedef struct df_run_arguments {
   uint16_t send_mapping, recv_mapping; /* numbers of mapped ranges; 0: none */
   uint32_t stream_event;               /* df_stream_event_make; 0: no stream owns the buffers */
 } df_run_arguments;
-DF_STATIC_ASSERT(DF_MAX_REACHES <= UINT16_MAX, "a reach's number fits a run's arguments");
+DF_STATIC_ASSERT(DF_MAX_MAPPINGS <= UINT16_MAX, "a mapping's number fits a run's arguments");
 
 /* ---- stream events: the stream writes a number to the input word with this index */
 
@@ -50,7 +50,7 @@ DF_STATIC_ASSERT(sizeof(df_sq_record) == 32, "a record is one sector, and one re
 enum { DF_RECORD_TAG_BITS = 14, DF_RECORD_ADDRESS_BITS = 48, DF_RECORD_MAPPING_BITS = 12 };
 enum { DF_RECORD_TAG_SHIFT = 64 - DF_RECORD_TAG_BITS };
 #define DF_RECORD_ADDRESS_MASK (((uint64_t)1 << DF_RECORD_ADDRESS_BITS) - 1)
-DF_STATIC_ASSERT(DF_MAX_REACHES <= 1 << DF_RECORD_MAPPING_BITS &&
+DF_STATIC_ASSERT(DF_MAX_MAPPINGS <= 1 << DF_RECORD_MAPPING_BITS &&
                      2 * DF_RECORD_MAPPING_BITS + DF_STREAM_EVENT_INDEX_BITS +
                              DF_STREAM_EVENT_NUMBER_BITS <=
                          DF_RECORD_TAG_SHIFT,

@@ -11,8 +11,10 @@
 #include "base/mutex.h"
 #include "bootstrap/net/security.h"
 #include "control/messenger.h"
+#include "plans/operation.h"
 #include "plans/plan.h"
 #include "primitives/link.h"
+#include "primitives/ways.h"
 #include "transports/watch.h"
 
 struct df_segment;
@@ -38,11 +40,17 @@ typedef struct df_offer {
   uint8_t bytes[DF_OFFER_BYTES];
 } df_offer;
 
+/* The kind of a collective's rings: its operation, and the power of two of its bytes. */
+enum { DF_RING_SIZES = 40, DF_RING_KINDS = DF_OP_ALL * DF_RING_SIZES };
+
 typedef struct df_ring {
   uint32_t stride;       /* bytes from slot to slot */
   uint32_t n_slots;      /* a power of two, at most DF_MAX_LINK_SLOTS */
   uint16_t release_mask; /* as in df_link */
-  uint16_t far_ns;       /* the sender's, as in df_link */
+  uint8_t has_ways;      /* 1: the sender chooses the ways of messages */
+  df_ways_terms ways;    /* the sender's */
+  /* Below DF_RING_KINDS: the links of a kind to a peer begin with the ways of earlier ones. */
+  uint16_t kind;
   uint16_t reason; /* DF_REASON_RINGS_* (tuning/reasons.h): the reason for the number of slots */
 } df_ring;
 
@@ -55,6 +63,7 @@ typedef struct df_route {
   df_ring ring;       /* the receiver's ring */
   uint32_t slots_min; /* the minimum that both ends have agreed on */
   uint8_t payload_offset;
+  uint8_t fills_rings; /* deep rings get all of their pages now, because many runs will come */
 
   /* For pumps only: the contents of the messages. */
   const df_plan *plan;
@@ -72,6 +81,11 @@ typedef struct df_patience {
 } df_patience;
 
 typedef struct df_link_handle df_link_handle;
+
+/* Bytes of memory that rings have, and of address space that is reserved for them. */
+typedef struct df_ring_memory {
+  uint64_t used, reserved;
+} df_ring_memory;
 
 /* Nothing of it changes until close. */
 typedef struct df_endpoint_owner {
@@ -166,9 +180,14 @@ struct df_transport {
    * dfcclRemoteError: the offer is malformed. Other failures as accept. */
   dfcclResult_t (*connect)(df_endpoint *endpoint, const df_route *route, df_patience *patience,
                            const df_offer *offer, df_link_handle **handle);
-  /* The caller holds the lock. The blocks of both ranks have stopped using the rings. handle may be
-   * NULL. */
+  /* The caller holds the lock. The blocks of both ranks have stopped using the rings, or this rank
+   * leaves. handle may be NULL. */
   void (*release)(df_endpoint *endpoint, df_link_handle *handle);
+  /* The caller holds the lock. Adds the memory that this rank has for the rings of a handle, which
+   * may be NULL. */
+  void (*add_memory)(df_endpoint *endpoint, const df_link_handle *handle, df_ring_memory *memory);
+  /* The caller holds the lock. Adds that of all rings. */
+  void (*add_all_memory)(df_endpoint *endpoint, df_ring_memory *memory);
 };
 
 /* Functions that only a transport with connections between processes has, in addition to

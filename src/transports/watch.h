@@ -11,12 +11,12 @@ typedef enum {
   DF_WATCH_CAME   /* it has arrived completely */
 } df_watch_event;
 
-/* ring: the memory of the link of a block. Messages are counted from 1. tell runs in any thread
+/* ring: the memory of the link of a block. Messages are counted from 1. report runs in any thread
  * that moves bytes, with the lock of the transport: it must not call this library, and its duration
  * delays messages. */
 typedef struct df_message_watch {
-  void (*tell)(void *who, df_watch_event what, const uint8_t *ring, uint64_t sequence,
-               uint32_t bytes);
+  void (*report)(void *who, df_watch_event what, const uint8_t *ring, uint64_t sequence,
+                 uint32_t bytes);
   void *who;
 } df_message_watch;
 

@@ -84,7 +84,7 @@ enum { DF_MAX_CSV_LINES = 4096 };
 typedef struct df_csv_line {
   uint32_t line;
   int function, algorithm, protocol, channels;  /* channels -1: as configured */
-  int n_nodes, n_ranks, n_operations, mappings; /* -1: any */
+  int n_nodes, n_ranks, n_operations, reg_buff; /* -1: any */
   uint64_t least, most;
 } df_csv_line;
 

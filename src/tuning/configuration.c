@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -48,6 +49,28 @@ static df_reason source_of(const df_choice *choice) {
   return choice->rule ? DF_REASON_SOURCE_RULE : DF_REASON_SOURCE_ONLY;
 }
 
+/* A GPU's messages have one piece. */
+static df_cuts cuts_of(const df_configuration *m, const df_configuration_question *q,
+                       uint64_t slot_bytes) {
+  const df_policy *p = m->policy;
+  const int is_far = q->choice.hosts > 1;
+  const df_shape_limits limits =
+      df_choice_limits(&m->choice, (df_shape_limits){.block_min = (uint64_t)p->block_min,
+                                                     .max_blocks = q->max_blocks,
+                                                     .varying = q->varying});
+  const long long lend_min = is_far ? DF_MAX(p->lend_min, p->net_lend_min) : p->lend_min;
+  if (q->on_gpu) return (df_cuts){1, 1};
+  return df_plan_cuts(
+      &(df_cut_question){.operation = q->choice.operation,
+                         .algorithm = m->choice.algorithm,
+                         .n = q->choice.n,
+                         .bytes = q->choice.bytes,
+                         .n_blocks = df_shape_blocks(q->count, q->element_bytes, &limits),
+                         .slot_bytes = is_far ? in_packets(slot_bytes) : slot_bytes,
+                         .lend_min = p->lend && !m->choice.copies ? (uint64_t)lend_min : UINT64_MAX,
+                         .is_far = is_far});
+}
+
 int df_configuration_choose(df_configuration *configuration,
                             const df_configuration_question *question) {
   memset(configuration, 0, sizeof *configuration);
@@ -62,11 +85,12 @@ int df_configuration_choose(df_configuration *configuration,
   const uint64_t slot = configuration->choice.slot_bytes
                             ? configuration->choice.slot_bytes
                             : (uint64_t)configuration->policy->slot_bytes;
-  configuration->several = !question->on_gpu && df_plan_is_short(question->choice.bytes, slot);
-  /* Short messages cost their number, and long ones the work of who speaks for the host. */
+  configuration->cuts = cuts_of(configuration, question, slot);
+  /* The cost of short messages is their number. That of long ones is the work of the ranks that
+   * exchange messages with other hosts. */
   if (configuration->choice.algorithm == DF_HIERARCHICAL && configuration->choice.lanes == 0)
     configuration->choice.lanes =
-        configuration->several ? 1 : DF_MAX(question->choice.smallest_host, 1u);
+        configuration->cuts.row == DF_ROW_WHOLE ? 1 : DF_MAX(question->choice.smallest_host, 1u);
   return 1;
 }
 
@@ -349,15 +373,47 @@ static int clock_is_cheap(void) {
   return clock == CHEAP;
 }
 
+/* The cache that a processor has for itself; 0: unknown. */
+static uint64_t own_cache_bytes(void) {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  if (bytes > 0) return (uint64_t)bytes;
+#endif
+  return 0;
+}
+
+/* A sender sees the time of its move and of the receiver's, but not that its next writes to the
+ * buffer take the lines back from the receiver's cache. So lending must gain clearly. If the ends
+ * do not wait for each other, or if the buffer's lines have left the owner's cache anyway, there is
+ * less to take back. */
+static uint8_t lent_percent(const df_configuration *m) {
+  enum { USUALLY = 70, ONE_WAY = 90, BEYOND_CACHE = 95 };
+  const uint64_t cache = own_cache_bytes();
+  if (cache != 0 && m->result_bytes > cache) return BEYOND_CACHE;
+  return m->runs_ahead ? ONE_WAY : USUALLY;
+}
+
+static uint16_t kind_of_rings(const df_configuration *m, const df_configuration_question *q) {
+  const uint64_t bytes = m->result_bytes;
+  const uint32_t size = bytes < 2 ? 0 : 64 - (uint32_t)__builtin_clzll(bytes - 1);
+  const uint32_t last = DF_RING_SIZES - 1;
+  return (uint16_t)((uint32_t)q->choice.operation * DF_RING_SIZES + DF_MIN(size, last));
+}
+
 df_ring df_configuration_ring(const df_configuration *m, const df_configuration_question *q,
                               const df_plan *plan, uint64_t used_bytes) {
   df_reason reason;
   const uint32_t n_slots = ring_slots(m, q, plan, used_bytes, &reason);
-  int looks_far = q->host_sees_links && m->shape.stride > DF_DEEP_RING_STRIDE && clock_is_cheap();
+  const int has_slots = q->host_sees_links && m->shape.stride >= DF_WAY_LEAST + DF_CACHE_LINE;
+  const uint8_t forced = (uint8_t)m->policy->way;
   return (df_ring){.stride = m->shape.stride,
                    .n_slots = n_slots,
                    .release_mask = release_mask(&m->shape, n_slots),
-                   .far_ns = looks_far ? (uint16_t)m->policy->far_ns : 0,
+                   .has_ways = has_slots && (forced != DF_WAY_BY_TIMES || clock_is_cheap()),
+                   .ways = {.forced = forced,
+                            .one_way = (uint8_t)m->runs_ahead,
+                            .lent_percent = lent_percent(m)},
+                   .kind = kind_of_rings(m, q),
                    .reason = (uint16_t)reason};
 }
 

@@ -35,7 +35,7 @@ typedef struct df_configuration {
   int borrowed_turn; /* the submitter executes the first turn of a run */
   int runs_ahead;    /* some members wait for nobody */
   uint32_t ranks_on_a_core, oversubscribed;
-  int several;        /* a message may have several pieces */
+  df_cuts cuts;
   df_reasons reasons; /* set by the decisions, as are the values that explanations print: */
   uint64_t result_bytes, stream_min, longest_message; /* stream_min: of each rank on a core */
   uint32_t slot_limit;                                /* most payload of a slot */

@@ -61,7 +61,8 @@ static void say_algorithm(const df_configuration *m, df_text *out) {
   if (m->reasons.source == DF_REASON_SOURCE_PLUGIN) return;
   if (m->choice.split) df_say(out, "; subgroups of %u", m->choice.split);
   if (m->choice.algorithm == DF_HIERARCHICAL)
-    df_say(out, "; %u ranks of each host speak to other hosts at most (lanes)", m->choice.lanes);
+    df_say(out, "; %u ranks of each host at most exchange messages with other hosts (lanes)",
+           m->choice.lanes);
   if (m->choice.advice.kind == DF_ADVICE_NONE) return;
   df_say(out, "\nadvice: ");
   df_advice_say(&m->choice.advice, out);

@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "plans/levels.h"
 #include "primitives/link.h"
+#include "primitives/ways.h"
 
 /* X(name, default, least, most, meaning) */
 #define DF_POLICY_JOB_MAP(X)                                                                       \
@@ -38,9 +39,10 @@
     "never, 1: if ranks share cores and it is more than their caches, 2: always (test mode)")      \
   X(stream_min, 4ll << 20, 0, 1ll << 40,                                                           \
     "result bytes from which stores out of place bypass the caches")                               \
-  X(far_ns, 110, 0, 65535,                                                                         \
-    "CPU: if a line from a peer's cache takes so long, large slots are written past the caches; "  \
-    "0: never")                                                                                    \
+  X(way, DF_WAY_BY_TIMES, 0, DF_WAY_RANDOM,                                                        \
+    "CPU: how messages of more than 1 KB reach a rank of the host; 0: as measured times "          \
+    "say; 1: slots, 2: slots with lines requested ahead, 3: slots past the caches, 4: lent, 5: "   \
+    "mixed (test modes)")                                                                          \
   X(borrowed_turn_max, 4096, 0, DF_MAX_SLOT_BYTES,                                                 \
     "CPU: bytes up to which the thread that submits a run executes its first turn; 0: never")      \
   X(block_min, 65536, 1, 1ll << 40, "bytes of a collective for each block it uses")                \
@@ -48,8 +50,9 @@
     "CUDA: most bytes of a message that is lent for certain; its slot stays small")                \
   X(split, 0, 0, DF_MAX_RANKS,                                                                     \
     "neighbours in a subgroup of two-level algorithms; 0: about as many as subgroups")             \
-  X(lanes, 0, 0, DF_LANES_MOST,                                                                    \
-    "ranks of a host that speak to other hosts in hierarchical algorithms; 0: one if the "         \
+  X(lanes, 0, 0, DF_HOST_CHANNELS_MOST,                                                            \
+    "ranks of a host that exchange messages with other hosts in hierarchical algorithms; 0: one "  \
+    "if the "                                                                                      \
     "collective fits one slot, else all of the smallest host")
 
 /* A default outside of the range is "automatic": df_settings_complete chooses by the device and by
@@ -70,13 +73,21 @@
     "CPU: unsuccessful polls of everything before the core is yielded; automatic: 1000, or 1 "     \
     "with "                                                                                        \
     "more ranks than cores")                                                                       \
+  X(pages_after, 2, 0, 1000000,                                                                    \
+    "CPU: runs of a collective after which its deep rings get all of their pages; 0: before the "  \
+    "first run")                                                                                   \
   X(spread, 1, 0, 1,                                                                               \
     "CPU: 0: threads that execute daemons on one core do not move to emptier cores")               \
   X(preempt_every, 0, 0, 1, "1: preempt after every step (test mode)")                             \
   X(nap_us, 1000, 10, 1000000,                                                                     \
     "CPU: sleep of a background thread while other threads execute the daemon")                    \
   X(cq, 1, 0, 2, "completion queue: ring, packed or slots (df_cq_variant)")                        \
-  X(cuda_threads, 512, 32, 512, "CUDA: threads of a block; a multiple of 32")                      \
+  X(cuda_collectives, 4096, 1, 65536, /* DF_MAX_COLLECTIVES */                                     \
+    "CUDA: collectives that can be registered at one time")                                        \
+  X(cuda_timers, 0, 0, 1,                                                                          \
+    "CUDA: 1: the daemon notes how long its parts take (dfcclGetTimes); else it has no timers")    \
+  X(cuda_threads, 512, 32, 512, /* DF_CUDA_MAX_LANES */                                            \
+    "CUDA: threads of a block; a multiple of 32")                                                  \
   X(cuda_relay, 1, 0, 1,                                                                           \
     "CUDA: 1: one block polls the SQ and passes entries on in device memory; 0: each block polls " \
     "it")                                                                                          \

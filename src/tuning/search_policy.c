@@ -7,13 +7,12 @@
 #include "tuning/times.h"
 
 enum {
-  DF_SEARCH_TO_COMPARE = 4,     /* switches */
-  DF_SEARCH_WINS = 2,           /* comparisons in a row */
-  DF_SEARCH_LOST = 8,           /* cancelled switches in a row after which the policy stops */
-  DF_SEARCH_WATCH_NS = 100,     /* approximate cost of timing one run */
-  DF_SEARCH_DRIFTS = 2,         /* windows in a row, to the same side */
-  DF_SEARCH_MOST_PATIENCE = 10, /* doublings of that, after searches that found nothing else */
-  DF_SEARCH_WARM_RUNS = 2,      /* after the first, until a variant may be called slow */
+  DF_SEARCH_TO_COMPARE = 4, /* switches */
+  DF_SEARCH_WINS = 2,       /* comparisons in a row */
+  DF_SEARCH_LOST = 8,       /* cancelled switches in a row after which the policy stops */
+  DF_SEARCH_WATCH_NS = 100, /* approximate cost of timing one run */
+  DF_SEARCH_WORSE = 2,      /* windows in a row in which the winner was the slower one */
+  DF_SEARCH_WARM_RUNS = 2,  /* after the first, until a variant may be called slow */
   /* In runs. After some 8 runs, a variant that takes 5 times as long as the baseline is recognised
    * and left. If the leader waits for nobody, all runs of the variant are charged. */
   DF_SEARCH_RISK = 32,
@@ -23,8 +22,8 @@ enum {
   DF_SEARCH_PROBES = 10,   /* after a change: the bonus pays for so many switches */
   DF_SEARCH_ROUND_TRIP = 6 /* runs, about, until a variant that is to be left is */
 };
-static const double least_gain = 0.02, clear_gain = 0.1, drift = 0.15, great_drift = 0.5,
-                    slow = 2.0, slow_probe = 1.2, watch_part = 0.001, cannot_be_had = 1e30;
+static const double least_gain = 0.02, clear_gain = 0.1, slow = 2.0, slow_probe = 1.2,
+                    watch_part = 0.001, cannot_be_had = 1e30;
 /* If runs take so long in sum without a report of the members' times, somebody else has requested
  * another variant. */
 static const double unreported_ns = 5e9;
@@ -146,7 +145,7 @@ static df_search_request return_to_baseline(df_search *l, df_search_state then) 
 
 /* A baseline that stays keeps its level, because times may have changed during a comparison. */
 static void move_watch(df_search *l, const df_point *to) {
-  if (!df_point_same(&l->baseline, to)) l->watched_ns = 0;
+  if (!df_point_same(&l->baseline, to)) l->drift.level_ns = 0;
 }
 
 /* A search that found what was there already need not be repeated soon. */
@@ -157,12 +156,13 @@ static df_search_request settle(df_search *l) {
   df_budget_take_back(&l->budget);
   const int is_new = l->begun <= 1 || !df_point_same(&l->winner, &l->before);
   if (is_new)
-    l->patience = 0;
-  else if (l->patience < DF_SEARCH_MOST_PATIENCE)
-    l->patience++;
+    l->drift.patience = 0;
+  else
+    df_drift_add_patience(&l->drift);
   move_watch(l, &l->winner);
   l->before = l->baseline = l->winner;
-  l->drifted = l->greatly = l->worse = 0;
+  l->worse = 0;
+  df_drift_forget(&l->drift);
   return return_to_baseline(l, DF_SEARCH_WATCHING);
 }
 
@@ -182,7 +182,7 @@ static int is_worth_comparing(df_search *l) {
 static df_search_request keep_registered(df_search *l) {
   l->winner = l->registered;
   l->registered_ns = l->tuned_ns = registered_ns(l);
-  l->has_news = l->registered_ns > 0;
+  l->has_result = l->registered_ns > 0;
   return settle(l);
 }
 
@@ -250,7 +250,7 @@ static df_search_request lose(df_search *l, double ratio) {
   const int goes_on = l->is_remembered || (++l->losses < DF_SEARCH_LOSSES && has_runner_up(l));
   l->is_remembered = 0;
   if (!goes_on) return settle(l);
-  l->has_news = 0;
+  l->has_result = 0;
   return go_on(l);
 }
 
@@ -363,9 +363,10 @@ static int has_won(const df_search *l) {
 
 static df_search_request begin_anew(df_search *l, const uint32_t *ns, uint32_t n) {
   l->budget.run_ns = time_of(l, ns, n);
-  l->watched_ns = df_times_quarter(ns, n); /* times may change again during the search */
+  l->drift.level_ns = df_times_quarter(ns, n); /* times may change again during the search */
+  df_drift_forget(&l->drift);
   l->baseline_ns = 0;
-  l->drifted = l->greatly = l->worse = 0;
+  l->worse = 0;
   l->has_drifted = 1;
   l->probes = DF_SEARCH_PROBES;
   l->is_remembered = l->checks_displaced = 0;
@@ -380,7 +381,7 @@ static df_search_request conclude(df_search *l) {
   if (!has_won(l)) {
     const double ratio = l->tuned_ns / l->registered_ns;
     l->tuned_ns = l->registered_ns;
-    l->has_news = !l->is_remembered;
+    l->has_result = !l->is_remembered;
     return lose(l, DF_MAX(ratio, 1 - least_gain));
   }
   if (!l->is_remembered && ++l->wins < DF_SEARCH_WINS) {
@@ -388,7 +389,7 @@ static df_search_request conclude(df_search *l) {
      * */
     return return_to_baseline(l, DF_SEARCH_RESTING);
   }
-  l->has_news = 1;
+  l->has_result = 1;
   return settle(l);
 }
 
@@ -458,32 +459,16 @@ static df_search_request compare_anew(df_search *l) {
   return go_on(l);
 }
 
-static int count_beyond(int before, double ratio, double least) {
-  if (ratio > 1 + least) return DF_MAX(before, 0) + 1;
-  return ratio < 1 / (1 + least) ? DF_MIN(before, 0) - 1 : 0;
-}
-
-/* This rank may wait for others, so the quarter that waited least counts. */
-static void note_window(df_search *l, double quarter) {
-  if (l->watched_ns == 0) l->watched_ns = quarter;
-  l->drifted = count_beyond(l->drifted, quarter / l->watched_ns, drift);
-  l->greatly = count_beyond(l->greatly, quarter / l->watched_ns, great_drift);
-}
-
-static int must_begin_anew(const df_search *l) {
-  return abs(l->greatly) >= DF_SEARCH_DRIFTS || abs(l->drifted) >= DF_SEARCH_DRIFTS << l->patience;
-}
-
 df_search_request df_search_watched(df_search *l, uint64_t run, const uint32_t *ns, uint32_t n,
                                     int may_ask) {
   const double quarter = df_times_quarter(ns, n);
   df_budget_earn(&l->budget, run);
-  note_window(l, quarter);
+  df_drift_note(&l->drift, quarter);
   const int is_tuned = !df_point_same(&l->baseline, &l->registered) && l->registered_own_ns > 0;
   l->worse = is_tuned && quarter > l->registered_own_ns ? l->worse + 1 : 0;
   if (!may_ask) return watch(l);
-  if (must_begin_anew(l)) return begin_anew(l, ns, n);
-  return l->worse >= DF_SEARCH_DRIFTS ? compare_anew(l) : watch(l);
+  if (df_drift_is_certain(&l->drift)) return begin_anew(l, ns, n);
+  return l->worse >= DF_SEARCH_WORSE ? compare_anew(l) : watch(l);
 }
 
 /* Measurements from before a change are worthless, so the search begins anew instead of going on.
@@ -494,11 +479,11 @@ df_search_request df_search_rested(df_search *l, uint64_t run, const uint32_t *n
   if (l->state != DF_SEARCH_RESTING) return nothing;
   df_budget_earn(&l->budget, run);
   if (n == DF_SEARCH_WINDOW && is_baseline && !l->runs_ahead)
-    note_window(l, df_times_quarter(ns, n));
+    df_drift_note(&l->drift, df_times_quarter(ns, n));
   if (!may_ask) return rest(l, DF_SEARCH_WARM);
   if (!is_baseline && l->then == DF_SEARCH_WATCHING) return return_to_baseline(l, l->then);
-  if (!must_begin_anew(l) || l->is_remembered || n < DF_SEARCH_WINDOW) return go_on(l);
-  if (l->patience < DF_SEARCH_MOST_PATIENCE) l->patience++;
+  if (!df_drift_is_certain(&l->drift) || l->is_remembered || n < DF_SEARCH_WINDOW) return go_on(l);
+  df_drift_add_patience(&l->drift);
   return begin_anew(l, ns, n);
 }
 

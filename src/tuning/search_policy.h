@@ -33,6 +33,7 @@
 #define DF_TUNING_SEARCH_POLICY_H
 
 #include "control/message.h"
+#include "tuning/drift.h"
 #include "tuning/exploration_budget.h"
 #include "tuning/coordinate_descent.h"
 #include "tuning/times.h"
@@ -98,16 +99,13 @@ typedef struct df_search {
   double registered_own_ns; /* on this rank, while it was compared; 0: never */
   double baseline_ns;       /* time of the baseline over all members; 0: not known */
   double registered_ns, tuned_ns;
-  int has_news;         /* a comparison has a new result; the reader clears it */
-  double watched_ns;    /* when the watch began; 0: not known yet */
-  int drifted;          /* windows in a row: positive slower, negative faster */
-  int greatly;          /* likewise, by half and more */
+  int has_result;       /* a comparison has a new result; the reader clears it */
+  df_drift drift;       /* the baseline's times have changed */
   int has_drifted;      /* the search has begun anew */
   uint32_t probes;      /* remaining probes of runner-ups that the bonus pays for */
   df_point displaced;   /* the baseline until a probe took its place ... */
   int checks_displaced; /* ... which is measured once more */
   int worse;            /* windows in a row: than the registered variant was */
-  uint32_t patience;    /* doublings of how many windows must have drifted, unless greatly */
 } df_search;
 
 /* The descent has its subspaces already; its first point is the registered variant. part: share of

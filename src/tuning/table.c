@@ -143,10 +143,9 @@ static int read_rule(const reader *in, char **words, int n, df_tuning *tuning, d
     return 1;
   }
   int algorithm = df_algorithm_by_name(words[4]);
-  if (algorithm < 0)
-    return refuse(in, "unknown algorithm \"%s\"; docs/TUNING.md lists them", words[4]);
-  if (!df_algorithm_has(algorithm, rule->operation))
-    return refuse(in, "algorithm \"%s\" has no %s", words[4], words[0]);
+  char why[DF_ALGORITHM_SENTENCE_BYTES];
+  if (algorithm < 0 || !df_algorithm_has(algorithm, rule->operation))
+    return refuse(in, "%s", df_algorithm_explain(words[4], operation, words[0], why));
   rule->algorithm = (df_algorithm)algorithm;
   for (int i = FIELDS; i < n; i++)
     if (!read_option(in, words[i], rule)) return 0;
@@ -240,22 +239,22 @@ int df_tuning_parse(df_tuning *tuning, const char *text, size_t bytes, const cha
   reader in = {.name = name, .sentence = sentence, .sentence_bytes = sentence_bytes};
   int headed = 0, fine = 1;
   df_tuning_default(tuning);
-  for (size_t at = 0; fine && at < bytes;) {
+  for (size_t at = df_byte_order_mark(text, bytes); fine && at < bytes;) {
     char line[MAX_LINE];
-    const char *end = memchr(text + at, '\n', bytes - at);
-    size_t length = end ? (size_t)(end - (text + at)) : bytes - at;
+    size_t length;
+    const char *begin = text + at;
+    at += df_line_length(begin, bytes - at, &length);
     in.line++;
     if (length >= sizeof line) {
       fine = refuse(&in, "a line of %zu characters; at most %d are possible", length, MAX_LINE - 1);
       break;
     }
-    memcpy(line, text + at, length);
+    memcpy(line, begin, length);
     line[length] = '\0';
     for (size_t i = 0; fine && i < length; i++) /* comments may be in any language, as UTF-8 */
       if ((uint8_t)line[i] < ' ' && line[i] != '\t')
         fine = refuse(&in, "a character with code %d", line[i]);
     if (fine) fine = read_line(&in, line, &headed, tuning);
-    at += length + (end != NULL);
   }
   if (fine && !headed) {
     in.line++;
@@ -263,6 +262,36 @@ int df_tuning_parse(df_tuning *tuning, const char *text, size_t bytes, const cha
   }
   if (!fine) df_tuning_default(tuning);
   return fine;
+}
+
+/* Reads "NAME=VALUE". */
+static int read_assignment(const reader *in, const char *text, size_t length, df_policy *policy) {
+  char line[MAX_LINE], *words[MAX_WORDS] = {"set"};
+  if (length >= sizeof line)
+    return refuse(in, "a number of %zu characters; at most %d are possible", length, MAX_LINE - 1);
+  memcpy(line, text, length);
+  line[length] = '\0';
+  char *equals = strchr(line, '=');
+  if (equals) *equals = ' ';
+  const int n = split_words(line, words + 1, MAX_WORDS - 1);
+  if (n != 2) return refuse(in, "\"%.*s\" is not of the form NAME=VALUE", (int)length, text);
+  return read_set(in, words, n + 1, policy);
+}
+
+int df_tuning_set(df_tuning *tuning, const char *numbers, char *sentence, size_t sentence_bytes) {
+  reader in = {.name = numbers, .sentence = sentence, .sentence_bytes = sentence_bytes};
+  df_policy policy = tuning->policy;
+  for (const char *at = numbers;; at++) {
+    in.line++;
+    if (strncmp(at, DF_TUNING_NUMBERS, strlen(DF_TUNING_NUMBERS)) == 0)
+      at += strlen(DF_TUNING_NUMBERS);
+    const size_t length = strcspn(at, ",");
+    if (!read_assignment(&in, at, length, &policy)) return 0;
+    at += length;
+    if (*at == '\0') break;
+  }
+  tuning->policy = policy;
+  return 1;
 }
 
 static int load(df_rule *rule, const char *name, const char *directory, char *sentence,

@@ -1,6 +1,7 @@
 /*
  * Which algorithm, and how to cut, by operation, group size and bytes. The first rule that fits
- * counts. DFCCL_TUNING names a file whose rules come before the built-in ones (docs/TUNING.md).
+ * counts. DFCCL_TUNING names a file whose rules come before the built-in ones, and may give numbers
+ * that count more than those of the file (docs/TUNING.md).
  */
 #ifndef DF_TUNING_TABLE_H
 #define DF_TUNING_TABLE_H
@@ -53,6 +54,12 @@ void df_tuning_default(df_tuning *tuning);
  * "NAME:LINE: ...". */
 int df_tuning_parse(df_tuning *tuning, const char *text, size_t bytes, const char *name,
                     char *sentence, size_t sentence_bytes);
+
+/* Changes numbers of the table: "set:NAME=VALUE,NAME=VALUE,...", of which the last one of a name
+ * counts. 0: one is not valid. Then *tuning is unchanged, and *sentence says why, as
+ * "NUMBERS:WHICH: ...". */
+#define DF_TUNING_NUMBERS "set:"
+int df_tuning_set(df_tuning *tuning, const char *numbers, char *sentence, size_t sentence_bytes);
 
 /* Reads and proves the files of all rules. 0: a file is wrong, and *sentence says why. */
 int df_tuning_load_files(df_tuning *tuning, const char *directory, char *sentence,

@@ -37,7 +37,7 @@ typedef nccl_result (*info_2)(void *context, int function, size_t bytes, int col
 typedef nccl_result (*info_3)(void *context, int function, size_t bytes, int operations,
                               float **table, int algorithms, int protocols, int *channels);
 typedef nccl_result (*info_4)(void *context, int function, size_t bytes, int operations,
-                              float **table, int algorithms, int protocols, int mappings,
+                              float **table, int algorithms, int protocols, int reg_buff,
                               int *channels);
 typedef nccl_result (*end)(void *context);
 typedef nccl_result (*chunk_6)(void *context, int function, size_t bytes, int algorithm,

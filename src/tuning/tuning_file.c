@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/quiet_signals.h"
 #include "base/text.h"
 #include "dfccl.h"
 
-enum { MAX_FILE_BYTES = 4 << 20, PATH_BYTES = 600, LINE_BYTES = 400 };
+enum { MAX_FILE_BYTES = 4 << 20, PATH_BYTES = 600, LINE_BYTES = 400, LOCK_PERIOD_US = 2000 };
+#define LOCK_TIMEOUT_NS 10000000000ull
 static const char machine_word[] = "# machine: ";
 
 /* ---- the machine */
@@ -291,14 +292,44 @@ static dfcclResult_t replace(const char *path, const char *machine,
                  strerror(error));
 }
 
+static int is_same_file(const struct stat *a, const struct stat *b) {
+  return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
+         a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* Locks the file itself, not its directory, which other programs lock, too. Every writer replaces
+ * the file, so a lock that a forked process has inherited is one on a file that has gone. Returns a
+ * descriptor, to be closed; -1 with errno: EWOULDBLOCK after LOCK_TIMEOUT_NS without a change. */
+static int lock_file(const char *path) {
+  struct stat waited = {0}, opened, now;
+  uint64_t since = df_clock_ns();
+  for (;; usleep(LOCK_PERIOD_US)) {
+    const int fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return -1;
+    /* Without locks in the file system an update may be lost; the file stays valid. */
+    const int is_locked = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    const int is_current =
+        fstat(fd, &opened) == 0 && stat(path, &now) == 0 && is_same_file(&opened, &now);
+    if (is_locked && is_current) return fd;
+    close(fd);
+    if (!is_same_file(&opened, &waited)) since = df_clock_ns();
+    waited = opened;
+    errno = EWOULDBLOCK;
+    if (df_clock_ns() - since > LOCK_TIMEOUT_NS) return -1;
+  }
+}
+
 dfcclResult_t df_tuning_cache_write(const char *path, const char *machine,
                                     const df_tuning_cache *tuning_cache, uint32_t n) {
-  char directory[PATH_BYTES];
-  snprintf(directory, sizeof directory, "%s", path);
-  const int lock = open(dirname(directory), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock >= 0)
-    flock(lock, LOCK_EX); /* without the lock an update may be lost; the file stays valid */
+  const int lock = lock_file(path);
+  if (lock < 0 && errno == EWOULDBLOCK)
+    return df_fail(dfcclSystemError,
+                   "%.200s (DFCCL_TUNE_FILE) has been locked by another process for %llu s", path,
+                   LOCK_TIMEOUT_NS / 1000000000);
+  if (lock < 0)
+    return df_fail(dfcclSystemError, "%.200s (DFCCL_TUNE_FILE) cannot be written: %s", path,
+                   strerror(errno));
   const dfcclResult_t result = replace(path, machine, tuning_cache, n);
-  if (lock >= 0) close(lock);
+  close(lock);
   return result;
 }

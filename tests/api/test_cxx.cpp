@@ -25,7 +25,8 @@ int main() {
              present(dfcclRunAllToAll) && present(dfcclRun) && present(dfcclWaitRun) &&
              present(dfcclAbortCollectives) && present(dfcclTest) && present(dfcclWait) &&
              present(dfcclWaitAll) && present(dfcclDeviceSynchronize) && present(dfcclMemAlloc) &&
-             present(dfcclMemFree) && present(dfcclGetStats) && present(dfcclDump);
+             present(dfcclMemFree) && present(dfcclGetStats) && present(dfcclGetMemory) &&
+             present(dfcclGetCollectiveMemory) && present(dfcclDump);
   int version = 0;
   if (!all || dfcclGetVersion(&version) != dfcclSuccess) return 1;
   if (config.size != sizeof config || options.magic != DFCCL_COLL_OPTIONS_MAGIC ||

@@ -32,7 +32,7 @@ DF_TEST(departures, without_having_registered, 30) {
 
 /* Two ranks run the collective `before` times. Then rank 1 leaves, or only stays away until rank
  * 0's next run has timed out. Returns rank 0's error sentence. */
-static const char *told_after(int before, int leaves, dfcclContext_t ctxs[2]) {
+static const char *sentence_after(int before, int leaves, dfcclContext_t ctxs[2]) {
   static int32_t send[2][10], recv[2][10];
   df_collective coll = df_simple(10, 2);
   dfcclConfig_t config = df_config();
@@ -58,10 +58,10 @@ DF_TEST(departures, runs_are_numbered_from_0, 30) {
     for (int leaves = 0; leaves < 2; leaves++) {
       char wanted[64];
       dfcclContext_t ctxs[2];
-      const char *told = told_after(before, leaves, ctxs);
+      const char *sentence = sentence_after(before, leaves, ctxs);
       snprintf(wanted, sizeof wanted, "run %d of rank 0 %s", before,
                leaves ? "can never complete" : "did not complete within");
-      CHECK(df_mentions(told, wanted), "no \"%s\" in \"%s\"", wanted, told);
+      CHECK(df_mentions(sentence, wanted), "no \"%s\" in \"%s\"", wanted, sentence);
       df_free_contexts(ctxs, leaves ? 1 : 2);
     }
 }

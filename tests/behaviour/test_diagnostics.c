@@ -378,6 +378,68 @@ DF_TEST(diagnostics, a_run_that_times_out_prints_a_dump_if_one_asks_for_it, 30) 
         "it does not say what it waited for:\n%s", text);
 }
 
+/* Number of lines of the log that contain the words. */
+static int lines_with(const char *text, const char *words) {
+  int n = 0;
+  for (const char *line = text; line; line = strchr(line, '\n')) {
+    line += *line == '\n';
+    const char *found = strstr(line, words), *end = strchr(line, '\n');
+    n += found && (end == NULL || found < end);
+    if (*line == '\0') break;
+  }
+  return n;
+}
+
+typedef enum { MISMATCH, ABORT, TIMEOUT } way_to_fail;
+
+static void fail(dfcclContext_t *ctxs, way_to_fail way) {
+  static int32_t send[10], recv[10];
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.name = "grad";
+  for (dfcclCollId_t id = 1; id <= 3; id++)
+    for (int rank = 0; rank < 2; rank++)
+      OK(dfcclRegisterAllReduce(ctxs[rank], id, way == MISMATCH && id == 1 && rank == 1 ? 9 : 10,
+                                dfcclInt32, dfcclSum, &options));
+  for (dfcclCollId_t id = 1; id <= 3; id++) {
+    dfcclResult_t result = dfcclRunAllReduce(ctxs[0], id, send, recv, NULL, NULL);
+    CHECK(result == dfcclSuccess || way != ABORT, "%s", dfcclGetLastError(NULL));
+  }
+  if (way == MISMATCH) dfcclRunAllReduce(ctxs[1], 1, send, recv, NULL, NULL);
+  if (way == ABORT) OK(dfcclAbort(ctxs[1]));
+  for (int again = 0; again < 3; again++) {
+    for (dfcclCollId_t id = 1; id <= (way == MISMATCH ? 1 : 3); id++) {
+      const dfcclResult_t waited = dfcclWait(ctxs[0], id);
+      CHECK(waited != dfcclSuccess || way == MISMATCH, "it has not failed");
+    }
+    CHECK(dfcclRunAllReduce(ctxs[0], 1, send, recv, NULL, NULL) != dfcclSuccess, "it can run");
+  }
+}
+
+/* Calls that return the failure again, and other collectives that it ends, print no more lines. */
+DF_TEST(diagnostics, a_failure_is_printed_once, 60) {
+  for (way_to_fail way = MISMATCH; way <= TIMEOUT; way++) {
+    dfcclContext_t ctxs[2];
+    dfcclConfig_t config = df_config();
+    if (way == TIMEOUT) config.timeoutMs = 300;
+    int fd = temporary_file(), standard_error = dup(2);
+    setenv("DFCCL_DEBUG", "warn", 1);
+    df_make_contexts(ctxs, 2, &config);
+    dup2(fd, 2);
+    fail(ctxs, way);
+    dup2(standard_error, 2);
+    const char *text = content(fd);
+    CHECK(lines_with(text, "error: rank 0: dfccl") == 1 && lines_with(text, "warn: ") == 0,
+          "way %d:\n%s", (int)way, text);
+    if (way == MISMATCH)
+      CHECK(df_mentions(text, "(\"grad\"), AllReduce: rank 0 registered 10 elements, rank 1 "
+                              "registered 9"),
+            "%s", text);
+    for (int rank = 0; rank < 2; rank++) dfcclAbort(ctxs[rank]);
+    df_free_contexts(ctxs, 2);
+    close(standard_error);
+  }
+}
+
 DF_TEST(diagnostics, debug_output, 30) {
   dfcclContext_t ctxs[2];
   setenv("DFCCL_DEBUG", "trace", 1);

@@ -6,6 +6,7 @@
 #include "support/buffers.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -214,6 +215,14 @@ DF_TEST(invalid_arguments, the_others, 30) {
   REFUSED(dfcclMemFree(ctxs[0], &done), dfcclInvalidArgument, "");
   REFUSED(dfcclGetStats(NULL, &stats), dfcclInvalidArgument, "NULL");
   REFUSED(dfcclGetStats(ctxs[0], NULL), dfcclInvalidArgument, "stats");
+  dfcclMemory_t use = DFCCL_MEMORY_INITIALIZER;
+  REFUSED(dfcclGetMemory(NULL, &use), dfcclInvalidArgument, "NULL");
+  REFUSED(dfcclGetMemory(ctxs[0], NULL), dfcclInvalidArgument, "memory");
+  REFUSED(dfcclGetCollectiveMemory(NULL, 5, &use), dfcclInvalidArgument, "NULL");
+  REFUSED(dfcclGetCollectiveMemory(ctxs[0], 5, NULL), dfcclInvalidArgument, "memory");
+  REFUSED(dfcclGetCollectiveMemory(ctxs[0], 6, &use), dfcclInvalidArgument, "6");
+  use.size = 20;
+  REFUSED(dfcclGetMemory(ctxs[0], &use), dfcclInvalidArgument, "20");
   size_t count = 0;
   REFUSED(dfcclGetTimes(NULL, dfcclTimeFetch, NULL, NULL, &count), dfcclInvalidArgument, "NULL");
   REFUSED(dfcclGetTimes(ctxs[0], dfcclTimeFetch, NULL, NULL, NULL), dfcclInvalidArgument, "count");
@@ -279,6 +288,11 @@ static void no_error_here(int rank, void *arg) {
 DF_TEST(invalid_arguments, the_latest_sentence, 30) {
   REFUSED(dfcclWait(NULL, 1), dfcclInvalidArgument, "NULL");
   df_in_threads(1, no_error_here, NULL);
+  char kept[512];
+  const char *sentence = dfcclGetLastError(NULL);
+  snprintf(kept, sizeof kept, "%s", sentence);
+  RESULT(dfcclGetVersion(NULL), dfcclInvalidArgument);
+  CHECK(strcmp(sentence, kept) == 0, "the text is now \"%s\"", sentence);
   df_make_contexts(ctxs, 1, NULL);
   CHECK(strcmp(dfcclGetLastError(ctxs[0]), "no error") == 0, "\"%s\"", dfcclGetLastError(ctxs[0]));
   RESULT(dfcclWait(ctxs[0], 4321), dfcclInvalidArgument);

@@ -120,7 +120,7 @@ static uint64_t run_some(dfcclContext_t *ctxs, const df_collective *coll, uint64
 /* A plan variant in use keeps its place. If no place is left, switches are cancelled, and runs
  * continue as before. A return to the baseline needs no place, and frees one. */
 DF_TEST(many_collectives, a_full_registry_and_a_change, 150) {
-  setenv("DFCCL_CUDA_COLLECTIVES", "65536", 1);
+  df_tune("cuda_collectives", "65536");
   enum { PROMISED = 65536, RANKS_HERE = 2, FIRST = 100 };
   const int alone[] = {1};
   dfcclContext_t ctxs[RANKS_HERE];
@@ -154,7 +154,7 @@ DF_TEST(many_collectives, a_full_registry_and_a_change, 150) {
 
 /* The promised number of registrations works; one more is refused with a sentence. */
 DF_TEST(many_collectives, sixty_five_thousand_registered, 150) {
-  setenv("DFCCL_CUDA_COLLECTIVES", "65536", 1); /* a GPU has room for fewer without */
+  df_tune("cuda_collectives", "65536"); /* a GPU has room for fewer without */
   enum { PROMISED = 65536 };
   dfcclContext_t ctx;
   df_make_contexts(&ctx, 1, NULL);

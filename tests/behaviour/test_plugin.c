@@ -231,8 +231,8 @@ static void fork_with_it(int rank, int ranks, const dfcclUniqueId *id, void *arg
   pid_t child = fork();
   if (child == 0) {
     dfcclResult_t result = dfcclInit(&other, ranks, *of_children, rank, NULL);
-    const int is_told = strstr(dfcclGetLastError(NULL), "that this one was forked from") != NULL;
-    _exit(result == dfcclInvalidUsage && is_told ? 0 : 1);
+    const int is_named = strstr(dfcclGetLastError(NULL), "that this one was forked from") != NULL;
+    _exit(result == dfcclInvalidUsage && is_named ? 0 : 1);
   }
   CHECK(waitpid(child, &status, 0) == child && status == 0, "the child's status is 0x%x", status);
   run_rounds(ctx, rank, ranks, 5);

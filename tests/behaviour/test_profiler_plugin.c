@@ -39,19 +39,19 @@ static void choose(int version, const char *behaviour) {
   setenv("DFCCL_TEST_PROFILER", behaviour, 1);
 }
 
-typedef struct heard {
+typedef struct observed {
   int version;
   int calls;
-} heard;
+} observed;
 
 /* The run's own event has ended by now. */
 static void count_call(dfcclCollId_t id, dfcclResult_t status, void *arg) {
-  heard *h = arg;
+  observed *h = arg;
   CHECK(id == 1 && status == dfcclSuccess, "%s", df_test_result_name(status));
   h->calls++;
 }
 
-static void run_some(int version, heard *h) {
+static void run_some(int version, observed *h) {
   dfcclContext_t ctxs[RANKS];
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   int32_t send[COUNT], recv[RANKS][COUNT];
@@ -73,7 +73,7 @@ static void run_some(int version, heard *h) {
 
 DF_TEST(profiler_plugin, each_version_receives_each_run, 60) {
   for (int version = LEAST; version <= MOST; version++) {
-    heard h = {.version = version};
+    observed h = {.version = version};
     choose(version, "");
     run_some(version, &h);
     const profiler_plugin_seen s = look(version);
@@ -93,7 +93,7 @@ DF_TEST(profiler_plugin, each_version_receives_each_run, 60) {
 
 DF_TEST(profiler_plugin, receives_what_it_requests, 60) {
   for (int version = LEAST; version <= MOST; version++) {
-    heard h = {.version = version};
+    observed h = {.version = version};
     const profiler_plugin_seen before = look(version);
     choose(version, "events:0");
     run_some(version, &h);
@@ -115,6 +115,25 @@ DF_TEST(profiler_plugin, refused_runs_leave_nothing_open, 30) {
   RESULT(dfcclRunAllReduce(ctxs[0], 1, NULL, NULL, NULL, NULL), dfcclInvalidArgument);
   RESULT(dfcclRunAllReduce(ctxs[0], 2, NULL, NULL, NULL, NULL), dfcclInvalidArgument);
   CHECK(look(MOST).open == 0, "%d events are open", look(MOST).open);
+  df_free_contexts(ctxs, 1);
+}
+
+DF_TEST(profiler_plugin, reports_the_registered_count_of_dynamic_runs, 30) {
+  dfcclContext_t ctxs[1];
+  int32_t send[COUNT], recv[COUNT];
+  const size_t counts[1] = {3};
+  size_t received[1];
+  choose(MOST, "");
+  df_make_contexts(ctxs, 1, NULL);
+  OK(dfcclRegisterAllToAllDynamic(ctxs[0], 1, COUNT, dfcclInt32, NULL));
+  OK(dfcclRegisterAllReduce(ctxs[0], 2, COUNT, dfcclInt32, dfcclSum, NULL));
+  memset(send, 0, sizeof send);
+  OK(dfcclRunAllToAllDynamic(ctxs[0], 1, send, counts, NULL, recv, received, NULL, NULL));
+  OK(dfcclWait(ctxs[0], 1));
+  CHECK(look(MOST).count == COUNT, "%zu elements", look(MOST).count);
+  RESULT(dfcclRunAllToAllDynamic(ctxs[0], 2, send, counts, NULL, recv, received, NULL, NULL),
+         dfcclInvalidArgument);
+  CHECK(look(MOST).count == COUNT, "%zu elements of a refused run", look(MOST).count);
   df_free_contexts(ctxs, 1);
 }
 

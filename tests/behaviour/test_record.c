@@ -1,6 +1,7 @@
 /*
  * Promise: DFCCL_RECORD=DIR leaves one file for each rank: a well-formed schedule, in the form that
  * `dfccl-sim check` reads, with every submission and device synchronisation of that rank in order.
+ * The file of a job that hangs has its last submissions, also if they never end.
  */
 #include "support/buffers.h"
 
@@ -9,6 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static cJSON *parse_file(const char *path) {
@@ -79,4 +81,45 @@ DF_TEST(diagnostics, record, 30) {
   closedir(entries);
   rmdir(directory);
   CHECK(files == RANKS, "%d files were recorded", files);
+}
+
+static void wait_for_runs(const char *path, int wanted) {
+  int runs = -1;
+  while (runs != wanted) {
+    char text[4096];
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t length = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    CHECK(length >= 0, "%s cannot be read", path);
+    close(fd);
+    text[length] = '\0';
+    runs = 0;
+    for (const char *at = text; (at = strstr(at, "{\"coll\":")) != NULL; at++) runs++;
+    usleep(10000);
+  }
+}
+
+DF_TEST(diagnostics, record_of_a_job_that_hangs, 60) {
+  enum { RANKS = 2 };
+  char directory[] = "/tmp/dfccl-record-XXXXXX", path[600];
+  float data[RANKS] = {1};
+  CHECK(mkdtemp(directory) != NULL, "mkdtemp");
+  setenv("DFCCL_RECORD", directory, 1);
+  dfcclContext_t ctxs[RANKS];
+  df_make_contexts(ctxs, RANKS, NULL);
+  for (int r = 0; r < RANKS; r++)
+    OK(dfcclRegisterAllReduce(ctxs[r], 1, 1, dfcclFloat32, dfcclSum, NULL));
+  for (int r = 0; r < RANKS; r++) OK(dfcclRunAllReduce(ctxs[r], 1, &data[r], &data[r], NULL, NULL));
+  for (int r = 0; r < RANKS; r++) OK(dfcclWait(ctxs[r], 1));
+  OK(dfcclRunAllReduce(ctxs[0], 1, &data[0], &data[0], NULL, NULL)); /* its peer never submits it */
+  for (int r = 0; r < RANKS; r++) {
+    snprintf(path, sizeof path, "%s/rank-%d.json", directory, r);
+    wait_for_runs(path, r == 0 ? 2 : 1);
+  }
+  OK(dfcclAbort(ctxs[0]));
+  df_free_contexts(ctxs, RANKS);
+  for (int r = 0; r < RANKS; r++) {
+    snprintf(path, sizeof path, "%s/rank-%d.json", directory, r);
+    unlink(path);
+  }
+  CHECK(rmdir(directory) == 0, "other files are in %s", directory);
 }

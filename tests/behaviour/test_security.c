@@ -30,7 +30,7 @@ static const int32_t mark[4] = {0x5eca1e, 0x7a57ed, 0x0dd5, 0xfeed};
 
 #define OPEN __attribute__((visibility("default")))
 
-static atomic_int reads_along, was_seen, flips, was_flipped;
+static atomic_int reads_along, was_seen, flips, was_flipped, lengthens;
 
 static void read_along(const void *bytes, size_t length) {
   if (length >= sizeof mark && memmem(bytes, length, mark, sizeof mark)) atomic_store(&was_seen, 1);
@@ -61,17 +61,30 @@ static void flip(int fd, uint8_t *bytes, ssize_t length) {
   atomic_fetch_add(&was_flipped, 1);
 }
 
+/* Makes one TLS record longer that has arrived whole and alone: its length is not protected. */
+static void lengthen(uint8_t *bytes, ssize_t length) {
+  static const uint8_t head[3] = {23, 3, 3};
+  int wanted = 1;
+  if (length < 5 || memcmp(bytes, head, sizeof head) != 0 ||
+      length != 5 + (bytes[3] << 8 | bytes[4]) || length > 4096)
+    return;
+  if (atomic_compare_exchange_strong(&lengthens, &wanted, 2)) bytes[3] |= 0x10;
+}
+
 OPEN ssize_t recv(int fd, void *bytes, size_t length, int flags) {
   const ssize_t came = syscall(SYS_recvfrom, fd, bytes, length, flags, NULL, NULL);
   flip(fd, bytes, came);
+  lengthen(bytes, came);
   return came;
 }
 
 OPEN ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
   const ssize_t came = syscall(SYS_recvmsg, fd, message, flags);
   const struct iovec *first = message->msg_iov;
-  if (came > 0 && first)
+  if (came > 0 && first) {
     flip(fd, first->iov_base, came < (ssize_t)first->iov_len ? came : (ssize_t)first->iov_len);
+    if (came <= (ssize_t)first->iov_len) lengthen(first->iov_base, came);
+  }
   return came;
 }
 
@@ -175,6 +188,26 @@ DF_TEST(security, bits_that_change_are_noticed, 60) {
     df_fork(&family, RANKS, 50, be_changed, (void *)levels[i]);
     df_join(&family);
   }
+}
+
+/* Rank 0 waits for bytes that never come, and rank 1 for rank 0. */
+static void be_lengthened(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  set(arg);
+  setenv("DFCCL_NET_TIMEOUT_MS", "1000", 1);
+  dfcclContext_t ctx = begin(rank, ranks, id);
+  run(ctx, rank, 3);
+  atomic_store(&lengthens, rank == 0);
+  run(ctx, rank, 50);
+  CHECK(atomic_load(&lengthens) == (rank == 0 ? 2 : 0), "no record was made longer");
+  df_finish(ctx);
+}
+
+DF_TEST(security, a_record_that_is_made_longer_ends_its_connection, 60) {
+  df_family family;
+  if (!HAS_TLS) return;
+  make_certificates();
+  df_fork(&family, RANKS, 50, be_lengthened, "tls");
+  df_join(&family);
 }
 
 static atomic_int stops;
@@ -341,8 +374,8 @@ DF_TEST(security, unauthenticated_callers_delay_no_rank, 60) {
   atomic_store(&s->here, 1);
   df_join(&family);
   for (int i = 0; i < STRANGERS; i++) {
-    uint8_t heard[64];
-    const ssize_t came = recv(fds[i], heard, sizeof heard, MSG_DONTWAIT);
+    uint8_t buffer[64];
+    const ssize_t came = recv(fds[i], buffer, sizeof buffer, MSG_DONTWAIT);
     CHECK(came <= 0, "caller %d received %zd bytes", i, came);
     close(fds[i]);
   }

@@ -2,19 +2,31 @@
  * Promise: DFCCL_TRACE=DIR leaves one file for each rank, with a JSON object in each line. There is
  * a line for every run, callback and synchronisation, and a description of each collective before
  * its first run and after each change of its algorithm. So the file gives the configuration of each
- * run and its reason, on every member, equal to dfcclGetConfiguration's. A full disk ends the
- * trace, and never the job. A directory that cannot be written is refused by name.
+ * run and its reason, on every member, equal to dfcclGetConfiguration's. Failures have their
+ * sentences. Runs that wait are in the file before they end. A full disk ends the trace, and never
+ * the job. A directory that cannot be written is refused by name.
  */
 #include "support/buffers.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { RANKS = 2 };
+
+/* The library's calls come here: failed runs are counted by the writes that contain one. */
+static atomic_int failed_writes;
+
+__attribute__((visibility("default"))) ssize_t write(int fd, const void *bytes, size_t length) {
+  static const char failed[] = "\"status\":10}";
+  if (memmem(bytes, length, failed, sizeof failed - 1)) atomic_fetch_add(&failed_writes, 1);
+  return syscall(SYS_write, fd, bytes, length);
+}
 
 static char directory[64], text[1 << 20];
 
@@ -24,15 +36,19 @@ static void begin(void) {
   setenv("DFCCL_TRACE", directory, 1);
 }
 
-/* Reads the rank's trace into text, and removes the file. */
-static void read_trace(int rank) {
-  char path[128];
-  snprintf(path, sizeof path, "%s/rank-%d.trace", directory, rank);
+static void load(const char *path) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   const ssize_t length = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
   CHECK(length >= 0, "%s cannot be read", path);
   close(fd);
   text[length] = '\0';
+}
+
+/* Reads the rank's trace into text, and removes the file. */
+static void read_trace(int rank) {
+  char path[128];
+  snprintf(path, sizeof path, "%s/rank-%d.trace", directory, rank);
+  load(path);
   unlink(path);
 }
 
@@ -267,8 +283,102 @@ DF_TEST(trace, failed_runs_are_traced, 60) {
   read_trace(0);
   check_lines();
   CHECK(count("{\"run\":0,") == 1 && count("\"status\":10}") == 1, "dfcclAborted: %s", text);
+  CHECK(count("{\"broken\":1,\"status\":10,") == 1 && count("{\"failure\":1,\"status\":10,") == 1 &&
+            count("\"why\":\"rank 0 called dfcclAbort\"") == 2,
+        "the reason: %s", text);
   read_trace(1);
   check_lines();
+  end();
+}
+
+DF_TEST(trace, a_mismatch_is_traced_with_its_sentence, 60) {
+  dfcclContext_t ctxs[RANKS];
+  float data[4] = {1};
+  begin();
+  df_make_contexts(ctxs, RANKS, NULL);
+  for (int r = 0; r < RANKS; r++)
+    OK(dfcclRegisterAllReduce(ctxs[r], 2, (size_t)(3 + r % 2), dfcclFloat32, dfcclSum, NULL));
+  for (int r = 0; r < RANKS; r++)
+    while (dfcclRunAllReduce(ctxs[r], 2, data, data, NULL, NULL) == dfcclSuccess) usleep(1000);
+  df_free_contexts(ctxs, RANKS);
+  for (int r = 0; r < RANKS; r++) {
+    read_trace(r);
+    check_lines();
+    CHECK(count("{\"failure\":1,\"status\":9,") == 1 &&
+              count("rank 0 registered 3 elements, rank 1 registered 4") == 1,
+          "%s", text);
+  }
+  end();
+}
+
+/* The file has the runs in which a job hangs, although none of them has ended. A program that is
+ * killed leaves it so. */
+DF_TEST(trace, runs_that_wait_are_in_the_file, 60) {
+  dfcclContext_t ctxs[RANKS];
+  float data[RANKS][4] = {{1}};
+  char path[200];
+  begin();
+  df_make_contexts(ctxs, RANKS, NULL);
+  for (int r = 0; r < RANKS; r++)
+    OK(dfcclRegisterAllReduce(ctxs[r], 2, 4, dfcclFloat32, dfcclSum, NULL));
+  for (int r = 0; r < RANKS; r++) OK(dfcclRunAllReduce(ctxs[r], 2, data[r], data[r], NULL, NULL));
+  for (int r = 0; r < RANKS; r++) OK(dfcclWait(ctxs[r], 2));
+  for (int run = 0; run < 2; run++) /* its peer never submits them */
+    OK(dfcclRunAllReduce(ctxs[0], 2, data[0], data[0], NULL, NULL));
+  for (int r = 0; r < RANKS; r++) {
+    const char *last =
+        r == 0 ? "{\"waiting\":1,\"from_run\":1,\"until_run\":3,\"from\":" : "{\"run\":0,\"of\":1,";
+    snprintf(path, sizeof path, "%s/rank-%d.trace", directory, r);
+    do {
+      usleep(10000);
+      load(path);
+    } while (strstr(text, last) == NULL);
+    CHECK(count("{\"run\":") == 1, "%s", text);
+  }
+  OK(dfcclAbort(ctxs[0]));
+  df_free_contexts(ctxs, RANKS);
+  for (int r = 0; r < RANKS; r++) read_trace(r);
+  end();
+}
+
+/* A program that ends at its first failure, without dfcclDestroy, leaves it in the file. */
+DF_TEST(trace, failures_are_written_at_once, 60) {
+  dfcclContext_t ctxs[RANKS];
+  float data[4] = {1};
+  char path[200];
+  begin();
+  df_make_contexts(ctxs, RANKS, NULL);
+  OK(dfcclRegisterAllReduce(ctxs[0], 2, 4, dfcclFloat32, dfcclSum, NULL));
+  OK(dfcclRunAllReduce(ctxs[0], 2, data, data, NULL, NULL)); /* its peer never submits it */
+  OK(dfcclAbort(ctxs[0]));
+  RESULT(dfcclWait(ctxs[0], 2), dfcclAborted);
+  snprintf(path, sizeof path, "%s/rank-0.trace", directory);
+  load(path);
+  CHECK(count("\"status\":10}") == 1, "the run has ended, and the file has: %s", text);
+  df_free_contexts(ctxs, RANKS);
+  for (int r = 0; r < RANKS; r++) read_trace(r);
+  end();
+}
+
+/* Each write takes time under the lock of the context. */
+DF_TEST(trace, failures_of_one_moment_are_one_write, 60) {
+  enum { COLLECTIVES = 50 };
+  dfcclContext_t ctxs[RANKS];
+  float data[4] = {1};
+  begin();
+  df_make_contexts(ctxs, RANKS, NULL);
+  for (dfcclCollId_t id = 0; id < COLLECTIVES; id++) {
+    OK(dfcclRegisterAllReduce(ctxs[0], id, 4, dfcclFloat32, dfcclSum, NULL));
+    OK(dfcclRunAllReduce(ctxs[0], id, data, data, NULL, NULL)); /* its peer never submits it */
+  }
+  OK(dfcclAbort(ctxs[0]));
+  for (dfcclCollId_t id = 0; id < COLLECTIVES; id++) RESULT(dfcclWait(ctxs[0], id), dfcclAborted);
+  df_free_contexts(ctxs, RANKS);
+  CHECK(atomic_load(&failed_writes) > 0 && atomic_load(&failed_writes) < COLLECTIVES / 2,
+        "%d writes", atomic_load(&failed_writes));
+  read_trace(0);
+  CHECK(count("\"status\":10}") == COLLECTIVES, "%s", text);
+  read_trace(1);
   end();
 }
 

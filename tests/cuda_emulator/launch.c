@@ -34,27 +34,27 @@ static cuda_emulator_kernel *find_kernel(const void *function) {
 
 /* ---- launching */
 
-typedef struct launch_wishes {
+typedef struct launch_request {
   int priority;
   bool has_priority, cooperative, remote_domain;
-} launch_wishes;
+} launch_request;
 
-static cudaError_t read_attributes(const cudaLaunchConfig_t *config, launch_wishes *wishes) {
+static cudaError_t read_attributes(const cudaLaunchConfig_t *config, launch_request *request) {
   for (unsigned i = 0; i < config->numAttrs; i++) {
     const cudaLaunchAttribute *a = &config->attrs[i];
     switch ((int)a->id) {
     case cudaLaunchAttributeIgnore:
     case cudaLaunchAttributeMemSyncDomain:
-      wishes->remote_domain = a->val.memSyncDomain == cudaLaunchMemSyncDomainRemote;
+      request->remote_domain = a->val.memSyncDomain == cudaLaunchMemSyncDomainRemote;
       break;
     case cudaLaunchAttributeMemSyncDomainMap:
       break;
     case cudaLaunchAttributePriority:
-      wishes->priority = a->val.priority;
-      wishes->has_priority = true;
+      request->priority = a->val.priority;
+      request->has_priority = true;
       break;
     case cudaLaunchAttributeCooperative:
-      wishes->cooperative = a->val.cooperative != 0;
+      request->cooperative = a->val.cooperative != 0;
       break;
     case cudaLaunchAttributeClusterDimension:
       if (a->val.clusterDim.x * a->val.clusterDim.y * a->val.clusterDim.z != 1)
@@ -96,10 +96,10 @@ static emulator_grid *make_grid(const cuda_emulator_kernel *kernel,
 /* The caller holds the lock. */
 static cudaError_t launch(const cudaLaunchConfig_t *config, const void *function,
                           void **arguments) {
-  launch_wishes wishes = {0};
+  launch_request request = {0};
   cuda_emulator_kernel *kernel = find_kernel(function);
   if (!kernel) return cudaErrorInvalidDeviceFunction;
-  const cudaError_t refused = read_attributes(config, &wishes);
+  const cudaError_t refused = read_attributes(config, &request);
   if (refused) return refused;
   const uint64_t threads = (uint64_t)config->blockDim.x * config->blockDim.y * config->blockDim.z;
   const uint64_t blocks = (uint64_t)config->gridDim.x * config->gridDim.y * config->gridDim.z;
@@ -108,7 +108,7 @@ static cudaError_t launch(const cudaLaunchConfig_t *config, const void *function
     return cudaErrorInvalidConfiguration;
   emulator_stream *stream = emulator_stream_of(config->stream);
   if (!stream) return cudaErrorInvalidResourceHandle;
-  if (wishes.cooperative && blocks > emulator.multiprocessors)
+  if (request.cooperative && blocks > emulator.multiprocessors)
     return cudaErrorCooperativeLaunchTooLarge;
   emulator.counts.loading_launches += !(kernel->loaded >> stream->device & 1);
   const cudaError_t not_loaded = load(kernel, stream->device);
@@ -117,14 +117,14 @@ static cudaError_t launch(const cudaLaunchConfig_t *config, const void *function
       (cuda_emulator_launch){.kernel = kernel->name,
                              .blocks = (uint32_t)blocks,
                              .threads = (uint32_t)threads,
-                             .priority = wishes.has_priority ? wishes.priority : stream->priority,
+                             .priority = request.has_priority ? request.priority : stream->priority,
                              .non_blocking = stream->non_blocking,
-                             .remote_domain = wishes.remote_domain};
+                             .remote_domain = request.remote_domain};
   emulator_command *command = emulator_new_command(COMMAND_KERNEL);
   command->grid = make_grid(kernel, config, arguments);
   command->grid->device = stream->device;
-  command->grid->priority = wishes.has_priority ? wishes.priority : stream->priority;
-  command->grid->cooperative = wishes.cooperative;
+  command->grid->priority = request.has_priority ? request.priority : stream->priority;
+  command->grid->cooperative = request.cooperative;
   command->grid->seed = emulator.seed * 1000003 + emulator.counts.launches++;
   return emulator_submit(stream, command);
 }

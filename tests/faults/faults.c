@@ -7,10 +7,7 @@
  * (hard: the call is refused; soft: it is interrupted, and everything must then succeed
  * nevertheless).
  *
- *   faults [--scenario NAME] [--kind hard|soft] [--position N] [--sample N] [--seed S]
- *
- * Without --sample all positions are played. The program prints the Test Anything Protocol; a
- * failure prints the command that repeats it.
+ * The program prints the Test Anything Protocol; a failure prints the command that repeats it.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -283,14 +280,39 @@ static bool chosen(const char *wanted, const char *name) {
   return wanted == NULL || strcmp(wanted, name) == 0;
 }
 
-int main(int argc, char **argv) {
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (strcmp(argv[i], "--scenario") == 0) options.scenario = argv[i + 1];
-    if (strcmp(argv[i], "--kind") == 0) options.kind = argv[i + 1];
-    if (strcmp(argv[i], "--position") == 0) options.position = atol(argv[i + 1]);
-    if (strcmp(argv[i], "--sample") == 0) options.sample = atol(argv[i + 1]);
-    if (strcmp(argv[i], "--seed") == 0) options.seed = strtoull(argv[i + 1], NULL, 10);
+static const char usage[] =
+    "usage: faults [--scenario NAME] [--kind hard|soft] [--position N]\n"
+    "              [--sample N] [--seed S]\n"
+    "  --scenario NAME   plays this scenario only\n"
+    "  --kind hard|soft  calls that are refused, or calls that are interrupted;\n"
+    "                    without it both\n"
+    "  --position N      the N-th call fails; without it each call in turn\n"
+    "  --sample N        plays N positions of each scenario, drawn from the seed\n"
+    "  --seed S          seed of the sample\n";
+
+static void read_options(int argc, char **argv) {
+  for (int i = 1; i < argc; i += 2) {
+    const char *value = argv[i + 1];
+    if (strcmp(argv[i], "--help") == 0) exit(fputs(usage, stdout) == EOF);
+    if (value != NULL && strcmp(argv[i], "--scenario") == 0)
+      options.scenario = value;
+    else if (value != NULL && strcmp(argv[i], "--kind") == 0)
+      options.kind = value;
+    else if (value != NULL && strcmp(argv[i], "--position") == 0)
+      options.position = atol(value);
+    else if (value != NULL && strcmp(argv[i], "--sample") == 0)
+      options.sample = atol(value);
+    else if (value != NULL && strcmp(argv[i], "--seed") == 0)
+      options.seed = strtoull(value, NULL, 10);
+    else {
+      fprintf(stderr, "faults: %s is not an option, or has no value\n%s", argv[i], usage);
+      exit(2);
+    }
   }
+}
+
+int main(int argc, char **argv) {
+  read_options(argc, argv);
   static const char *const kinds[] = {"hard", "soft"};
   const int n = (int)(sizeof scenarios / sizeof scenarios[0]);
   int plan = 0;

@@ -38,7 +38,8 @@ static void send_some(int fd, const void *bytes, size_t size) {
 }
 
 static df_root *make_root(int n_ranks) {
-  df_root_options options = {.listener = -1, .n_ranks = n_ranks, .idle_ms = 3600000};
+  df_root_options options = {
+      .listener = -1, .users_listener = -1, .n_ranks = n_ranks, .idle_ms = 3600000};
   memset(options.key, 7, sizeof options.key);
   df_root *root = df_root_create(&options);
   DF_ASSERT(root != NULL);
@@ -170,7 +171,7 @@ static void be_broken_root(input *in) {
   shutdown(pair[1], SHUT_WR);
   dfcclResult_t result = phase == 0   ? df_rendezvous_table(r)
                          : phase == 1 ? df_rendezvous_news(r)
-                                      : df_rendezvous_finish(r);
+                                      : df_rendezvous_go(r);
   /* The end of the stream is noticed. (A refusal may name another rank as late.) */
   DF_ASSERT(result != dfcclTimeout || strstr(df_last_sentence(), "was silent for") == NULL);
   if (phase == 0 && result == dfcclSuccess) DF_ASSERT(r->records != NULL);
@@ -236,7 +237,7 @@ static void be_stranger_at_door(input *in) {
   r->listener.fd = -1;
   r->made.remote = remote;
   r->own = records[0];
-  DF_ASSERT(df_listeners_open(&r->listeners, &network, 0, 0, 1) == dfcclSuccess);
+  DF_ASSERT(df_listeners_open(&r->listeners, &network, 0, 0, 1, UINT64_MAX) == dfcclSuccess);
   for (int i = 0; i < 2; i++) {
     callers[i] = df_connect_loopback(r->listeners->port);
     DF_ASSERT(callers[i] >= 0 && df_socket_wait(callers[i], POLLOUT, UINT64_MAX) == 1);

@@ -166,7 +166,7 @@ static void oblige(victim *v, uint32_t block, uint64_t lend_at) {
     uint64_t sequence = df_sequence(c, part->loops, link, prim->recv_ordinal);
     uint64_t *slot = (uint64_t *)df_link_slot(link, sequence);
     if (lend_at) slot[1] = lend_at;
-    slot[0] = sequence << 1 | (lend_at != 0);
+    slot[0] = sequence << DF_COMMIT_BITS | (lend_at != 0);
     link->credit[1] = 0;
   }
   if (prim->flags & DF_PRIM_SEND) {

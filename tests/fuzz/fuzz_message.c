@@ -16,7 +16,7 @@
 #include "host/state/context.h"
 #include "host/state/peer_info.h"
 #include "control/service.h"
-#include "host/registration/match.h"
+#include "host/registration/announcement.h"
 #include "host/state/registry.h"
 #include "input.h"
 

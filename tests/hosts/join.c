@@ -1,7 +1,8 @@
 /*
  * One rank of a job that a launcher or a shell has started. It joins from the environment, or by a
- * unique id (join FILE RANK RANKS: rank 0 writes the file), runs all-reduces and checks every
- * element. It prints "rank R of N is through", or the error's sentence with exit status 1.
+ * unique id (join FILE RANK RANKS [MAKER]: rank MAKER, or 0, writes the file), runs all-reduces and
+ * checks every element. It prints "rank R of N is through", or the error's sentence with exit
+ * status 1.
  */
 #include <dfccl.h>
 #include <stdio.h>
@@ -16,12 +17,12 @@ static void must(dfcclResult_t result, dfcclContext_t ctx) {
   exit(1);
 }
 
-static dfcclContext_t join_by_id(const char *path, int rank, int ranks) {
+static dfcclContext_t join_by_id(const char *path, int rank, int ranks, int maker) {
   char draft[512];
   dfcclUniqueId id;
   dfcclContext_t ctx;
   FILE *file;
-  if (rank == 0) {
+  if (rank == maker) {
     must(dfcclGetUniqueId(&id), NULL);
     snprintf(draft, sizeof draft, "%s.draft", path);
     file = fopen(draft, "wb");
@@ -41,8 +42,8 @@ int main(int argc, char **argv) {
   static int32_t data[COUNT];
   dfcclContext_t ctx;
   int rank, ranks;
-  if (argc == 4)
-    ctx = join_by_id(argv[1], atoi(argv[2]), atoi(argv[3]));
+  if (argc >= 4)
+    ctx = join_by_id(argv[1], atoi(argv[2]), atoi(argv[3]), argc > 4 ? atoi(argv[4]) : 0);
   else
     must(dfcclInitFromEnv(&ctx, NULL), NULL);
   must(dfcclGetRank(ctx, &rank, &ranks), ctx);

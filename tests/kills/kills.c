@@ -9,10 +9,7 @@
  * microseconds into one of the phases of life.h, the n-th system call of the victim, the middle of
  * its n-th movement of data, or a place between two calls of the library.
  *
- *   kills [--seed S] [--jobs N] [--seconds T] [--verbose]
- *
- * Job i has seed S + i. The program ends after N jobs or T seconds. It prints the Test Anything
- * Protocol; a failure prints the command that repeats it.
+ * The program prints the Test Anything Protocol; a failure prints the command that repeats it.
  */
 #include <errno.h>
 #include <signal.h>
@@ -276,6 +273,12 @@ static void print_sums(void) {
          (unsigned long long)(options.seed + (uint64_t)sums.jobs - 1));
 }
 
+static const char usage[] = "usage: kills [--seed S] [--jobs N] [--seconds T] [--verbose]\n"
+                            "  --seed S      seed of the first job; job i has seed S + i (1)\n"
+                            "  --jobs N      number of jobs (30)\n"
+                            "  --seconds T   begins no job after T seconds\n"
+                            "  --verbose     prints each job\n";
+
 static void read_options(int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     const char *value = i + 1 < argc ? argv[i + 1] : "";
@@ -289,8 +292,10 @@ static void read_options(int argc, char **argv) {
     } else if (strcmp(argv[i], "--verbose") == 0) {
       options.verbose = true;
       takes_value = false;
+    } else if (strcmp(argv[i], "--help") == 0) {
+      exit(fputs(usage, stdout) == EOF);
     } else {
-      fprintf(stderr, "kills: unknown option %s\n", argv[i]);
+      fprintf(stderr, "kills: unknown option %s\n%s", argv[i], usage);
       exit(2);
     }
     i += takes_value;

@@ -322,8 +322,8 @@ static bool join(rank_life *l, const dfcclUniqueId *id) {
         df_test_result_name(result), sentence);
   CHECK(result == dfcclTimeout || result == dfcclRemoteError, "dfcclInit: %s: \"%s\"",
         df_test_result_name(result), sentence);
-  bool tells = strstr(sentence, "rank") != NULL || strstr(sentence, "unique id") != NULL;
-  CHECK(tells && l->ctx == NULL, "dfcclInit: \"%s\"", sentence);
+  bool is_explained = strstr(sentence, "rank") != NULL || strstr(sentence, "unique id") != NULL;
+  CHECK(is_explained && l->ctx == NULL, "dfcclInit: \"%s\"", sentence);
   return false;
 }
 

@@ -19,7 +19,7 @@
 #include "host/state/peer_info.h"
 #include "control/messenger.h"
 #include "control/service.h"
-#include "host/registration/match.h"
+#include "host/registration/announcement.h"
 #include "host/state/registry.h"
 #include "support/harness.h"
 
@@ -217,7 +217,7 @@ DF_TEST(first_reason, a_rank_that_has_left_sees_no_death, 30) {
 
 /* ---- rank 2's messages, sent when the test decides */
 
-static void be_told(dfcclContext_t ctx, df_message message, const void *payload, int fd) {
+static void deliver(dfcclContext_t ctx, df_message message, const void *payload, int fd) {
   DF_ALIGNED(8) uint8_t bytes[sizeof message + 256];
   message.magic = DF_MESSAGE_MAGIC;
   memcpy(bytes, &message, sizeof message);
@@ -229,19 +229,19 @@ static void be_told(dfcclContext_t ctx, df_message message, const void *payload,
 }
 
 /* Rank 2's memory, then the same registration as the receiver's. */
-static void be_told_registration(dfcclContext_t ctx, dfcclCollId_t id) {
+static void deliver_registration(dfcclContext_t ctx, dfcclCollId_t id) {
   uint8_t payload[sizeof(df_announcement) + RANKS * sizeof(uint32_t)];
   int fd = memfd_create("rank 2", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   CHECK(fd >= 0 && ftruncate(fd, DF_PAGE) == 0, "no memory to share");
   CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0, "no seals");
-  be_told(ctx, (df_message){.kind = DF_MESSAGE_SEGMENT, .a = DF_PAGE, .b = DF_SEGMENT_HOME}, "",
+  deliver(ctx, (df_message){.kind = DF_MESSAGE_SEGMENT, .a = DF_PAGE, .b = DF_SEGMENT_HOME}, "",
           fd);
   df_rank_lock(&ctx->lock);
   const df_coll *coll = df_find(ctx, id);
   df_announcement announcement = df_coll_announcement(coll);
   uint32_t bytes = df_announcement_write(&announcement, coll->ranks, payload);
   df_rank_unlock(&ctx->lock);
-  be_told(ctx, (df_message){.kind = DF_MESSAGE_ANNOUNCE, .payload_bytes = bytes, .id = id}, payload,
+  deliver(ctx, (df_message){.kind = DF_MESSAGE_ANNOUNCE, .payload_bytes = bytes, .id = id}, payload,
           -1);
 }
 
@@ -252,10 +252,10 @@ DF_TEST(first_reason, a_death_among_goodbyes, 30) {
   register_both(&s);
   OK(dfcclRunAllReduce(s.ctxs[0], ALL, send_buffer, recv_buffers[0], NULL, NULL));
   OK(dfcclRunAllReduce(s.ctxs[1], ALL, send_buffer, recv_buffers[1], NULL, NULL));
-  for (int rank = 0; rank < 2; rank++) be_told_registration(s.ctxs[rank], ALL);
-  be_told(s.ctxs[0], (df_message){.kind = DF_MESSAGE_DEREGISTER, .id = ALL, .a = 1, .b = 1}, "",
+  for (int rank = 0; rank < 2; rank++) deliver_registration(s.ctxs[rank], ALL);
+  deliver(s.ctxs[0], (df_message){.kind = DF_MESSAGE_DEREGISTER, .id = ALL, .a = 1, .b = 1}, "",
           -1);
-  be_told(s.ctxs[0], (df_message){.kind = DF_MESSAGE_BYE}, "", -1);
+  deliver(s.ctxs[0], (df_message){.kind = DF_MESSAGE_BYE}, "", -1);
   for (int rank = 0; rank < 2; rank++) close(s.dead_ends[rank]);
   df_waiting_for("rank 1's run with rank 2, which it saw die");
   RESULT(dfcclWait(s.ctxs[1], ALL), dfcclRemoteError);
@@ -328,7 +328,7 @@ static void *leave_as_rank_0(void *argument) {
 }
 
 /* The kind of the next message that rank 2 receives from rank 0; DF_MESSAGE_KINDS at the end. */
-static unsigned hear(scene *s) {
+static unsigned receive_kind(scene *s) {
   static union {
     df_message message;
     char bytes[DF_MAX_MESSAGE_BYTES];
@@ -356,7 +356,7 @@ DF_TEST(first_reason, a_rank_that_leaves_blames_no_other, 30) {
   leave(&s, 1);
   df_sleep_ms(50); /* rank 0 sees rank 1's end */
   unsigned kind, byes = 0;
-  for (int n = 0; (kind = hear(&s)) != DF_MESSAGE_KINDS; n++) {
+  for (int n = 0; (kind = receive_kind(&s)) != DF_MESSAGE_KINDS; n++) {
     CHECK(kind != DF_MESSAGE_FAILURE_REASON && kind != DF_MESSAGE_LIMIT, "message %d is of kind %u",
           n, kind);
     byes += kind == DF_MESSAGE_BYE;

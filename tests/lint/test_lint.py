@@ -24,7 +24,8 @@ MARK = "lint: " + "allow"
 
 GOOD = {
     "meson.build": "project('small', 'c')\nexecutable('small', 'src/good.c', 'src/loop.c')\n",
-    "meson_options.txt": "option('cuda', type: 'feature', value: 'auto')\n",
+    "meson_options.txt": "option('cuda', type: 'feature', value: 'auto')\n"
+    "option('tests', type: 'boolean', value: false)\n",
     "src/good.c": "/* Returns the sum of two numbers. */\nint main(void) { return 0; }\n",
     "src/loop.c": "int df_unused(void);\nint df_unused(void) { return 1; }\n",
     "scripts/good": '#!/usr/bin/env bash\n# Prints its first argument.\necho "$1"\n',
@@ -214,10 +215,11 @@ ACCEPTED = [
 ]
 
 
-def lint(project: pathlib.Path, *arguments: str) -> tuple[int, str]:
+def lint(project: pathlib.Path, *arguments: str, **variables: str) -> tuple[int, str]:
     environment = {**os.environ, "DFCCL_TEST_NO_INSTALL": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     # Tools that scripts/lint has installed for the real project serve the small one.
     environment["PATH"] = f"{ROOT / 'build-lint/venv/bin'}:{environment['PATH']}"
+    environment.update(variables)
     run = subprocess.run(
         [project / "scripts/lint", *arguments],
         cwd=project,
@@ -286,6 +288,21 @@ def check_mending(project: pathlib.Path, report: Report) -> None:
     (project / "scripts/a.py").unlink()
 
 
+def check_missing(project: pathlib.Path, report: Report) -> None:
+    """A tool that is not installed and cannot be fetched is skipped."""
+    with tempfile.TemporaryDirectory(prefix="dfccl-programs-") as folder:
+        for directory in os.get_exec_path():
+            for program in pathlib.Path(directory).glob("*"):
+                link = pathlib.Path(folder, program.name)
+                if program.name != "ruff" and not link.is_symlink():
+                    link.symlink_to(program.resolve())
+        for name, no_install in (("may not", "1"), ("cannot", "0")):
+            variables = {"PATH": folder, "PIP_NO_INDEX": "1", "DFCCL_TEST_NO_INSTALL": no_install}
+            status, output = lint(project, "--tool", "ruff", **variables)
+            is_skipped = status == 0 and "lint: ruff: skipped: it is not installed" in output
+            report.tell(f"a missing tool that {name} be fetched is skipped", is_skipped, output)
+
+
 def check_hook(project: pathlib.Path, report: Report) -> None:
     """The hook refuses a commit of a file with a fault, and looks at staged files only."""
 
@@ -317,6 +334,7 @@ def main() -> int:
         check_planted(project, report)
         check_accepted(project, report)
         check_mending(project, report)
+        check_missing(project, report)
         check_hook(project, report)
     return 1 if report.failed else 0
 

@@ -57,7 +57,7 @@ static void gate_block(gate_state *s, uint32_t b) {
 static void gate_block_0(void *state) { gate_block(state, 0); }
 static void gate_block_1(void *state) { gate_block(state, 1); }
 
-static void gate_host(void *state) { /* is_running(), has_unread() of executor_cuda.c */
+static void gate_host(void *state) { /* as is_running(), has_unread() */
   gate_state *s = state;
   for (uint32_t b = 0; b < BLOCKS; b++)
     if (df_observe_u32(&s->images[b].running)) return;

@@ -232,7 +232,7 @@ static void left_poll(void *state) {
   df_cq_push_mpsc(&s->device.cq, 0, (df_cqe){.collective = 0});
   poll(state);
 }
-static void left_wait(void *state) { /* drive_until() of wait.c, about to return */
+static void left_wait(void *state) { /* progress_until() of wait.c, about to return */
   host_state *s = state;
   df_progress_thread driver = {0};
   df_awaited awaited = {.words = &s->words, .registration = 1, .target = 1};

@@ -183,8 +183,9 @@ static void *write_all(void *argument) {
 static double seconds_of(int argc, char **argv) {
   if (argc == 1) return 2;
   if (argc == 3 && strcmp(argv[1], "--seconds") == 0 && atof(argv[2]) > 0) return atof(argv[2]);
-  fprintf(stderr, "usage: %s [--seconds S]\n", argv[0]);
-  exit(2);
+  const int is_question = argc == 2 && strcmp(argv[1], "--help") == 0;
+  fprintf(is_question ? stdout : stderr, "usage: %s [--seconds S]\n", argv[0]);
+  exit(is_question ? 0 : 2);
 }
 
 int main(int argc, char **argv) {

@@ -125,8 +125,9 @@ int main(int argc, char **argv) {
     else if (i + 1 < argc && strcmp(argv[i], "--test") == 0)
       name = argv[i + 1];
     else {
-      fprintf(stderr, "usage: %s [--seconds S] [--test NAME]\n", argv[0]);
-      return 2;
+      const int is_question = strcmp(argv[i], "--help") == 0;
+      fprintf(is_question ? stdout : stderr, "usage: %s [--seconds S] [--test NAME]\n", argv[0]);
+      return is_question ? 0 : 2;
     }
   }
   alarm(LIMIT_S + (unsigned)seconds); /* no side waits for another; if one does, it ends here */

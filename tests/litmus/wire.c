@@ -36,7 +36,7 @@ static void asked_prepare(void *state) {
   df_mutex_init(&s->ep.lock);
 }
 static void asked_pump(void *state) { run_pump(&((wire_state *)state)->ep, DF_CARRY_STUCK); }
-static void asked_tell(void *state) {
+static void asked_request(void *state) {
   wire_state *s = state;
   df_store_relaxed_u32(&s->news, 1);
   run_pump(&s->ep, DF_CARRY_PUBLISHED);
@@ -47,7 +47,7 @@ static void arrived_prepare(void *state) {
   s->has_arrived = 1;
 }
 static void arrived_pump(void *state) { run_pump(&((wire_state *)state)->ep, DF_CARRY_PUBLISHED); }
-static void arrived_tell(void *state) {
+static void arrived_request(void *state) {
   wire_state *s = state;
   df_store_relaxed_u32(&s->news, 1);
   run_pump(&s->ep, DF_CARRY_ALL);
@@ -63,7 +63,7 @@ static const litmus_test tests[] = {
      "two threads want to pump, and neither carries what the second has to tell",
      sizeof(wire_state),
      asked_prepare,
-     {asked_pump, asked_tell},
+     {asked_pump, asked_request},
      asked_judge,
      {{0, LITMUS_FENCE}, {1, LITMUS_FENCE}},
      {{0}}},
@@ -72,7 +72,7 @@ static const litmus_test tests[] = {
      "who only sends takes up what the endpoint's thread has asked for, and does not receive",
      sizeof(wire_state),
      arrived_prepare,
-     {arrived_pump, arrived_tell},
+     {arrived_pump, arrived_request},
      asked_judge,
      {{0, LITMUS_FENCE}, {1, LITMUS_FENCE}},
      {{0}}},

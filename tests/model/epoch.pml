@@ -136,10 +136,10 @@ inline take_answer() {
 
 proctype leader() {
   byte switches, answers, most, least, own, value, missing, number;
-  bool refused, asking, telling;
+  bool refused, asking, committing;
 end:
   do
-  :: atomic { !asking && !telling && switches < SWITCHES && missing == 0 ->
+  :: atomic { !asking && !committing && switches < SWITCHES && missing == 0 ->
       switches++; asking = true; answers = 0; refused = false;
       if
       :: own = admitted[0]
@@ -166,8 +166,8 @@ end:
 #ifdef OWN_FLOOR
       most = own;
 #endif
-      asking = false; telling = true; to[1] ! COMMIT(most, switches) }
-  :: atomic { telling -> telling = false; to[2] ! COMMIT(most, switches); set_first(0, most);
+      asking = false; committing = true; to[1] ! COMMIT(most, switches) }
+  :: atomic { committing -> committing = false; to[2] ! COMMIT(most, switches); set_first(0, most);
 #ifndef AT_ONCE
       missing = 3
 #endif

@@ -11,7 +11,7 @@
  *
  * Holds: every accepted run completes, and with success if the member has submitted it.
  * Planted:
- *   ONLY_WHEN_TOLD: the limit is checked when it arrives, but not when a run comes back.
+ *   ONLY_ON_ARRIVAL: the limit is checked when it arrives, but not when a run comes back.
  *   AT_ONCE: runs before the limit are given up too.
  *   ACCEPT: a run beyond the limit is accepted.
  */
@@ -19,7 +19,7 @@
 #define LAST 1
 #define NO_LIMIT 255
 
-byte member_submitted, told = NO_LIMIT; /* runs of the member; the limit that it announces */
+byte member_submitted, announced = NO_LIMIT; /* runs of the member; the limit that it announces */
 byte limit = NO_LIMIT;                  /* the limit that this rank has received */
 byte submitted, done, retired;          /* runs accepted; completed by the daemon; taken back */
 byte succeeded;
@@ -41,7 +41,7 @@ active proctype member() {
   :: member_submitted < LAST -> member_submitted++
   :: else -> break
   od;
-  told = member_submitted
+  announced = member_submitted
 }
 
 active proctype daemon() {
@@ -70,7 +70,7 @@ active proctype application() {
 }
 
 active proctype service() { /* receives the limit */
-  atomic { told != NO_LIMIT -> limit = told; check_limit() }
+  atomic { announced != NO_LIMIT -> limit = announced; check_limit() }
 }
 
 active proctype reaper() {
@@ -78,7 +78,7 @@ end:
   do
   :: atomic {
        retired < done -> retired++;
-#ifndef ONLY_WHEN_TOLD
+#ifndef ONLY_ON_ARRIVAL
        check_limit()
 #endif
      }

@@ -43,7 +43,7 @@
 #define PLACE(message, part) (((message) % SLOTS) * 2 + (part))
 #define SPOILT 99
 
-mtype = { OPEN, DATA, HEAD, REST, ASK, STATE, CREDIT, HEARD };
+mtype = { OPEN, DATA, HEAD, REST, ASK, STATE, CREDIT, ARRIVED };
 
 /* Frames: kind; message, epoch or number; part; value. */
 chan frames[CONNECTIONS] = [3] of { mtype, byte, byte, byte };
@@ -120,12 +120,12 @@ end:
 /* ---- the sending pump */
 
 byte next = 1, at, credit, epoch, asked, asks, at_frames, at_news, copied, aside;
-bool is_open, is_halted, has_rest, is_heard;
+bool is_open, is_halted, has_rest, has_arrived;
 
 inline change_frames() {
   at_frames = newest_frames;
   is_halted = true; is_open = false; epoch++; has_rest = false;
-  asked = 0; is_heard = false;
+  asked = 0; has_arrived = false;
 #ifdef UNACKED
   is_halted = false; at = 0;
 #endif
@@ -150,15 +150,15 @@ inline take_news() {
 #else
     :: is_halted && a == epoch && b > credit ->
 #endif
-      next = b; at = c; is_halted = false; asked = 0; is_heard = false
+      next = b; at = c; is_halted = false; asked = 0; has_arrived = false
     :: else
     fi
-  :: kind == HEARD ->
+  :: kind == ARRIVED ->
     if
 #ifdef OLD_ANSWER
-    :: asked -> is_heard = true
+    :: asked -> has_arrived = true
 #else
-    :: asked && a == asked -> is_heard = true
+    :: asked && a == asked -> has_arrived = true
 #endif
     :: else
     fi
@@ -185,7 +185,7 @@ end:
 #endif
     }
 #ifdef PORTS
-  :: atomic { at_news < newest_news -> at_news = newest_news; asked = 0; is_heard = false }
+  :: atomic { at_news < newest_news -> at_news = newest_news; asked = 0; has_arrived = false }
 #endif
 #ifdef ASIDE
   :: atomic { !is_open && nfull(frames[0]) -> is_open = true; aside = epoch + 1 }
@@ -220,7 +220,7 @@ end:
   :: atomic { is_open && !asked && published == MESSAGES && !MAY_SEND &&
       (is_halted || next > MESSAGES) && nfull(frames[at_frames]) ->
       asks++; asked = asks; frames[at_frames]!ASK(asked, 0, 0) }
-  :: atomic { is_heard -> has_left = true; break }
+  :: atomic { has_arrived -> has_left = true; break }
 #endif
 #endif
   od
@@ -228,12 +228,12 @@ end:
 
 /* ---- the receiving pump */
 
-byte in_next = 1, told, in_epoch, have, question, from_frames, from_news;
-bool in_open, tells_state;
+byte in_next = 1, sent_credit, in_epoch, have, question, from_frames, from_news;
+bool in_open, state_is_due;
 
 inline take_frame() {
   if
-  :: kind == OPEN -> in_open = true; in_epoch = a; tells_state = (a != 0)
+  :: kind == OPEN -> in_open = true; in_epoch = a; state_is_due = (a != 0)
   :: kind == ASK -> question = a
   :: kind == DATA || kind == HEAD || kind == REST ->
     assert(a == in_next);                 /* neither repeated nor left out */
@@ -250,9 +250,9 @@ inline take_frame() {
 }
 
 #ifdef CREDIT_EARLY
-#define MAY_TELL (in_next - 1)
+#define MAY_SEND (in_next - 1)
 #else
-#define MAY_TELL in_credit
+#define MAY_SEND in_credit
 #endif
 
 active proctype receiving_pump() {
@@ -268,7 +268,7 @@ end:
 #ifndef PORTS
       from_news = newest_news;
 #ifndef NO_STATE
-      tells_state = in_open
+      state_is_due = in_open
 #endif
 #endif
     }
@@ -276,37 +276,37 @@ end:
   :: atomic { from_news < newest_news ->
       from_news = newest_news;
 #ifndef NO_STATE
-      tells_state = in_open
+      state_is_due = in_open
 #endif
     }
 #endif
 #ifdef ASIDE
-  :: atomic { aside -> in_open = true; in_epoch = aside - 1; tells_state = (aside > 1); aside = 0 }
+  :: atomic { aside -> in_open = true; in_epoch = aside - 1; state_is_due = (aside > 1); aside = 0 }
 #endif
   :: atomic { frames[from_frames]?kind(a, b, c) -> take_frame() }
-  :: atomic { tells_state && len(news[from_news]) < 2 ->
+  :: atomic { state_is_due && len(news[from_news]) < 2 ->
       news[from_news]!STATE(in_epoch,
 #ifdef PART_LOST
                             in_next + (have != 0), 0);
 #else
                             in_next, have);
 #endif
-      tells_state = false;
+      state_is_due = false;
 #ifdef TWICE
-      news[from_news]!CREDIT(in_credit - told, 0, 0);
+      news[from_news]!CREDIT(in_credit - sent_credit, 0, 0);
 #elif !defined(COUNT_ON)
-      news[from_news]!CREDIT(MAY_TELL, 0, 0);
+      news[from_news]!CREDIT(MAY_SEND, 0, 0);
 #endif
-      told = MAY_TELL }
-  :: atomic { in_open && !tells_state && MAY_TELL != told && nfull(news[from_news]) ->
+      sent_credit = MAY_SEND }
+  :: atomic { in_open && !state_is_due && MAY_SEND != sent_credit && nfull(news[from_news]) ->
 #ifdef TWICE
-      news[from_news]!CREDIT(in_credit - told, 0, 0);
+      news[from_news]!CREDIT(in_credit - sent_credit, 0, 0);
 #else
-      news[from_news]!CREDIT(MAY_TELL, 0, 0);
+      news[from_news]!CREDIT(MAY_SEND, 0, 0);
 #endif
-      told = MAY_TELL }
-  :: atomic { question && !tells_state && nfull(news[from_news]) ->
-      news[from_news]!HEARD(question, 0, 0); question = 0 }
+      sent_credit = MAY_SEND }
+  :: atomic { question && !state_is_due && nfull(news[from_news]) ->
+      news[from_news]!ARRIVED(question, 0, 0); question = 0 }
   od
 }
 

@@ -16,7 +16,7 @@ command -v "${compiler%% *}" >/dev/null || { echo "skipped: no C compiler"; exit
 declare -A holds=(
   [sq]="-" [cq]="VARIANT=0 VARIANT=1 VARIANT=2" [completion]="-" [link]="- LAZY" [bell]="- DEEP"
   [poller]="-" [lend]="- SEIZE" [preemption]="-" [full]="-" [limit]="-" [tenant]="-"
-  [unmap]="- TOLD_LATE EXPORTED" [epoch]="- DEATH" [resume]="- PORTS LENDS LEAVES PORTS+LEAVES"
+  [unmap]="- NOTIFIED_LATE EXPORTED" [epoch]="- DEATH" [resume]="- PORTS LENDS LEAVES PORTS+LEAVES"
 )
 declare -A bugs=(
   [sq]="RECORD_LATE COUNT_LATE NO_LAP FIRST_FREES NO_FULL"
@@ -30,7 +30,7 @@ declare -A bugs=(
   [lend]="NO_BORROW LOOK_FIRST NO_REVOKE REVOKE_ANYWAY SEIZE+UNCHECKED"
   [preemption]="IN_ORDER ONE_SLOT"
   [full]="LOAD CLEAR_EARLY LOOK_EARLY"
-  [limit]="ONLY_WHEN_TOLD AT_ONCE ACCEPT"
+  [limit]="ONLY_ON_ARRIVAL AT_ONCE ACCEPT"
   [unmap]="ANYWAY NO_DRAIN KEPT_REACH SAME_NUMBER OPEN_EARLY CLOSE_LATE NO_WINDOW
         EXPORTED+FREE_AT_ONCE EXPORTED+CLOSE_AT_ONCE"
   [epoch]="LEAST_FLOOR OWN_FLOOR NO_HOLD EARLY AT_ONCE NO_CANCEL ANY_NUMBER

@@ -14,7 +14,7 @@
  * The owner does not ask for the unmapping of memory that the failed run may have lent. (lend.pml
  * shows what the owner may do with its own mapping by then.)
  *
- * With TOLD_LATE the reader is notified of the failure later, as of the death of another rank.
+ * With NOTIFIED_LATE the reader is notified of the failure later, as of the death of another rank.
  * With EXPORTED (unmap.c) a mapping does not keep a device's memory alive: the owner frees the
  * memory when the reader has confirmed the unmapping, and after a failure the reader unmaps when
  * no run of its own may touch it.
@@ -57,11 +57,11 @@ active proctype failure() {
   :: c < RUNS ->
     atomic {
       cancelled[c] = true;
-#ifndef TOLD_LATE
+#ifndef NOTIFIED_LATE
       to_reader!FAIL(c, 0)
 #endif
     }
-#ifdef TOLD_LATE
+#ifdef NOTIFIED_LATE
     to_reader!FAIL(c, 0)
 #endif
   :: else

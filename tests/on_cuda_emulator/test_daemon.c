@@ -105,7 +105,7 @@ DF_TEST(emulated_daemon, cancelled_collectives_complete, 120) {
   finish(w, dfcclAborted);
   for (uint32_t c = 0; c < COLLECTIVES; c++)
     CHECK(me->completed[c] == RUNS, "collective %u: %u completions", c, me->completed[c]);
-  CHECK(me->failed > 0, "none was told that it is cancelled");
+  CHECK(me->failed > 0, "no run reports that it is cancelled");
   w->o.ranks = 2;
   close_world(w);
 }
@@ -171,7 +171,7 @@ DF_TEST(emulated_daemon, a_turn_ends_when_its_collective_is_cancelled, 30) {
   finish(w, dfcclAborted);
   df_waiting_for(NULL);
   w->o.ranks = 2;
-  CHECK(me->failed > 0, "none was told that it is given up");
+  CHECK(me->failed > 0, "no run reports that it is given up");
   close_stuck(w);
 }
 

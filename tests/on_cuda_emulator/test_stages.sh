@@ -88,7 +88,7 @@ if [ "$part" != plants ]; then
 else
   check "a stage with parts that hang" play 1 smoke --only 'two ranks' --limit 6 --plant \
     'two ranks' CUDA_EMULATOR_STALL=1
-  check "is told so" says '^HANG  two ranks, one collective' smoke.txt
+  check "reports it" says '^HANG  two ranks, one collective' smoke.txt
   check "what a rank waits for is in the summary" says '\| +it waits until it is run by rank [01]' \
     smoke.txt
   check "after two the rest is left out" says '^left  two ranks, synchronised' smoke.txt
@@ -126,7 +126,7 @@ else
   check "none is right" is_right "$work/right"
   check "a stage with a wrong result" play 1 behaviour --only 'no words' --plant 'no words' \
     CUDA_EMULATOR_SPOIL=4
-  check "is told so" says '^WRONG  no words' behaviour.txt
+  check "reports it" says '^WRONG  no words' behaviour.txt
   check "JSON has it, with what was said" json behaviour \
     "s == {'no words': 'WRONG'} and any('wrong' in l for l in o['parts'][0]['lines'])"
 

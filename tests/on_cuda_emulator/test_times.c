@@ -103,7 +103,7 @@ static void times_with(const char *relay, size_t passed) {
   dfcclContext_t ctx;
   timed_run runs[TIMED_RUNS];
   dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
-  setenv("DFCCL_CUDA_TIMERS", "1", 1);
+  df_tune("cuda_timers", "1");
   df_tune("cuda_relay", relay);
   setenv("DFCCL_CONTEXT_SLOTS", "1", 1); /* two collectives in turn: each run saves and loads one */
   df_make_contexts(&ctx, 1, NULL);
@@ -137,7 +137,8 @@ DF_TEST(emulated_times, no_times_without_timers, 60) {
   df_make_contexts(&ctx, 1, NULL);
   CHECK(dfcclGetTimes(ctx, dfcclTimeFetch, NULL, NULL, &count) == dfcclInvalidUsage,
         "there are times");
-  CHECK(strstr(dfcclGetLastError(ctx), "DFCCL_CUDA_TIMERS") != NULL, "%s", dfcclGetLastError(ctx));
+  CHECK(strstr(dfcclGetLastError(ctx), "cuda_timers of DFCCL_TUNING") != NULL, "%s",
+        dfcclGetLastError(ctx));
   CHECK(dfcclGetEvents(ctx, NULL, &count) == dfcclInvalidUsage, "there are events");
   df_free_contexts(&ctx, 1);
 }

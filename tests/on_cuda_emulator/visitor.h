@@ -1,4 +1,4 @@
-/* Helpers for the emulator's tests with streams and kernels. */
+/* Functions for the emulator's tests with streams and kernels. */
 #ifndef DF_TESTS_EMULATED_VISITOR_H
 #define DF_TESTS_EMULATED_VISITOR_H
 

@@ -204,7 +204,7 @@ static int start_link(void **handle, const op *link, void *parent) {
 }
 static int start_step(void **handle, int step, void *parent) {
   const event *link = parent;
-  MUST(link && link->is_open, "a message of a link that is told");
+  MUST(link && link->is_open, "a message of a link that is not open");
   MUST(step >= 0 && step < link->steps, "a message of the run");
   const int result = start(handle, PROXY_STEP, parent, PROXY_OP);
   event *e = *handle;

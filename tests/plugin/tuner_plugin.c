@@ -92,7 +92,7 @@ static int named(int *algorithm, int *protocol) {
   return 1;
 }
 
-static int tell_channels(int *channels, int result) {
+static int answer_channels(int *channels, int result) {
   long n;
   if (number_after("channels:", &n)) *channels = (int)n;
   return leave(strcmp(answer(), "info") == 0 ? SYSTEM_ERROR : result);
@@ -105,7 +105,7 @@ static int info_2(void *context, int function, size_t bytes, int collnet, int nv
   MUST(context && function >= 0 && function <= 4 && operations == 1, "arguments");
   MUST(*algorithm == -1 && *protocol == -1 && *channels == 0, "outputs begin as none");
   named(algorithm, protocol);
-  return tell_channels(channels, SUCCESS);
+  return answer_channels(channels, SUCCESS);
 }
 
 OF_SOME_VERSIONS static int info(void *context, int function, float (*table)[PROTOCOLS],
@@ -124,7 +124,7 @@ OF_SOME_VERSIONS static int info(void *context, int function, float (*table)[PRO
   if (strcmp(answer(), "nan") == 0) table[RING][SIMPLE] = NAN;
   if (strcmp(answer(), "infinite") == 0) table[RING][SIMPLE] = -INFINITY;
   if (strcmp(answer(), "absent") == 0) table[4][SIMPLE] = 1;
-  return tell_channels(channels, SUCCESS);
+  return answer_channels(channels, SUCCESS);
 }
 
 OF_SOME_VERSIONS static int info_3(void *context, int function, size_t bytes, int operations,

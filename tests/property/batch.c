@@ -33,7 +33,7 @@ static const struct {
     {"ring_budget", {"0", "100000"}},
     {"lend_in_place_min", {"0", "10000"}},
     {"stream_min", {"0", "10000"}},
-    {"far_ns", {"0", "1"}},
+    {"way", {"1", "2", "3", "4", "5"}},
     {"common", {"0", "2", "2"}},
     {"borrowed_turn_max", {"0", "16", "1000", "4194304"}},
 };

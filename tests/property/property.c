@@ -152,36 +152,45 @@ static void batch_in_processes(const batch *b, uint64_t first, uint64_t end) {
   df_join(&family);
 }
 
-static void usage(const char *program_name) {
-  fprintf(stderr,
-          "usage: %s [--seed S] [--programs N] [--first K] [--batch B] [--ranks R] [--preempt]\n"
-          "       [--processes] [--hosts PID,PID...] [--seconds T] [--verbose]\n",
-          program_name);
+static const char usage_text[] =
+    "usage: property [OPTION]...\n"
+    "\n"
+    "Random programs against the public API (docs/TESTING.md):\n"
+    "\n"
+    "  --seed S          seed of all programs\n"
+    "  --programs N      number of programs\n"
+    "  --first K         number of the first program\n"
+    "  --batch B         programs that share a job and its settings\n"
+    "  --ranks R         ranks of each job; 0: drawn\n"
+    "  --seconds T       begins no batch after T seconds\n"
+    "  --preempt         the daemons preempt after every step\n"
+    "  --processes       one process for each rank; otherwise one thread\n"
+    "  --hosts PID,...   the ranks' network namespaces: those of these processes\n"
+    "  --verbose         prints each program\n";
+
+static void refuse(void) {
+  fputs(usage_text, stderr);
   exit(2);
 }
 
-static uint64_t number_or_usage(const char *text, const char *program_name) {
+static uint64_t number_or_usage(const char *text) {
   char *end = NULL;
   uint64_t value = strtoull(text, &end, 10);
-  if (end == text || *end != '\0') usage(program_name);
+  if (end == text || *end != '\0') refuse();
   return value;
 }
 
 static void read_options(int argc, char **argv) {
-  static const struct option known[] = {{"seed", required_argument, NULL, 's'},
-                                        {"programs", required_argument, NULL, 'n'},
-                                        {"first", required_argument, NULL, 'k'},
-                                        {"batch", required_argument, NULL, 'b'},
-                                        {"ranks", required_argument, NULL, 'r'},
-                                        {"seconds", required_argument, NULL, 't'},
-                                        {"preempt", no_argument, NULL, 'p'},
-                                        {"processes", no_argument, NULL, 'f'},
-                                        {"verbose", no_argument, NULL, 'v'},
-                                        {"hosts", required_argument, NULL, 'h'},
-                                        {0}};
+  static const struct option known[] = {
+      {"seed", required_argument, NULL, 's'},  {"programs", required_argument, NULL, 'n'},
+      {"first", required_argument, NULL, 'k'}, {"batch", required_argument, NULL, 'b'},
+      {"ranks", required_argument, NULL, 'r'}, {"seconds", required_argument, NULL, 't'},
+      {"preempt", no_argument, NULL, 'p'},     {"processes", no_argument, NULL, 'f'},
+      {"verbose", no_argument, NULL, 'v'},     {"hosts", required_argument, NULL, 'h'},
+      {"help", no_argument, NULL, '?' + 256},  {0}};
   for (int option; (option = getopt_long(argc, argv, "", known, NULL)) != -1;) {
     const bool is_number = optarg != NULL && option != 'h';
-    uint64_t value = is_number ? number_or_usage(optarg, argv[0]) : 0;
+    uint64_t value = is_number ? number_or_usage(optarg) : 0;
     switch (option) {
     case 's':
       options.seed = value;
@@ -208,18 +217,20 @@ static void read_options(int argc, char **argv) {
       options.processes = true;
       break;
     case 'h':
-      if (!places_read(optarg)) usage(argv[0]);
+      if (!places_read(optarg)) refuse();
       options.processes = true;
       break;
     case 'v':
       options.verbose = true;
       break;
+    case '?' + 256:
+      exit(fputs(usage_text, stdout) == EOF);
     default:
-      usage(argv[0]);
+      refuse();
     }
   }
   if (optind != argc || options.batch == 0 || options.ranks < 0 || options.ranks > RANKS_MAX)
-    usage(argv[0]);
+    refuse();
 }
 
 /* The allocated memory while no context is open. It is exact, while resident memory depends on what

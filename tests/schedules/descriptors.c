@@ -139,6 +139,12 @@ void *sim_mmap(size_t bytes, int fd) {
   return file->base;
 }
 
+int sim_punch_hole(int fd, off_t offset, off_t bytes) {
+  const sim_file *file = &sim_system_now.file[descriptor_of(fd)->file];
+  sim_memset((uint8_t *)file->base + offset, 0, (size_t)bytes);
+  return 0;
+}
+
 int sim_munmap(void *p) {
   for (uint32_t f = 0; f < sim_system_now.n_fds; f++)
     if (sim_system_now.file[f].base == p) {

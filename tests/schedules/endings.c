@@ -233,7 +233,7 @@ static void register_next(uint32_t rank, uint32_t coll) {
 static void abort_rank(uint32_t rank) {
   sim_endings_now->aborts++;
   if (!sim_endings_now->rank[rank].has_aborted) sim_endings_now->rank[rank].has_aborted = 1;
-  df_abort(sim_app->rank[rank].context);
+  df_abort(sim_app->rank[rank].context, NULL);
   sim_endings_now->rank[rank].has_aborted = 2;
 }
 
@@ -241,7 +241,7 @@ static void abort_one(uint32_t rank, uint32_t coll) {
   const dfcclCollId_t id = coll + 1;
   sim_endings_now->aborts++;
   sim_endings_now->rank[rank].has_aborted_one = 1;
-  dfcclResult_t result = df_abort_collectives(sim_app->rank[rank].context, &id, 1);
+  dfcclResult_t result = df_abort_collectives(sim_app->rank[rank].context, &id, 1, NULL);
   if (result != dfcclSuccess && result != dfcclInvalidArgument) /* not registered just now */
     sim_fail("rank %u: dfcclAbortCollectives gave %d: %s", rank, (int)result, df_last_sentence());
 }
@@ -291,7 +291,7 @@ static void do_step(uint32_t rank, const step *s) {
     sim_ask_to_switch(rank);
     break;
   case STEP_WAIT:
-    /* Not registered: a callback or the helper has deregistered it. */
+    /* Not registered: a callback or the second thread has deregistered it. */
     expect(rank, "dfcclWait", df_wait(context, s->coll + 1), dfcclInvalidArgument);
     break;
   case STEP_WAIT_ALL:
@@ -341,7 +341,8 @@ void *sim_endings_thread(void *argument) {
     do_step(rank, &state->steps[thread][i]);
   if (thread == 0) {
     while (state->lingers && has_refused_others(rank)) nap(1);
-    sim_thread_join(state->helper, NULL); /* no other call is in progress when it is destroyed */
+    sim_thread_join(state->second_thread,
+                    NULL); /* no other call is in progress when it is destroyed */
     if (df_context_close(sim_app->rank[rank].context) != dfcclSuccess)
       sim_fail("dfcclDestroy failed");
     state->is_closed = 1;

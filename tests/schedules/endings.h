@@ -38,7 +38,7 @@ typedef struct rank_state {
   step steps[MAX_THREADS][MAX_STEPS];
   uint32_t n_steps[MAX_THREADS];
   coll_state coll[MAX_COLLS];
-  uint32_t helper;
+  uint32_t second_thread;
   int has_aborted, has_aborted_one, leaves, lingers, is_closed, is_dead;
 } rank_state;
 

@@ -42,7 +42,7 @@ static void draw_main_thread(uint32_t rank, const int *in_callback, const int *k
   if (sim_one_in(&sim_random_now, 3)) add(rank, 0, STEP_WAIT_ALL, 0, 0);
 }
 
-static void draw_helper(uint32_t rank) {
+static void draw_second_thread(uint32_t rank) {
   sim_random *random = &sim_random_now;
   for (uint32_t i = sim_below(random, 3); i > 0; i--) {
     static const step_kind kinds[] = {STEP_SYNC, STEP_WAIT, STEP_WAIT_ALL};
@@ -51,7 +51,7 @@ static void draw_helper(uint32_t rank) {
   }
 }
 
-/* Between two steps of the rank's own program, or of its helper's. */
+/* Between two steps of the rank's first or second thread. */
 static void insert(uint32_t rank, step_kind kind) {
   sim_random *random = &sim_random_now;
   rank_state *state = &sim_endings_now->rank[rank];
@@ -134,8 +134,8 @@ void sim_endings_prepare(void) {
                                                                  : NOTHING;
       }
     draw_main_thread(r, in_callback, keeps);
-    draw_helper(r);
-    sim_endings_now->rank[r].helper = sim_app_agent(r, 1);
+    draw_second_thread(r);
+    sim_endings_now->rank[r].second_thread = sim_app_agent(r, 1);
     sim_endings_now->rank[r].lingers = sim_one_in(random, 2);
   }
   draw_causes();

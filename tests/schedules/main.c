@@ -1,17 +1,4 @@
-/*
- * Deterministic simulation of the library: see sim.h.
- *
- *   schedules [--schedules N] [--seed S] [--jobs J] [--each M]   N schedules, M of each world
- *   ... --small, --large                                         of such worlds only: world.c
- *   ... --crowds                                                 of worlds without room: world.c
- *   ... --endings, --some-endings PERCENT                        of worlds that end: endings.c
- *   ... --failures N                                             does not end before the N-th
- *   schedules --world W --schedule K                             one again, with its trace
- *   schedules --explore BOUND --variants V [--first-world W]     see explore.c
- *   schedules --exhaust COLLECTIVES                              see exhaust.c
- *   ... [--chunks C] [--runs R] [--depth D] [--callbacks] [--background] [--naps]
- *   ... [--first-turns] [--lends] [--cq V] [--most-states N]
- */
+/* Deterministic simulation of the library: see sim.h. usage_text has the options. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,6 +11,40 @@
 #include <unistd.h>
 
 #include "sim.h"
+
+static const char usage_text[] =
+    "usage: schedules [OPTION]...\n"
+    "         random schedules of random worlds (world.c)\n"
+    "       schedules --seed S --world W --schedule K [--until STEP] [--brief]\n"
+    "         one schedule again, with its trace\n"
+    "       schedules --explore BOUND --variants V [--first-world W]\n"
+    "         all schedules of at most BOUND preemptions\n"
+    "       schedules --exhaust COLLECTIVES [OPTION]...\n"
+    "         all states of a small world (exhaust.c)\n"
+    "\n"
+    "random schedules:\n"
+    "  --schedules N      number of schedules (10000)\n"
+    "  --seed S           seed of all random decisions (1)\n"
+    "  --each M           schedules of each world (500)\n"
+    "  --jobs J           processes (1)\n"
+    "  --first-world W    the first world (0)\n"
+    "  --failures N       ends after N failures (the first)\n"
+    "  --progress SECONDS prints a line so often\n"
+    "  --planted N        the program of planted bugs: plants bug N (plant.py)\n"
+    "worlds of one kind only:\n"
+    "  --small, --large, --crowds, --wires, --hosts, --rails, --relays, --varying,\n"
+    "  --others, --switches, --endings; --some-endings PERCENT (docs/TESTING.md)\n"
+    "a schedule again:\n"
+    "  --until STEP       the trace ends before this step\n"
+    "  --brief            prints nothing but the failure\n"
+    "all states:\n"
+    "  --chunks C         messages of each collective (1)\n"
+    "  --runs R           runs of each collective (1)\n"
+    "  --depth D          entries of the queue (2)\n"
+    "  --cq V             variant of the completion queue: 0 to 2\n"
+    "  --callbacks, --background, --naps, --first-turns, --lends\n"
+    "                     parts of the library that take part\n"
+    "  --most-states N    gives up beyond so many states (4194304)\n";
 
 int sim_planted;
 
@@ -302,7 +323,7 @@ static void attend_to_signals(const options *o) {
 /* A process for each job. SIGTERM ends all of them after their schedule, with the totals so far. */
 static int run_jobs(const options *o) {
   uint64_t begin = sim_seconds_ns(), left = 0;
-  int failed = 0, told = 0;
+  int failed = 0, has_forwarded = 0;
   size_t bytes = o->jobs * sizeof(totals);
   totals *jobs = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   pid_t *children = calloc(o->jobs, sizeof *children);
@@ -326,9 +347,9 @@ static int run_jobs(const options *o) {
     } else if (errno != EINTR) {
       return 1;
     }
-    for (uint64_t j = 0; is_to_end && !told && j < o->jobs; j++)
+    for (uint64_t j = 0; is_to_end && !has_forwarded && j < o->jobs; j++)
       if (children[j] > 0) kill(children[j], SIGTERM);
-    told = is_to_end;
+    has_forwarded = is_to_end;
     if (progress_is_due && left > 0) report(o, jobs, seconds, failed ? "FAILED" : "good so far");
     progress_is_due = 0;
   }
@@ -424,15 +445,10 @@ int main(int argc, char **argv) {
       sim_trace_until = number(argc, argv, &i);
     else if (strcmp(argv[i], "--planted") == 0)
       o.planted = sim_planted = (int)number(argc, argv, &i);
+    else if (strcmp(argv[i], "--help") == 0)
+      return fputs(usage_text, stdout) == EOF;
     else {
-      fprintf(stderr,
-              "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] [--first-world W] "
-              "[--progress SECONDS] [--small | --large] [--crowds] [--wires | --hosts | --rails | "
-              "--relays] "
-              "[--varying] "
-              "[--others] [--switches] [--endings | --some-endings PERCENT] "
-              "[--failures N] | --seed S --world W --schedule K\n",
-              argv[0]);
+      fprintf(stderr, "schedules: unknown option %s\n%s", argv[i], usage_text);
       return 2;
     }
   }

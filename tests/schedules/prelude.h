@@ -58,6 +58,7 @@
 #define munmap(p, bytes) ((void)(bytes), sim_munmap(p))
 #define madvise(p, bytes, advice) ((void)(p), (void)(bytes), 0)
 #define memfd_create(name, flags) sim_memfd()
+#define fallocate(fd, mode, offset, bytes) sim_punch_hole(fd, offset, bytes)
 #define ftruncate(fd, bytes) ((void)(fd), (void)(bytes), 0)
 #define fcntl(fd, ...) sim_fcntl(fd, SIM_FIRST_OF(__VA_ARGS__, 0))
 #define SIM_FIRST_OF(first, ...) first

@@ -55,6 +55,7 @@ char *sim_strdup(const char *text);
 void *sim_mmap(size_t bytes, int fd);
 int sim_munmap(void *p);
 int sim_memfd(void);
+int sim_punch_hole(int fd, off_t offset, off_t bytes);
 int sim_dup(int fd);
 int sim_fcntl(int fd, int command);
 int sim_fstat(int fd, struct stat *status);

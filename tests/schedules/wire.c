@@ -9,7 +9,6 @@
 
 #include "prelude_declarations.h"
 #include "sim.h"
-#include "transports/net/connect/paths.h"
 #include "transports/net/stream/tcp.h"
 #include "world.h"
 
@@ -54,7 +53,7 @@ static struct net {
 #define CHANGED(thing) sim_written((thing), sizeof *(thing))
 
 /* Others do not go on meanwhile: a rank may be dying. */
-static void tell(end *e) {
+static void notify(end *e) {
   if (e && e->fd >= 0) sim_stream_news(e->fd);
   if (e == NULL || e->owner == NULL) return;
   CHANGED(e);
@@ -79,7 +78,7 @@ static void break_connection(end *e) {
     both[i]->other = NULL;
   }
   SIM_TRACE("breaks", e, 0, 0);
-  for (int i = 0; i < 2; i++) tell(both[i]);
+  for (int i = 0; i < 2; i++) notify(both[i]);
 }
 
 /* Between hosts: none while a world is set up, because control sends most of its messages then. */
@@ -107,14 +106,14 @@ static int carry_something(void) {
   }
   if (has_room_again(e)) {
     e->waits_for_room = 0;
-    tell(e);
+    notify(e);
     return 1;
   }
   const uint64_t under_way = e->in->written - e->in->arrived;
   e->in->arrived += 1 + sim_below(&sim_random_now, (uint32_t)under_way);
   CHANGED(e->in);
   SIM_TRACE("carries to", e, e->in->arrived, 0);
-  tell(e);
+  notify(e);
   return 1;
 }
 
@@ -143,7 +142,7 @@ static void cut(end *e) {
     e->out->is_ended = 1;
   }
   if (e->other) e->other->other = NULL;
-  tell(e->other);
+  notify(e->other);
   sim_wake_those(SIM_WAITS_EVENT, &net); /* its rank may have died in the middle of a write */
   e->other = NULL;
   e->owner = NULL;
@@ -299,8 +298,8 @@ static void stream_shutdown(void *stream) {
     CHANGED(other);
     other->other = NULL;
   }
-  tell(e);
-  tell(other);
+  notify(e);
+  notify(other);
 }
 
 static void stream_close(void *stream) {
@@ -376,7 +375,7 @@ dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_tcp_path *way, df_tcp_stream 
   }
   *stream = &mine->tcp;
   mine->is_refused = theirs == NULL;
-  tell(mine);
+  notify(mine);
   if (theirs == NULL) return dfcclSuccess;
   *mine = (end){.tcp = mine->tcp,
                 .owner = tcp,
@@ -391,26 +390,8 @@ dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_tcp_path *way, df_tcp_stream 
   p->callers[p->n_callers++] = theirs;
   CHANGED(p);
   CHANGED(mine);
-  tell(theirs);
+  notify(theirs);
   return dfcclSuccess;
-}
-
-/* ---- promises of paths.h: all paths lead to the same place */
-
-dfcclResult_t df_path_finder_open(df_path_finder **rails, const char *interfaces, uint32_t most) {
-  (void)interfaces;
-  (void)most;
-  *rails = NULL;
-  return dfcclSuccess;
-}
-
-void df_path_finder_close(df_path_finder *rails) { (void)rails; }
-
-uint32_t df_path_finder_find(const df_path_finder *rails, const df_remote_rank *remote,
-                             df_tcp_path ways[DF_NET_PATHS_MOST]) {
-  (void)rails;
-  for (uint32_t i = 0; i < sim_plan.rails; i++) ways[i] = (df_tcp_path){.to = remote->address};
-  return sim_plan.rails;
 }
 
 df_tcp_stream *df_tcp_accept(df_tcp *tcp) {

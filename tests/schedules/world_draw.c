@@ -40,6 +40,8 @@ static void draw_settings(sim_random *random) {
   /* Not from the same sequence: worlds that are on record stay what they are. */
   sim_random apart = {.state = random->state ^ 0x2545f4914f6cdd1dull};
   if (sim_one_in(&apart, 3)) s->tuning.policy.borrowed_turn_max = 0;
+  if (sim_one_in(&apart, 2)) s->tuning.policy.pages_after = 0;
+  if (sim_one_in(&apart, 2)) s->tuning.policy.way = DF_WAY_RANDOM;
   s->context_slots = 1 << sim_below(random, 2);
   s->tuning.policy.slot_bytes = 64;
   s->tuning.policy.slots = 2;

@@ -78,7 +78,7 @@ int main(int argument_count, char **arguments) {
          (unsigned long long)large.rounds, (unsigned long long)large.deadlocks,
          small.disagreements + large.disagreements ? "DISAGREEMENT" : "all verdicts agree");
   /* If rounds always deadlocked, or never, the comparison would prove nothing. */
-  bool telling = small.deadlocks > small.rounds / 20 && small.deadlocks < small.rounds / 2;
-  if (!telling) puts("the rounds are not telling: too few or too many deadlock");
-  return small.disagreements + large.disagreements > 0 || !telling;
+  bool is_conclusive = small.deadlocks > small.rounds / 20 && small.deadlocks < small.rounds / 2;
+  if (!is_conclusive) puts("the rounds are not telling: too few or too many deadlock");
+  return small.disagreements + large.disagreements > 0 || !is_conclusive;
 }

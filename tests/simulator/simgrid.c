@@ -61,7 +61,7 @@ static df_plan_key key_of(const df_timeline_question *q) {
   df_plan_key key = {.operation = q->operation,
                      .algorithm = q->algorithm,
                      .n = n,
-                     .several = 1,
+                     .cuts.row = DF_ROW_WHOLE,
                      .split = q->split ? q->split : here};
   if (q->algorithm == DF_HIERARCHICAL) key.levels = df_levels_of_neighbours(n, here, 1);
   return key;
@@ -220,15 +220,15 @@ typedef struct tally {
 } tally;
 
 static void compare(const df_timeline_question *q, tally *t) {
-  static traffic heard;
-  const df_timeline_events events = {&heard, handle_message, handle_wait};
+  static traffic observed;
+  const df_timeline_events events = {&observed, handle_message, handle_wait};
   const uint32_t n = q->network->ranks;
   df_timeline_answer answer;
   make_plans(q);
-  memset(&heard, 0, sizeof heard);
+  memset(&observed, 0, sizeof observed);
   if (df_timeline_run(q, &events, &answer) != dfcclSuccess) fail("time");
   const int compared =
-      !heard.overlaps && answer.messages <= (uint64_t)MOST_AT_ONCE * answer.critical.messages;
+      !observed.overlaps && answer.messages <= (uint64_t)MOST_AT_ONCE * answer.critical.messages;
   if (compared) {
     const double there = seconds_in_simgrid(q->network);
     const double off = fabs(there / answer.seconds - 1);
@@ -263,7 +263,7 @@ int main(int argc, char **argv) {
                                           .bytes = (uint64_t)sizes[k] * PIECE,
                                           .slots = 4096,
                                           .slot_bytes = SLOT};
-          if (df_timeline_knows(q.operation) && df_timeline_has(&model, q.operation, algorithm))
+          if (df_timeline_supports(q.operation) && df_timeline_has(&model, q.operation, algorithm))
             compare(&q, &t);
         }
       df_network_model_free(&model);

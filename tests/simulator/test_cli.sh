@@ -1,8 +1,10 @@
 # shellcheck shell=sh
 # Promises of the command line of dfccl-sim: usage, exit statuses, JSON keys, several files, hostile
-# input. test_cli.sh DFCCL_SIM EXAMPLES_DIRECTORY
+# input, and that long work shows rows and progress early.
+#
+#   test_cli.sh DFCCL_SIM EXAMPLES_DIRECTORY SEEN_EARLY
 set -u
-sim=$1 examples=$2
+sim=$1 examples=$2 seen=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
@@ -36,7 +38,8 @@ expect 0 "$sim" --version; has '^dfccl-sim [0-9]'
 refuse "$sim"; says 'expected a command'
 refuse "$sim" fly; says 'unknown command "fly"'
 refuse "$sim" run; says 'configuration file'
-refuse "$sim" run --wings x; says 'unknown option "--wings"'
+refuse "$sim" run --wings x; says 'unknown option "--wings"$'
+refuse "$sim" run --roudns=3 x; says 'unknown option "--roudns=3"; perhaps it should be --rounds'
 refuse "$sim" run "$examples/3d-64-gpus.json" --rounds many
 says '--rounds: expected a whole number'
 refuse "$sim" run "$examples/3d-64-gpus.json" --rounds; says '--rounds needs a value'
@@ -180,10 +183,20 @@ expect 0 "$sim" check "$work/rank_0.json" "$work/rank_1.json"
 has 'the last call of GPU 1 is "all_reduce #1"'
 refuse "$sim" check "$work/rank_0.json" "$work/rank-0.json"
 says 'rank-0.json: a schedule, but .*rank_0.json is a trace'
-cp "$work/rank_0.json" "$work/again_0.json"
-refuse "$sim" check "$work/rank_0.json" "$work/again_0.json"; says 'rank 0: a file before it has'
+cp "$work/rank_0.json" "$work/again_rank_0.json"
+refuse "$sim" check "$work/rank_0.json" "$work/again_rank_0.json"
+says 'rank 0: a file before it has'
 cp "$work/rank_0.json" "$work/dump"
-refuse "$sim" check "$work/dump"; says 'dump: which rank is it'
+refuse "$sim" check "$work/dump" "$work/rank_1.json"; says 'dump: which rank is it'
+expect 3 "$sim" check "$work/dump"; has 'neither the file nor its name has the rank'
+
+# ---- no collective
+for nothing in '{"schema":"1.0.1","nodes":[]}' '{"pg_config":{},"entries":[]}' '[{"a":1}]'; do
+  printf '%s\n' "$nothing" >"$work/rank_0.json"
+  expect 0 "$sim" check "$work/rank_0.json"; has '^0 collectives were found'
+  if grep -q 'no deadlock' "$work/out"; then fail 'a judgement on nothing'; fi
+  expect 0 "$sim" check "$work/rank_0.json" --json; has '"collectives":0,'
+done
 printf '\200\002}q.' >"$work/rank_9"
 refuse "$sim" check "$work/rank_9"; says 'rank_9: a pickle.*python -m dfccl.flight to-json'
 refuse "$sim" check; says 'schedule file'
@@ -263,6 +276,28 @@ fi
 # ---- time
 expect 0 "$sim" time allreduce -n 8 -b 1K..4K --network "$examples/network-fat-tree.json"
 has 'among 8 ranks on 1 host;'; has ' ring '
+has '^ *1024 fastest: '; has '^ *4096 fastest: '
+# Work that takes minutes or hours on any machine: its first rows and its progress come early.
+early() { "$seen" "$@" || fail "not seen early: $*"; }
+long_time='time allreduce -n 64 -b 4K..16G --slot 1K'
+# shellcheck disable=SC2086 # a list of words
+{
+  early pipe 'fastest: ' "$sim" $long_time
+  early terminal 'ring, [0-9]+ bytes: [0-9.]+%, [0-9]+ s' "$sim" $long_time --algorithm ring
+}
+early terminal 'hierarchical, [0-9]+ bytes: [0-9.]+%' \
+  "$sim" time allreduce -n 1024 -b 64M --network "$examples/network-fat-tree.json" \
+  --algorithm hierarchical
+for threads in 1 2; do
+  early terminal 'rounds: [0-9.]+%, [0-9]+ s, about [0-9]+ s left' "$sim" run \
+    "$examples/3d-64-gpus.json" --check reference --rounds 10000000 --threads $threads
+  early terminal 'rounds: [0-9.]+%' "$sim" run "$examples/3d-64-gpus.json" --rounds 1000000000 \
+    --engine dense --threads $threads
+  early terminal 'rounds: [0-9.]+%' "$sim" run "$examples/3d-64-gpus.json" --rounds 1000000000 \
+    --threads $threads
+done
+early terminal '[a-z0-9-]+: [0-9.]+%' "$sim" table1 --reference --threads 2
+early pipe 'free \(1,8\) +161 +1e-05' "$sim" table1 --rounds 10000000
 expect 0 "$sim" time broadcast -n 6 --algorithm ring --json; has '"operation":"broadcast"'
 has '"bound_percent":'; has '"slots_us":'
 expect 0 "$sim" time allgather -n 4 --algorithm ring --trace "$work/trace.json"

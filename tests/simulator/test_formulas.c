@@ -133,7 +133,7 @@ static double bruck_all_to_all(const terms *t) {
   return sum;
 }
 
-/* Within hosts in turns. Then for each other host: to the speaker, across in one message, back. */
+/* Within hosts in turns. Then for each other host: to the leader, across in one message, back. */
 static double hierarchical_all_to_all(const terms *t) {
   return t->l * (t->ai + t->piece * t->bi) +
          (t->hosts - 1) *
@@ -287,6 +287,69 @@ DF_TEST(simulator_formulas, two_thousand_ranks, 300) {
     compare_sizes(&size, 1, ANY | POWERS | EVEN, FEW);
 }
 
+/* ---- more than a slot */
+
+enum { SLOT = 128 << 10 };
+
+static const struct {
+  df_operation operation;
+  df_algorithm algorithm;
+  double rounds;    /* for each factor two of the group's size */
+  uint64_t longest; /* in slots for each rank: the largest buffer that is tried. 0: scratch memory
+                       limits a loop's length */
+} rounds_of[] = {
+    {DF_OP_ALL_REDUCE, DF_RABENSEIFNER, 2, 16}, {DF_OP_ALL_REDUCE, DF_BINARY_BLOCKS, 2, 16},
+    {DF_OP_ALL_REDUCE, DF_BCUBE, 2, 16},        {DF_OP_REDUCE, DF_RABENSEIFNER, 2, 0},
+    {DF_OP_REDUCE_SCATTER, DF_HALVING, 1, 0},   {DF_OP_REDUCE_SCATTER, DF_PAT, 1, 0},
+    {DF_OP_ALL_GATHER, DF_DOUBLING, 1, 1},      {DF_OP_ALL_GATHER, DF_BRUCK, 1, 1},
+    {DF_OP_ALL_GATHER, DF_PAT, 1, 1},
+};
+
+/* The time consists of the latency of each round, and of the transfer that a ring has too. */
+static void compare_latency(size_t which, uint32_t n, uint64_t bytes) {
+  static const char network[] =
+      "{\"contention\": false, \"between\": {\"latency_us\": 3, \"GBps\": 2}}";
+  df_network_model model;
+  OK(df_network_model_parse(&model, "test", network, strlen(network), n));
+  const df_timeline_question question = {.network = &model,
+                                         .operation = rounds_of[which].operation,
+                                         .algorithm = rounds_of[which].algorithm,
+                                         .split = rounds_of[which].algorithm == DF_BCUBE ? 2 : 0,
+                                         .bytes = bytes,
+                                         .slots = 4,
+                                         .slot_bytes = SLOT};
+  df_timeline_answer answer;
+  OK(df_timeline_run(&question, NULL, &answer));
+  const int twice =
+      rounds_of[which].operation == DF_OP_ALL_REDUCE || rounds_of[which].operation == DF_OP_REDUCE;
+  const double wanted = rounds_of[which].rounds * log2(n) * 3e-6 +
+                        (twice ? 2 : 1) * (double)bytes / n * (n - 1) / 2e9;
+  CHECK(fabs(answer.seconds - wanted) <= 0.01 * wanted,
+        "%s by %s of %u, %llu bytes: %g us, not %g (%u loops, %u messages, latency %g)",
+        df_operation_name(rounds_of[which].operation),
+        df_algorithm_name(rounds_of[which].algorithm), n, (unsigned long long)bytes,
+        answer.seconds * 1e6, wanted * 1e6, answer.loops, answer.critical.messages,
+        answer.critical.latency * 1e6);
+  df_network_model_free(&model);
+}
+
+/* One message a piece would cost n messages' latency as soon as the buffer is longer than a slot.
+ */
+DF_TEST(simulator_formulas, rounds_keep_their_latency_above_one_slot, 300) {
+  static const uint32_t sizes[] = {4, 16, 64};
+  for (size_t which = 0; which < DF_COUNT_OF(rounds_of); which++)
+    for (size_t i = 0; i < DF_COUNT_OF(sizes); i++) {
+      const uint32_t n = sizes[i];
+      const uint64_t all = (uint64_t)n * SLOT;
+      const uint64_t longest = rounds_of[which].longest
+                                   ? rounds_of[which].longest * all
+                                   : DF_MIN(all, (uint64_t)DF_MAX_SCRATCH_BYTES);
+      compare_latency(which, n, SLOT + SLOT / 4);
+      for (uint64_t bytes = 2 * SLOT; bytes <= longest; bytes *= 2)
+        compare_latency(which, n, bytes);
+    }
+}
+
 /* 8.4 million messages. */
 DF_TEST(simulator_formulas, a_ring_of_two_thousand_ranks_needs_less_than_4_gb, 300) {
   struct rusage used;
@@ -298,9 +361,9 @@ DF_TEST(simulator_formulas, a_ring_of_two_thousand_ranks_needs_less_than_4_gb, 3
 }
 
 /* Bytes that a rank keeps. */
-static uint64_t plan_bytes(df_operation operation, int algorithm, uint32_t n, int several) {
+static uint64_t plan_bytes(df_operation operation, int algorithm, uint32_t n, uint32_t row) {
   const df_plan_key key = {
-      .operation = operation, .algorithm = algorithm, .n = n, .split = SPLIT, .several = several};
+      .operation = operation, .algorithm = algorithm, .n = n, .split = SPLIT, .cuts.row = row};
   df_plan *plan = df_plan_make(&key);
   CHECK(plan != NULL, "%s by %s of %u", df_operation_name(operation), df_algorithm_name(algorithm),
         n);
@@ -315,12 +378,12 @@ static uint64_t plan_bytes(df_operation operation, int algorithm, uint32_t n, in
 DF_TEST(simulator_formulas, no_table_of_a_rank_grows_with_the_square_of_ranks, 60) {
   for (int operation = 0; operation < DF_OP_COUNT; operation++)
     for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++) {
-      if (!df_timeline_knows((df_operation)operation) ||
+      if (!df_timeline_supports((df_operation)operation) ||
           !df_algorithm_has(algorithm, (df_operation)operation))
         continue;
-      for (int several = 0; several <= 1; several++) {
-        const uint64_t few = plan_bytes((df_operation)operation, algorithm, 512, several);
-        const uint64_t many = plan_bytes((df_operation)operation, algorithm, 2048, several);
+      for (uint32_t row = 1; row <= DF_ROW_WHOLE; row += DF_ROW_WHOLE - 1) {
+        const uint64_t few = plan_bytes((df_operation)operation, algorithm, 512, row);
+        const uint64_t many = plan_bytes((df_operation)operation, algorithm, 2048, row);
         CHECK(many <= 6 * few, "%s by %s: %llu bytes for 512 ranks, %llu for 2,048",
               df_operation_name((df_operation)operation), df_algorithm_name(algorithm),
               (unsigned long long)few, (unsigned long long)many);
@@ -336,7 +399,7 @@ DF_TEST(simulator_formulas, every_algorithm_has_a_formula, 30) {
       for (size_t i = 0; i < DF_COUNT_OF(formulas); i++)
         listed +=
             (int)formulas[i].operation == operation && (int)formulas[i].algorithm == algorithm;
-      const int is_known = df_timeline_knows((df_operation)operation) &&
+      const int is_known = df_timeline_supports((df_operation)operation) &&
                            df_algorithm_has(algorithm, (df_operation)operation);
       CHECK(listed == is_known, "%s of %s", df_algorithm_name(algorithm),
             df_operation_name((df_operation)operation));

@@ -183,7 +183,7 @@ DF_TEST(simulator_time, nothing_is_faster_than_the_bound, 120) {
     df_network_model model = random_network(&random, n);
     for (int operation = 0; operation < DF_OP_COUNT; operation++)
       for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++) {
-        if (!df_timeline_knows((df_operation)operation) ||
+        if (!df_timeline_supports((df_operation)operation) ||
             !df_timeline_has(&model, (df_operation)operation, algorithm))
           continue;
         const df_timeline_answer a =

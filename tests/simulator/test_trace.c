@@ -24,20 +24,28 @@ typedef struct {
   bool deadlock;
 } verdict;
 
-/* Judges texts[r] as rank r's trace. */
-static verdict judge(const char *const *texts, int count, bool waits_only) {
+/* Loads texts[i] from a file of the name names[i]. */
+static dfcclResult_t load(df_schedule *schedule, const char *const *names, const char *const *texts,
+                          int count, bool waits_only) {
   char folder[] = "/tmp/dfccl-trace-XXXXXX", paths[MOST][64];
   const char *files[MOST];
   CHECK(mkdtemp(folder) != NULL, "no folder");
-  for (int r = 0; r < count; r++) {
-    snprintf(paths[r], sizeof paths[r], "%s/rank_%d.json", folder, r);
-    FILE *stream = fopen(files[r] = paths[r], "w");
-    CHECK(stream && fputs(texts[r], stream) >= 0 && fclose(stream) == 0, "cannot write");
+  for (int i = 0; i < count; i++) {
+    snprintf(paths[i], sizeof paths[i], "%s/%s", folder, names[i]);
+    FILE *stream = fopen(files[i] = paths[i], "w");
+    CHECK(stream && fputs(texts[i], stream) >= 0 && fclose(stream) == 0, "cannot write");
   }
-  verdict judged = {.deadlock = false};
-  dfcclResult_t result = df_schedule_load(&judged.schedule, files, count, waits_only);
-  for (int r = 0; r < count; r++) unlink(paths[r]);
+  dfcclResult_t result = df_schedule_load(schedule, files, count, waits_only);
+  for (int i = 0; i < count; i++) unlink(paths[i]);
   rmdir(folder);
+  return result;
+}
+
+/* Judges texts[r] as rank r's trace. */
+static verdict judge(const char *const *texts, int count, bool waits_only) {
+  static const char *const names[MOST] = {"rank_0.json", "rank_1.json", "rank_2.json"};
+  verdict judged = {.deadlock = false};
+  dfcclResult_t result = load(&judged.schedule, names, texts, count, waits_only);
   CHECK(result == dfcclSuccess, "%s", df_last_sentence());
   df_dense dense;
   df_sequences *sequences = &judged.schedule.sequences;
@@ -197,6 +205,89 @@ DF_TEST(trace, execution_traces_of_nccl, 20) {
   forget(&judged);
 }
 
+/* Schema 1.0.1: the group is a number, or an address, which is another one on each rank. */
+#define OLD_TRACE(nodes) "{\"schema\":\"1.0.1\",\"nodes\":[" nodes "]}"
+#define OLD(id, group, peer, name, size)                                                           \
+  "{\"id\":" #id ",\"name\":\"record_param_comms\",\"inputs\":[[3,4,0," #size                      \
+  ",4,\"cuda:0\"],7," #group "," #peer ",\"" name "\",[],[]],\"input_shapes\":[[" #size            \
+  "],[],[],[],[],[],[]],"                                                                          \
+  "\"input_types\":[\"Tensor(float)\",\"Int\",\"Int\",\"Int\",\"String\",\"GenericList[]\","       \
+  "\"GenericList[]\"]}"
+#define OLD_WAIT(id)                                                                               \
+  "{\"id\":" #id ",\"name\":\"record_param_comms\",\"inputs\":[7,1234,0,\"wait\",[],[]],"          \
+  "\"input_types\":[\"Int\",\"Int\",\"Int\",\"String\",\"GenericList[]\",\"GenericList[]\"]}"
+
+DF_TEST(trace, execution_traces_of_schema_1_0, 20) {
+  const char *same[] = {
+      OLD_TRACE(OLD(5, 140000, 0, "allreduce", 64) "," OLD_WAIT(6) "," OLD(7, 140000, 0,
+                                                                           "_allgather_base", 8)),
+      OLD_TRACE(OLD(5, 150000, 1, "allreduce", 64) "," OLD(7, 150000, 1, "_allgather_base", 8))};
+  const char *exchanged[] = {OLD_TRACE(OLD(5, 140000, 0, "allreduce", 64) "," OLD_WAIT(6) "," OLD(
+                                 7, 140000, 0, "broadcast", 8)),
+                             OLD_TRACE(OLD(5, 150000, 0, "broadcast", 8) "," OLD_WAIT(6) "," OLD(
+                                 7, 150000, 1, "allreduce", 64))};
+  const char *messages[] = {OLD_TRACE(OLD(5, 9, 0, "init", 1) "," OLD(6, 9, 1, "send", 8)),
+                            OLD_TRACE(OLD(6, 9, 0, "recv", 8))};
+  const char *named[] = {
+      OLD_TRACE(OLD(5, "7", 0, "allreduce", 5) "," OLD(6, "8", 0, "allreduce", 5)),
+      OLD_TRACE(OLD(5, "8", 0, "allreduce", 5) "," OLD(6, "7", 0, "allreduce", 5))};
+  expect(same, 2, false, 0);
+  expect(exchanged, 2, true, 2);
+  expect(messages, 2, false, 0);
+  expect(named, 2, false, 2);
+  verdict judged = judge(same, 2, false);
+  CHECK(judged.schedule.sequences.coll_count == 2 &&
+            is_noted(&judged, "do not name process groups"),
+        "%llu collectives", (unsigned long long)judged.schedule.sequences.coll_count);
+  forget(&judged);
+}
+
+/* ---- ranks of files ---- */
+
+static void ranks_are(const char *first, const char *second, uint32_t a, uint32_t b) {
+  const char *names[] = {first, second};
+  const char *texts[] = {OLD_TRACE(OLD(5, 1, 0, "allreduce", 4)),
+                         OLD_TRACE(OLD(5, 1, 0, "allreduce", 4))};
+  df_schedule schedule;
+  CHECK(load(&schedule, names, texts, 2, false) == dfcclSuccess, "%s and %s: %s", first, second,
+        df_last_sentence());
+  const uint32_t gpus = schedule.sequences.gpu_count;
+  CHECK(gpus == DF_MAX(a, b) + 1 && schedule.recorded[a] && schedule.recorded[b],
+        "%s and %s: %u GPUs", first, second, gpus);
+  df_schedule_destroy(&schedule);
+}
+
+DF_TEST(trace, ranks_are_named_or_the_only_difference, 20) {
+  ranks_are("rank_1.json", "rank0", 1, 0);
+  ranks_are("Rank-2_of_8_2023-10-09", "rank.1-2024.json", 2, 1);
+  ranks_are("run7_rank=3.pt.json", "run8_rank=5.pt.json", 3, 5);
+  ranks_are("et_2.json", "et_12.json", 2, 12);
+  ranks_are("3-trace-2023.json", "1-trace-2023.json", 3, 1);
+}
+
+DF_TEST(trace, other_numbers_are_no_ranks, 20) {
+  static const char *const pairs[][2] = {{"0-trace-20231009.json", "1-trace-20231010.json"},
+                                         {"first1.json", "second2.json"},
+                                         {"trace-20231009.json", "trace-20231010.json"},
+                                         {"a.json", "b.json"}};
+  const char *texts[] = {OLD_TRACE(OLD(5, 1, 0, "allreduce", 4)),
+                         OLD_TRACE(OLD(5, 1, 0, "allreduce", 4))};
+  df_schedule schedule;
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+    CHECK(load(&schedule, pairs[i], texts, 2, false) == dfcclInvalidArgument, "%s is accepted",
+          pairs[i][0]);
+    CHECK(strstr(df_last_sentence(), "which rank is it?"), "\"%s\"", df_last_sentence());
+  }
+  static const char *const alone[] = {"22-old-trace.json", "trace-7.json", "frank.json"};
+  for (size_t i = 0; i < sizeof alone / sizeof *alone; i++) {
+    CHECK(load(&schedule, &alone[i], texts, 1, false) == dfcclSuccess, "%s", df_last_sentence());
+    CHECK(schedule.sequences.gpu_count == 1 && schedule.note_count == 2 &&
+              strstr(schedule.note[0], "taken to be rank 0"),
+          "%s: %u GPUs", alone[i], schedule.sequences.gpu_count);
+    df_schedule_destroy(&schedule);
+  }
+}
+
 /* ---- PARAM ---- */
 
 #define REDUCE(group, size)                                                                        \
@@ -251,7 +342,12 @@ DF_TEST(trace, errors_name_file_place_and_reason, 20) {
       {"{\"rank\":-1,\"entries\":[]}",
        "rank-0: rank: expected a whole number from 0 to 1048575, not -1"},
       {TRACE("{\"name\":\"record_param_comms\",\"inputs\":[]}"),
-       "rank-0: nodes[0].inputs: expected a group's name and an operation"},
+       "rank-0: nodes[0].inputs: expected a group and an operation"},
+      {OLD_TRACE("{\"name\":\"record_param_comms\",\"inputs\":[7,\"allreduce\"]}"),
+       "rank-0: nodes[0].inputs: expected a group and an operation"},
+      {"{\"traceEvents\":[]}",
+       "rank-0: a profile for a viewer (traceEvents); give Execution Traces, which "
+       "torch.profiler.ExecutionTraceObserver writes"},
       {TRACE("{\"name\":\"c10d::send\"}"), "rank-0: nodes[0]: a message without a peer"},
       {"[{\"comms\":7}]", "rank-0: [0].comms: expected a text, not 7"},
       {"[{},7]", "rank-0: [1]: expected an object, not 7"},
@@ -270,7 +366,11 @@ DF_TEST(trace, errors_name_file_place_and_reason, 20) {
           df_last_sentence(), cases[i].sentence);
   }
   df_schedule schedule;
-  const char *text = "{\"entries\":[]}";
-  RESULT(df_schedule_parse(&schedule, "dump", text, strlen(text), false), dfcclInvalidArgument);
-  CHECK(strstr(df_last_sentence(), "dump: which rank is it?"), "\"%s\"", df_last_sentence());
+  const char *text = DUMP(A(0, 1)),
+             *other = "{\"pg_config\":{\"0\":{\"ranks\":[1,2]}},\"entries\":[" A(0, 1) "]}";
+  OK(df_schedule_parse(&schedule, "dump", text, strlen(text), false));
+  df_schedule_destroy(&schedule);
+  RESULT(df_schedule_parse(&schedule, "dump", other, strlen(other), false), dfcclInvalidArgument);
+  CHECK(strstr(df_last_sentence(), "give the file a name with its rank"), "\"%s\"",
+        df_last_sentence());
 }

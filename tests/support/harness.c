@@ -141,18 +141,25 @@ void df_random_shuffle(df_random *random, int *items, int count) {
   }
 }
 
-/* ---- DFCCL_TUNING=set:NAME=VALUE,... */
+/* ---- DFCCL_TUNING=FILE,set:NAME=VALUE,... */
 
 enum { TUNED_MAX = 64, TUNED_BYTES = 64 };
 static char tuned_names[TUNED_MAX][TUNED_BYTES], tuned_values[TUNED_MAX][TUNED_BYTES];
+static char tuned_file[512];
 
-/* The numbers that the program was started with remain in force. */
+/* The file and the numbers that the program was started with remain in force. */
 static void keep_given_numbers(void) {
   static int is_done;
   const char *given = getenv("DFCCL_TUNING");
   if (is_done) return;
   is_done = 1;
-  if (given == NULL || strncmp(given, "set:", 4) != 0) return;
+  if (given == NULL) return;
+  if (strncmp(given, "set:", 4) != 0) {
+    const char *numbers = strstr(given, ",set:");
+    const size_t length = numbers ? (size_t)(numbers - given) : strlen(given);
+    snprintf(tuned_file, sizeof tuned_file, "%.*s", (int)length, given);
+    given = numbers ? numbers + 1 : "set:";
+  }
   given += 4;
   for (int i = 0; i < TUNED_MAX - 1 && *given != '\0'; i++) {
     const size_t length = strcspn(given, ",");
@@ -168,17 +175,20 @@ static void keep_given_numbers(void) {
 void df_tune(const char *name, const char *value) {
   char(*names)[TUNED_BYTES] = tuned_names, (*values)[TUNED_BYTES] = tuned_values;
   keep_given_numbers();
-  char all[TUNED_MAX * 2 * TUNED_BYTES] = "set:";
+  char all[sizeof tuned_file + TUNED_MAX * 2 * TUNED_BYTES];
   int i = 0;
   while (i < TUNED_MAX - 1 && names[i][0] != '\0' && strcmp(names[i], name) != 0) i++;
   snprintf(names[i], sizeof names[i], "%s", name);
   snprintf(values[i], sizeof values[i], "%s", value ? value : "");
-  size_t used = strlen(all);
+  size_t used = (size_t)snprintf(all, sizeof all, "%s", tuned_file);
+  const char *before = used > 0 ? ",set:" : "set:";
   for (i = 0; i < TUNED_MAX; i++)
-    if (values[i][0] != '\0')
-      used += (size_t)snprintf(all + used, sizeof all - used, "%s%s=%s", used > 4 ? "," : "",
-                               names[i], values[i]);
-  if (used > 4)
+    if (values[i][0] != '\0') {
+      used +=
+          (size_t)snprintf(all + used, sizeof all - used, "%s%s=%s", before, names[i], values[i]);
+      before = ",";
+    }
+  if (used > 0)
     setenv("DFCCL_TUNING", all, 1);
   else
     unsetenv("DFCCL_TUNING");

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* mantissa_bits 0: an integer. largest: the encoding of a narrow float's largest finite number. */
+/* The rows of types.def; tests/unit/test_definitions.c compares them with literals. mantissa_bits
+ * 0: an integer. largest: the encoding of a narrow float's largest finite number. */
 static const struct {
   uint8_t bytes, exponent_bits, mantissa_bits;
   bool is_signed, saturates;

@@ -8,7 +8,8 @@
 
 enum { PIECE = 1024 /* elements handled at a time */ };
 
-/* A copy of this function, because the shared library does not export its own. */
+/* The rows of operations.def, because the shared library does not export the functions that read
+ * them. tests/unit/test_definitions.c compares both with literals. */
 static const struct {
   const char *name;
   df_operation_members inputs, outputs;

@@ -3,16 +3,9 @@
  * order of its own, several runs at once. The first member of each requests another algorithm every
  * 1 to 20 runs of it. Every element of every run is checked.
  *
- *   switches [--ranks N] [--rounds N] [--seed S] [--preempt] [--processes | --env] [--tune]
- *     --processes  one process for each rank; otherwise one thread
- *     --env        this process is one rank, as the environment says (dfcclInitFromEnv)
- *     --preempt    the daemons preempt after every step
- *     --tune       the tuner requests the switches
- *   switches --kills JOBS [--ranks N] [--seed S]
- *     Jobs of processes with the tuner on. The rank that leads five of the six collectives is
- *     killed at a moment drawn from the seed, after its first switch: rank 0, and in each second
- *     job the last rank, which the root survives. Every survivor must get an error within LATEST_S
- *     seconds.
+ * With --kills the tuner is on, and the rank that leads five of the six collectives is killed at a
+ * moment drawn from the seed, after its first switch: rank 0, and in each second job the last rank,
+ * which the root survives. Every survivor must get an error within LATEST_S seconds.
  *
  * Each rank prints one line: its runs and switches. The exit status is 0 on success, and 1 after a
  * wrong element, an unexpected error, or a survivor without an error.
@@ -31,7 +24,7 @@
 
 #include "support/processes.h"
 
-enum { RANKS_MAX = 16, COLLECTIVES = 6, AHEAD = 3, HEARD = 3, WRONG = 4 };
+enum { RANKS_MAX = 16, COLLECTIVES = 6, AHEAD = 3, NOTIFIED = 3, WRONG = 4 };
 enum { LATEST_S = 20, ROUND_S = 60 };
 typedef enum { ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL } operation_kind;
 
@@ -66,7 +59,7 @@ static uint64_t draw(uint64_t *state, uint64_t below) {
 
 static void must(const one_rank *r, dfcclResult_t result) {
   if (result == dfcclSuccess) return;
-  if (options.kills) _exit(result == dfcclRemoteError ? HEARD : 1);
+  if (options.kills) _exit(result == dfcclRemoteError ? NOTIFIED : 1);
   fprintf(stderr, "switches: rank %d: %s\n", r->rank, dfcclGetLastError(r->ctx));
   exit(1);
 }
@@ -312,7 +305,7 @@ static int await_end(pid_t pid) {
 }
 
 static int kill_leaders(void) {
-  uint64_t random = options.seed, heard = 0, other = 0, wrong = 0, switches = 0;
+  uint64_t random = options.seed, notified = 0, other = 0, wrong = 0, switches = 0;
   explored = df_shared(sizeof *explored);
   options.rounds = UINT64_MAX;
   options.tune = 1;
@@ -330,9 +323,9 @@ static int kill_leaders(void) {
       if (i == leader) continue;
       const int status = await_end(family.pids[i]);
       df_unwatch_child(family.pids[i]);
-      heard += status == HEARD;
+      notified += status == NOTIFIED;
       other += status == 1;
-      if (status == HEARD || status == 1) continue;
+      if (status == NOTIFIED || status == 1) continue;
       fprintf(stderr, "switches: job %llu: rank %d ends with %d (-1: not within %d s)\n",
               (unsigned long long)job, i, status, LATEST_S);
       wrong++;
@@ -340,12 +333,27 @@ static int kill_leaders(void) {
         if (j != leader) kill(family.pids[j], SIGKILL);
     }
   }
-  printf("%llu leaders killed, after %llu switches together: %llu survivors heard of it, %llu had "
-         "another error, %llu wrong\n",
-         (unsigned long long)options.kills, (unsigned long long)switches, (unsigned long long)heard,
-         (unsigned long long)other, (unsigned long long)wrong);
+  printf(
+      "%llu leaders killed, after %llu switches together: %llu survivors were notified, %llu had "
+      "another error, %llu wrong\n",
+      (unsigned long long)options.kills, (unsigned long long)switches, (unsigned long long)notified,
+      (unsigned long long)other, (unsigned long long)wrong);
   return wrong != 0;
 }
+
+static const char usage[] =
+    "usage: switches [--ranks N] [--rounds N] [--seed S] [--preempt]\n"
+    "                [--processes | --env] [--tune]\n"
+    "       switches --kills JOBS [--ranks N] [--seed S]\n"
+    "  --ranks N     ranks of the job\n"
+    "  --rounds N    rounds of 18 runs of each rank\n"
+    "  --seed S      seed of orders, sizes and switches\n"
+    "  --processes   one process for each rank; otherwise one thread\n"
+    "  --env         this process is one rank, as the environment says\n"
+    "                (dfcclInitFromEnv)\n"
+    "  --preempt     the daemons preempt after every step\n"
+    "  --tune        the tuner requests the switches\n"
+    "  --kills JOBS  jobs of processes whose leader is killed after its first switch\n";
 
 static int read_options(int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
@@ -378,8 +386,9 @@ static int read_options(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  if (argc == 2 && strcmp(argv[1], "--help") == 0) return fputs(usage, stdout) == EOF;
   if (!read_options(argc, argv)) {
-    fprintf(stderr, "usage: see the head of switches.c\n");
+    fputs(usage, stderr);
     return 2;
   }
   if (options.preempt) df_tune("preempt_every", "1");

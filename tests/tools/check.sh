@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Helpers of the command-line tests. Each check prints a failure; finish ends the script.
+# Functions of the command-line tests. Each check prints a failure; finish ends the script.
 
 failures=0
 work=$(mktemp -d)

@@ -4,10 +4,15 @@
 # Promise: dfccl-bench prints the format that scripts for nccl-tests read, checks every element of
 # every type and operator, and its JSON and exit statuses are those of the contract.
 . "$(dirname "$0")/check.sh"
-bench=$1
+bench=$1 seen=$2
 
 usage_error "$bench"
 usage_error "$bench" frobnicate
+err_has "there is no operation 'frobnicate' \(try"
+usage_error "$bench" allreduc
+err_has "there is no operation 'allreduc'; perhaps it should be allreduce \(try --help\)"
+usage_error "$bench" allreduce --jsn
+err_has "unknown option --jsn; perhaps it should be --json "
 usage_error "$bench" allreduce reduce
 usage_error "$bench" allreduce -n 0
 usage_error "$bench" allreduce -b 1T
@@ -82,6 +87,8 @@ for case in 'allreduce doubling' 'allreduce rabenseifner' 'allgather bruck' \
   out_has '^# Out of bounds values : 0 OK$'
 done
 run 0 "$bench" tune -n 4 -b 1K -e 32K -f 32 -i 2 --out "$work/table"
+"$seen" terminal '[1-9][0-9]?%, about [0-9]+ (s|min) left: [a-z]+, [24] ranks' "$bench" tune -n 4 \
+  --out "$work/partial" || fail "tune does not show its share"
 grep -qx 'dfccl-tuning 1' "$work/table" || fail "the table has no first line"
 for words in '# date: ' '# machine: ' '# processor: ' '# version: ' '# command: dfccl-bench ' \
   'allreduce  *1-2 .* process ' 'alltoall  *3-  .* host '; do
@@ -130,7 +137,7 @@ done
 
 # The operations that NCCL's first versions did not have, as threads and processes, and the options
 # that they refuse.
-for operation in gather scatter scan sendrecv barrier allgatherv reducescatterv gatherv scatterv \
+for operation in gather scatter scan exclusivescan sendrecv barrier allgatherv reducescatterv gatherv scatterv \
   alltoallv neighbours; do
   ranks=3
   [ $operation = sendrecv ] && ranks=2
@@ -163,6 +170,13 @@ for mode in '' '--processes' '--processes --alloc dfccl' '-a ring -d int8 -o max
       and 0 < r['ratio_first_quartile'] <= r['ratio_median'] <= r['ratio_third_quartile'] \
       and r['preemptions'] >= 0 and r['quits'] >= 0 and r['compared_with'] in $modes \
       and (r['mode'] != 'patient' or r['preemptions'] == 0) for r in o['results'])"
+done
+# The thresholds that are never reached are added to a user's table: in both contexts each run is
+# preempted, as the table demands.
+printf 'dfccl-tuning 1\nset preempt_every 1\n' >"$work/preempting"
+for tuning in "$work/preempting" "$work/preempting,set:slots=8" set:preempt_every=1; do
+  run 0 env DFCCL_TUNING="$tuning" "$bench" disorder -n 2 -b 64 -e 64 -i 2 --rounds 2 --json
+  json "all(r['preemptions'] > 0 for r in o['results'] if r['mode'] in ('ordered', 'patient'))"
 done
 run 0 "$bench" disorder -n 2 -b 256 -e 256 --rounds 2 --seed 7 --check=0
 out_has "^# batches of 8 all-reduces, float sum; rounds: 2 seed: 7 validation: 0$"

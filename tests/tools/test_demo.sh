@@ -1,12 +1,15 @@
 #!/bin/sh
 # Promise: dfccl-demo completes the disordered program with no wrong element, in threads and in
 # processes, with and without synchronisation, and with processes that share no memory. Its in-order
-# baseline deadlocks and reports the circle. Exit statuses and JSON keys are those of the contract.
+# baseline deadlocks and reports the circle, as text and in JSON. Exit statuses and JSON keys are
+# those of the contract.
 . "$(dirname "$0")/check.sh"
 demo=$1
 
 keys="list(o) == ['ranks', 'collectives', 'iterations', 'completed', 'wrong', \
   'preemptions_per_block', 'voluntary_quits_per_rank', 'seconds']"
+
+baseline_keys="${keys%]}, 'deadlock', 'cycle']"
 
 usage_error "$demo"
 usage_error "$demo" order
@@ -43,9 +46,18 @@ for mode in '' '--processes' '--sync'; do
   out_has 'back to rank [0-7]'
   # shellcheck disable=SC2086
   run 3 "$demo" disorder --in-order-baseline --json $mode
-  json "$keys"
-  json "o['completed'] < 8 * 8 * 200 and o['wrong'] == 0"
+  json "$baseline_keys"
+  json "o['completed'] < 8 * 8 * 200 and o['wrong'] == 0 and o['deadlock'] is True"
+  # Each rank waits for the next one, and no two neighbours wait for the same collective.
+  json "len(o['cycle']) >= 2"
+  json "all(list(c) == ['rank', 'waits_for', 'held_by'] for c in o['cycle'])"
+  json "all(a['held_by'] == b['rank'] and a['waits_for'] != b['waits_for'] for a, b in
+    zip(o['cycle'], o['cycle'][1:] + o['cycle'][:1]))"
+  json "o['cycle'][0]['rank'] == min(c['rank'] for c in o['cycle'])"
   err_has 'back to rank [0-7]'
+  [ "$(grep -c 'C[0-9] and waits for' "$work/err")" -eq \
+    "$(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["cycle"]))' \
+      "$work/out")" ] || fail "the circles of text and JSON differ"
 done
 # Each "runs Cx and waits for rank r" is followed by the collective of rank r, and no two neighbours
 # run the same collective, so this is a circle.
@@ -59,6 +71,7 @@ tail -n 1 "$work/circle" | grep -q "back to rank $first\." || fail "the circle i
 
 run 0 "$demo" disorder --in-order-baseline -c 1 -i 5 --json
 json "o['completed'] == 8 * 5 and o['wrong'] == 0"
+json "o['deadlock'] is False and o['cycle'] == []"
 run 0 "$demo" disorder --in-order-baseline -n 1 -i 5 --json
 json "o['completed'] == 8 * 5"
 

@@ -23,7 +23,7 @@ usage_error "$info" files --env
 usage_error "$info" net -n 4 --xml; err_has "option -n means nothing to 'net'"
 usage_error "$info" net --xml; err_has "option --xml means nothing to 'net'"
 usage_error "$info" plan allreduce ring -n 4 --xml --json
-run 1 "$info" plan allreduce bruck -n 4 --xml; err_has "no algorithm 'bruck' of 'allreduce'"
+run 1 "$info" plan allreduce bruck -n 4 --xml; err_has 'allreduce has no algorithm "bruck"; allreduce has ring,'
 run 1 "$info" plan reduce ring -n 4 --root 4 --xml; err_has 'it must be less than -n, 4'
 run 1 "$info" plan barrier flat -n 4 --xml; err_has "has no form in MSCCL's files"
 run 1 env DFCCL_ALGORITHMS= "$info" files; err_has 'name a directory'
@@ -108,7 +108,7 @@ for operation in $operations; do
       "$info" plan "$operation" "$algorithm" -n "$ranks" --root 1 --xml >"$file" 2>"$work/err" &&
         continue
       rm "$file"
-      grep -q 'there is no algorithm' "$work/err" ||
+      grep -q 'has no algorithm' "$work/err" ||
         fail "$operation by $algorithm of $ranks: $(cat "$work/err")"
     done
   done

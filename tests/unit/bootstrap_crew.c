@@ -243,7 +243,7 @@ void check_mentions(const member *m, const char *words) {
 
 /* Runs prepare in a process that then lives until it is killed; returns when prepare has
  * returned. */
-pid_t start_helper(void (*prepare)(crew *c), crew *c) {
+pid_t start_other_process(void (*prepare)(crew *c), crew *c) {
   int ready[2];
   char byte;
   CHECK(pipe(ready) == 0, "%s", strerror(errno));
@@ -252,13 +252,13 @@ pid_t start_helper(void (*prepare)(crew *c), crew *c) {
   pid_t pid = fork();
   CHECK(pid >= 0, "fork: %s", strerror(errno));
   if (pid == 0) {
-    df_watchdog_start("a helper", 60);
+    df_watchdog_start("the process of a test", 60);
     prepare(c);
     CHECK(write(ready[1], "", 1) == 1, "%s", strerror(errno));
     for (;;) pause();
   }
   df_watch_child(pid);
-  CHECK(read(ready[0], &byte, 1) == 1, "the helper failed");
+  CHECK(read(ready[0], &byte, 1) == 1, "the other process failed");
   close(ready[0]);
   close(ready[1]);
   return pid;

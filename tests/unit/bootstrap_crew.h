@@ -84,7 +84,7 @@ bool is_late(const member *m);
 
 /* Runs prepare in a process that then lives until it is killed; returns when prepare has
  * returned. */
-pid_t start_helper(void (*prepare)(crew *c), crew *c);
+pid_t start_other_process(void (*prepare)(crew *c), crew *c);
 
 /* The key and the root's address of a crew's key. */
 void address_of(const crew *c, unsigned char key[DF_KEY_BYTES], unsigned char name[DF_NAME_BYTES]);

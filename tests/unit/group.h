@@ -27,8 +27,8 @@ typedef struct group_options {
   int lends;       /* every message that may lend its buffer does */
   uint32_t common; /* common slots of each block, which every run uses; 0: none */
   int in_place;
-  int several; /* messages of several pieces */
-  int ahead;   /* slots are released a quarter of the ring at a time, unless buffers are lent */
+  df_cuts cuts;
+  int ahead; /* slots are released a quarter of the ring at a time, unless buffers are lent */
   uint64_t first_run; /* first run number, which decides the first sequence numbers */
 } group_options;
 
@@ -184,7 +184,7 @@ static inline void group_open(group *g, const group_options *options, uint64_t s
                        .n = options->n,
                        .position = r,
                        .root = options->root,
-                       .several = options->several,
+                       .cuts = options->cuts,
                        .split = options->split ? options->split : 2,
                        .average = options->op == dfcclAvg &&
                                   df_operation_reduces(options->operation) && options->n > 1};

@@ -25,19 +25,19 @@ void search_world_open(search_world *w, double part) {
   df_search_open(&w->search, part, w->runs_ahead, w->runs_ahead);
   if (w->best == 0) w->best = ALGORITHMS / 2;
   w->in_force = w->search.registered;
-  w->over_at = w->tell_at = w->woken_at = NEVER;
+  w->over_at = w->report_at = w->woken_at = NEVER;
 }
 
-static void obey(search_world *w, df_search_request request) {
+static void perform(search_world *w, df_search_request request) {
   if (request.kind != DF_REQUEST_NOTHING && request.purpose < DF_PURPOSES)
     w->purpose = request.purpose;
   switch (request.kind) {
   case DF_REQUEST_VARIANT:
     CHECK(w->over_at == NEVER, "it asks while members go over");
     CHECK(request.runs <= DF_SEARCH_TIMES, "%llu times", (unsigned long long)request.runs);
-    w->tell_at = w->woken_at = NEVER;
+    w->report_at = w->woken_at = NEVER;
     if (w->lost_of && df_random_below(&w->random, w->lost_of) == 0) {
-      obey(w, df_search_called_off(&w->search, w->run));
+      perform(w, df_search_called_off(&w->search, w->run));
       return;
     }
     w->asked = request.runs;
@@ -54,7 +54,7 @@ static void obey(search_world *w, df_search_request request) {
     w->woken_at = w->run + request.runs;
     w->rested = request.runs < DF_SEARCH_WINDOW ? 1 : DF_SEARCH_WINDOW;
     w->timed_from = w->timed_to = 0;
-    w->tell_at = NEVER;
+    w->report_at = NEVER;
     return;
   default:
     return;
@@ -64,18 +64,18 @@ static void obey(search_world *w, df_search_request request) {
 static void wake(search_world *w) {
   df_search *l = &w->search;
   w->woken_at = NEVER;
-  obey(w, l->state == DF_SEARCH_WATCHING
-              ? df_search_watched(l, w->run, w->own, DF_SEARCH_WINDOW, w->over_at == NEVER)
-              : df_search_rested(l, w->run, w->own, w->rested, w->over_at == NEVER));
+  perform(w, l->state == DF_SEARCH_WATCHING
+                 ? df_search_watched(l, w->run, w->own, DF_SEARCH_WINDOW, w->over_at == NEVER)
+                 : df_search_rested(l, w->run, w->own, w->rested, w->over_at == NEVER));
 }
 
-static void tell(search_world *w) {
+static void report(search_world *w) {
   const uint32_t n = (uint32_t)(w->timed_to - w->timed_from);
-  w->tell_at = NEVER;
+  w->report_at = NEVER;
   w->timed_from = w->timed_to = 0;
   double sum_ns = 0;
   for (uint32_t i = 0; i < n; i++) sum_ns += (double)w->ns[i];
-  if (!w->is_silent) obey(w, df_search_reported(&w->search, w->run, w->ns, n, sum_ns));
+  if (!w->is_silent) perform(w, df_search_reported(&w->search, w->run, w->ns, n, sum_ns));
 }
 
 static double time_of_run(search_world *w) {
@@ -107,12 +107,12 @@ void search_run_once(search_world *w) {
   const uint32_t own_ns = (uint32_t)(w->runs_ahead ? w->baseline_ns : ns);
   w->own[number % DF_SEARCH_WINDOW] = own_ns;
   if (number >= w->timed_from && number < w->timed_to) w->ns[number - w->timed_from] = (uint32_t)ns;
-  if (w->run == w->timed_to) w->tell_at = w->run + (uint64_t)w->lag;
+  if (w->run == w->timed_to) w->report_at = w->run + (uint64_t)w->lag;
   if (l->state == DF_SEARCH_WARMING && w->run == DF_SEARCH_WARM + DF_SEARCH_WINDOW)
-    obey(w, df_search_begin(l, w->run, w->own, DF_SEARCH_WINDOW));
+    perform(w, df_search_begin(l, w->run, w->own, DF_SEARCH_WINDOW));
   if (df_search_counts(l))
-    obey(w, df_search_ran(l, w->run, own_ns, w->over_at == NEVER, w->over_at == NEVER));
-  if (w->run >= w->tell_at && w->over_at == NEVER) tell(w);
+    perform(w, df_search_ran(l, w->run, own_ns, w->over_at == NEVER, w->over_at == NEVER));
+  if (w->run >= w->report_at && w->over_at == NEVER) report(w);
   if (w->run >= w->woken_at && w->over_at == NEVER) wake(w);
 }
 

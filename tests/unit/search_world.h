@@ -33,7 +33,7 @@ typedef struct search_world {
   uint64_t run;
   df_point in_force, next;
   uint64_t over_at; /* NEVER: no switch is in progress */
-  uint64_t timed_from, timed_to, tell_at;
+  uint64_t timed_from, timed_to, report_at;
   uint64_t asked;    /* runs to be timed, of the latest variant */
   uint64_t woken_at; /* runs until the end of a pause or a watch */
   uint32_t rested;   /* times that are reported then */

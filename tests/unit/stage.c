@@ -1,7 +1,7 @@
 #include "stage.h"
 #include "base/mutex.h"
 #include "control/service.h"
-#include "host/registration/match.h"
+#include "host/registration/announcement.h"
 #include "host/state/registry.h"
 #include "host/state/peer_info.h"
 #include "host/runs/runs.h"
@@ -55,16 +55,16 @@ void stage_close(df_stage *s) {
   for (int r = 1; r < STAGE_RANKS; r++) stage_die(s, r);
 }
 
-int stage_hear(const df_stage *s, int peer, df_datagram *heard) {
-  struct iovec part = {.iov_base = heard, .iov_len = sizeof *heard};
+int stage_receive(const df_stage *s, int peer, df_datagram *datagram) {
+  struct iovec part = {.iov_base = datagram, .iov_len = sizeof *datagram};
   struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1}; /* descriptors are dropped */
   return recvmsg(s->peers[peer], &header, 0) > 0;
 }
 
-int stage_hears(const df_stage *s, int peer, df_message_kind kind, uint64_t id) {
-  static df_datagram heard;
-  while (stage_hear(s, peer, &heard))
-    if (heard.message.kind == kind && heard.message.id == id) return 1;
+int stage_has_received(const df_stage *s, int peer, df_message_kind kind, uint64_t id) {
+  static df_datagram datagram;
+  while (stage_receive(s, peer, &datagram))
+    if (datagram.message.kind == kind && datagram.message.id == id) return 1;
   return 0;
 }
 

@@ -29,9 +29,9 @@ void stage_close(df_stage *s);
 void stage_die(df_stage *s, int peer);
 
 /* Blocks until the rank sends a message to this peer. 0: the connection has ended. */
-int stage_hear(const df_stage *s, int peer, df_datagram *heard);
+int stage_receive(const df_stage *s, int peer, df_datagram *datagram);
 /* Blocks until a message of this kind and object. 0: the connection has ended without it. */
-int stage_hears(const df_stage *s, int peer, df_message_kind kind, uint64_t id);
+int stage_has_received(const df_stage *s, int peer, df_message_kind kind, uint64_t id);
 /* text: its payload; NULL: none. */
 void stage_say(const df_stage *s, int peer, df_message message, const char *text);
 

@@ -163,7 +163,7 @@ static void hold_address(crew *c) {
 DF_TEST(bootstrap, a_root_that_is_slow_to_leave_is_waited_for, 30) {
   /* A process holds the address, as rank 0 of an earlier job of this key would, and then ends. */
   crew *c = make_crew(true, 3, 1);
-  pid_t holder = start_helper(hold_address, c);
+  pid_t holder = start_other_process(hold_address, c);
   start_crew(c);
   df_sleep_ms(400);
   for (int i = 0; i < 3; i++) CHECK(code_of(&c->members[i]) == NOT_YET, "member %d returned", i);
@@ -356,8 +356,11 @@ static void *enter(void *rank_0) {
 
 /* The root receives the listeners of rank 1, since rank 0 reports that it is on another host. */
 static void vanish_after_place(const crew *c) {
-  df_root_options options = {
-      .listener = -1, .same_user_only = true, .n_ranks = 2, .idle_ms = TWO_ROOTS_MS};
+  df_root_options options = {.listener = -1,
+                             .users_listener = -1,
+                             .same_user_only = true,
+                             .n_ranks = 2,
+                             .idle_ms = TWO_ROOTS_MS};
   df_rendezvous *rank_0 = calloc(1, sizeof *rank_0);
   pthread_t thread;
   *rank_0 = (df_rendezvous){.n_ranks = 2,

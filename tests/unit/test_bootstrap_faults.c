@@ -87,9 +87,9 @@ static bool check_survivor(const crew *c, int index, int victim) {
 
 /* Counts the survivors that were notified. */
 static bool kill_at_any_moment(bool by_key, int victim, useconds_t after_us, int timeout_ms,
-                               int *told) {
+                               int *notified) {
   bool in_time = true;
-  int told_now = 0;
+  int notified_now = 0;
   crew *c = make_crew(by_key, 6, 1);
   for (int i = 0; i < 6; i++) {
     c->members[i].timeout_ms = timeout_ms; /* a rank that never joins is reported late */
@@ -103,23 +103,23 @@ static bool kill_at_any_moment(bool by_key, int victim, useconds_t after_us, int
     CHECK(i == victim || status == 0, "the process of rank %d failed", i);
     if (i == victim) continue;
     in_time &= check_survivor(c, i, victim);
-    told_now += code_of(&c->members[i]) > dfcclSuccess;
+    notified_now += code_of(&c->members[i]) > dfcclSuccess;
   }
-  if (in_time) *told += told_now;
+  if (in_time) *notified += notified_now;
   return in_time;
 }
 
 DF_TEST(bootstrap_faults, a_rank_killed_at_any_moment_blocks_no_other, 120) {
   static char before[1 << 17], after[1 << 17];
-  int told = 0;
+  int notified = 0;
   df_unix_socket_names(before, sizeof before);
   df_random random = {20240611};
   for (int round = 0; round < 12; round++) {
     int victim = df_random_below(&random, 6);
     useconds_t after_us = (useconds_t)df_random_below(&random, 8000);
-    IN_GOOD_TIME(ms, kill_at_any_moment(round % 2, victim, after_us, ms, &told));
+    IN_GOOD_TIME(ms, kill_at_any_moment(round % 2, victim, after_us, ms, &notified));
   }
-  fprintf(stderr, "%d of 60 survivors were told\n", told);
+  fprintf(stderr, "%d of 60 survivors were notified\n", notified);
   df_unix_socket_names(after, sizeof after);
   EVENTUALLY(df_unix_sockets_left(before, after) == 0);
 }
@@ -128,7 +128,7 @@ static void make_id(crew *c) { OK(df_bootstrap_create_id(&c->id, NULL)); }
 
 DF_TEST(bootstrap_faults, the_death_of_an_ids_maker_is_noticed, 30) {
   crew *c = make_crew(false, 2, 1);
-  pid_t maker = start_helper(make_id, c);
+  pid_t maker = start_other_process(make_id, c);
   c->members[0].n_ranks = c->members[1].n_ranks = 3;
   start_crew(c);
   await_rest_of_crew(c);
@@ -223,7 +223,7 @@ DF_TEST(bootstrap_faults, a_forked_child_is_another_process, 10) {
 DF_TEST(bootstrap_faults, a_forked_child_does_not_hold_the_address, 20) {
   uint16_t port;
   OK(df_handshake_ready());
-  df_root_options options = {.idle_ms = 100};
+  df_root_options options = {.users_listener = -1, .idle_ms = 100};
   options.listener = df_listen_loopback(&port);
   CHECK(options.listener >= 0, "%s", strerror(-options.listener));
   df_root *root;

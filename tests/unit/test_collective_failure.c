@@ -42,7 +42,7 @@ DF_TEST(failure, a_rank_given_up_on_a_report_is_notified, 30) {
   stage_say(&s, 1,
             (df_message){.kind = DF_MESSAGE_FAILURE_REASON, .id = 2, .a = dfcclRemoteError, .b = 1},
             "died: its connection was lost");
-  CHECK(stage_hears(&s, 2, DF_MESSAGE_FAIL, COLL), "rank 2 lives and was not told");
+  CHECK(stage_has_received(&s, 2, DF_MESSAGE_FAIL, COLL), "rank 2 lives and was not notified");
   stage_close(&s);
 }
 
@@ -51,10 +51,10 @@ DF_TEST(failure, a_sender_of_malformed_messages_is_notified_and_ignored, 30) {
   stage_open(&s);
   register_on_all(&s);
   CHECK(send(s.peers[1], "nonsense", 8, MSG_NOSIGNAL) == 8, "it cannot speak");
-  CHECK(stage_hears(&s, 1, DF_MESSAGE_FAIL, COLL), "rank 1 was not told");
-  CHECK(!stage_hears(&s, 1, DF_MESSAGE_KINDS, 0), "its connection stands");
-  CHECK(stage_hears(&s, 2, DF_MESSAGE_FAILURE_REASON, 1),
-        "rank 2 was not told what became of rank 1");
+  CHECK(stage_has_received(&s, 1, DF_MESSAGE_FAIL, COLL), "rank 1 was not notified");
+  CHECK(!stage_has_received(&s, 1, DF_MESSAGE_KINDS, 0), "it is still connected");
+  CHECK(stage_has_received(&s, 2, DF_MESSAGE_FAILURE_REASON, 1),
+        "rank 2 did not receive what became of rank 1");
   stage_close(&s);
 }
 
@@ -65,9 +65,11 @@ DF_TEST(failure, a_later_death_is_reported_too, 30) {
   df_rank_lock(&s.context->lock);
   df_break(s.context, dfcclTimeout, "something else took too long");
   df_rank_unlock(&s.context->lock);
-  CHECK(stage_hears(&s, 2, DF_MESSAGE_FAILURE_REASON, DF_NOBODY), "rank 2 was not told the cause");
+  CHECK(stage_has_received(&s, 2, DF_MESSAGE_FAILURE_REASON, DF_NOBODY),
+        "rank 2 did not receive the cause");
   stage_die(&s, 1);
-  CHECK(stage_hears(&s, 2, DF_MESSAGE_FAILURE_REASON, 1), "rank 2 was not told of the death");
+  CHECK(stage_has_received(&s, 2, DF_MESSAGE_FAILURE_REASON, 1),
+        "rank 2 was not notified of the death");
   stage_close(&s);
 }
 
@@ -83,7 +85,7 @@ DF_TEST(failure, earlier_failures_are_reported_when_all_is_given_up, 30) {
   df_rank_unlock(&s.context->lock);
   OK(dfcclDestroy(s.context)); /* the connections end, so no more messages arrive */
   for (int r = 1; r < RANKS; r++) {
-    CHECK(stage_hears(&s, r, DF_MESSAGE_FAIL, COLL), "rank %d was not told", r);
+    CHECK(stage_has_received(&s, r, DF_MESSAGE_FAIL, COLL), "rank %d was not notified", r);
     close(s.peers[r]);
   }
 }
@@ -95,9 +97,10 @@ DF_TEST(failure, a_registration_that_ends_unmatched_is_reported, 30) {
   register_on_all(&s);
   stage_say(&s, 1, (df_message){.kind = DF_MESSAGE_FAIL, .id = COLL, .a = dfcclOutOfMemory},
             "no memory for a link");
-  CHECK(stage_hears(&s, 2, DF_MESSAGE_FAILURE_REASON, DF_NOBODY), "the failure was not heard");
+  CHECK(stage_has_received(&s, 2, DF_MESSAGE_FAILURE_REASON, DF_NOBODY),
+        "the failure was not received");
   OK(dfcclDestroy(s.context)); /* the connections end, so no more messages arrive */
-  CHECK(stage_hears(&s, 1, DF_MESSAGE_FAIL, COLL), "rank 1 was not told");
+  CHECK(stage_has_received(&s, 1, DF_MESSAGE_FAIL, COLL), "rank 1 was not notified");
   for (int r = 1; r < RANKS; r++) close(s.peers[r]);
 }
 
@@ -114,7 +117,7 @@ DF_TEST(failure, a_broken_rank_reports_a_later_loss, 30) {
   const df_message second = {.kind = DF_MESSAGE_FAILURE_REASON, .id = 2, .a = dfcclTimeout, .b = 1};
   stage_say(&s, 1, first, "something took too long");
   stage_say(&s, 1, second, "died: its connection was lost");
-  CHECK(stage_hears(&s, 2, DF_MESSAGE_FAIL, COLL), "rank 2 lives and was not told");
+  CHECK(stage_has_received(&s, 2, DF_MESSAGE_FAIL, COLL), "rank 2 lives and was not notified");
   stage_close(&s);
 }
 
@@ -122,24 +125,25 @@ DF_TEST(failure, a_connection_that_cannot_be_read_is_ended, 30) {
   df_stage s;
   stage_open(&s);
   CHECK(shutdown(s.context->mesh.sockets[1], SHUT_RD) == 0, "its reading does not fail");
-  CHECK(!stage_hears(&s, 1, DF_MESSAGE_KINDS, 0), "its connection stands");
+  CHECK(!stage_has_received(&s, 1, DF_MESSAGE_KINDS, 0), "it is still connected");
   stage_close(&s);
 }
 
 /* ---- memory that may be read */
 
 DF_TEST(failure, no_peer_unmaps_after_a_failure, 30) {
-  static df_datagram heard;
+  static df_datagram datagram;
   df_stage s;
   void *memory;
   stage_open(&s);
   OK(dfcclMemAlloc(s.context, &memory, 1 << 16));
   stage_die(&s, 1); /* rank 2 may still be reading, and has not been notified */
-  CHECK(stage_hears(&s, 2, DF_MESSAGE_FAILURE_REASON, 1), "rank 2 was not told of the death");
+  CHECK(stage_has_received(&s, 2, DF_MESSAGE_FAILURE_REASON, 1),
+        "rank 2 was not notified of the death");
   OK(dfcclMemFree(s.context, memory));
   OK(dfcclDestroy(s.context));
-  while (stage_hear(&s, 2, &heard))
-    CHECK(heard.message.kind != DF_MESSAGE_UNMAP, "it is told to unmap what it may be reading");
+  while (stage_receive(&s, 2, &datagram))
+    CHECK(datagram.message.kind != DF_MESSAGE_UNMAP, "it is asked to unmap what it may be reading");
   close(s.peers[2]);
 }
 
@@ -149,7 +153,7 @@ DF_TEST(failure, otherwise_it_is_unmapped, 30) {
   stage_open(&s);
   OK(dfcclMemAlloc(s.context, &memory, 1 << 16));
   OK(dfcclMemFree(s.context, memory));
-  CHECK(stage_hears(&s, 2, DF_MESSAGE_UNMAP, 1), "rank 2 keeps it mapped");
+  CHECK(stage_has_received(&s, 2, DF_MESSAGE_UNMAP, 1), "rank 2 keeps it mapped");
   stage_close(&s);
 }
 
@@ -162,7 +166,7 @@ static void fail_a_broadcast(const df_stage *s, const void *send, void *recv) {
 }
 
 DF_TEST(failure, memory_of_a_failed_run_stays_mapped, 30) {
-  static df_datagram heard;
+  static df_datagram datagram;
   int8_t buffer[COUNT];
   for (int sends = 0; sends < 2; sends++) {
     df_stage s;
@@ -175,12 +179,12 @@ DF_TEST(failure, memory_of_a_failed_run_stays_mapped, 30) {
     OK(dfcclMemFree(s.context, given));
     OK(dfcclMemFree(s.context, other));
     OK(dfcclDestroy(s.context));
-    while (stage_hear(&s, 2, &heard))
-      if (heard.message.kind == DF_MESSAGE_UNMAP) {
-        CHECK(heard.message.id == 2, "it is told to unmap what it may be reading");
+    while (stage_receive(&s, 2, &datagram))
+      if (datagram.message.kind == DF_MESSAGE_UNMAP) {
+        CHECK(datagram.message.id == 2, "it is asked to unmap what it may be reading");
         unmapped++;
       }
-    CHECK(unmapped == 1, "it is told %d times to unmap what nobody can be reading", unmapped);
+    CHECK(unmapped == 1, "it is asked %d times to unmap what nobody can be reading", unmapped);
     for (int r = 1; r < RANKS; r++) stage_die(&s, r);
   }
 }
@@ -345,7 +349,7 @@ static void deregister_and_stay(dfcclCollId_t coll, dfcclResult_t status, void *
   EVENTUALLY(df_observe_u32(&gate->open) == 1);
 }
 
-static int has_heard(dfcclContext_t context, uint32_t peer) {
+static int has_received(dfcclContext_t context, uint32_t peer) {
   df_rank_lock(&context->lock);
   int broken = context->control.peers[peer].broken;
   df_rank_unlock(&context->lock);
@@ -387,7 +391,7 @@ DF_TEST(failure, a_deregistered_collective_cannot_fail, 30) {
   df_rank_lock(&ctxs[1]->lock);
   df_break(ctxs[1], dfcclTimeout, "something else took too long");
   df_rank_unlock(&ctxs[1]->lock);
-  EVENTUALLY(has_heard(ctxs[0], 1));
+  EVENTUALLY(has_received(ctxs[0], 1));
   int alone = 0; /* rank 1 is no member of the group */
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   options.ranks = &alone;

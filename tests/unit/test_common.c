@@ -98,7 +98,7 @@ static readers begin(const df_stage *s, size_t bytes, uint32_t deeper_by) {
 static uint64_t take(const readers *r, uint32_t rank, uint64_t number) {
   const uint8_t *slot = r->rings[rank] + (number & (r->n_slots - 1)) * r->stride;
   uint64_t commit;
-  EVENTUALLY((commit = df_observe_u64((const uint64_t *)slot)) >> 1 == number);
+  EVENTUALLY((commit = df_observe_u64((const uint64_t *)slot)) >> DF_COMMIT_BITS == number);
   uint64_t address = commit & 1 ? *(const uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) : 0;
   if (!address)
     CHECK(memcmp(slot + DF_LINK_STAGED_OFFSET, input, COUNT) == 0, "the slot of rank %u", rank);
@@ -124,7 +124,8 @@ DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
   const df_coll *coll = find(&s);
   CHECK(coll->exec.common.range.segment != NULL, "it has common slots");
   for (int rank = 1; rank < STAGE_RANKS; rank++)
-    CHECK(stage_hears(&s, rank, DF_MESSAGE_SEGMENT, COMMONS), "rank %d is not told", rank);
+    CHECK(stage_has_received(&s, rank, DF_MESSAGE_SEGMENT, COMMONS), "rank %d is not notified",
+          rank);
   uint64_t number = 1;
   for (; number <= 2; number++) { /* none of them, then one of them has mapped it */
     if (number == 2) {
@@ -141,7 +142,8 @@ DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
     run(&s);
     for (uint32_t rank = 1; rank < STAGE_RANKS; rank++) {
       const uint8_t *slot = r.rings[rank] + (number & (r.n_slots - 1)) * r.stride;
-      EVENTUALLY(df_observe_u64((const uint64_t *)slot) == (number << 1 | 1));
+      EVENTUALLY(df_observe_u64((const uint64_t *)slot) ==
+                 (number << DF_COMMIT_BITS | DF_COMMIT_DIRECT));
       uint64_t at = *(const uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) - views[rank];
       CHECK(at >= coll->exec.common.range.offset &&
                 at + COUNT <= coll->exec.common.range.offset + coll->exec.common.range.bytes,

@@ -95,7 +95,7 @@ static void free_job(job *j) {
 
 /* A thread that has ended a run in its last turn has not reported it yet when the later runs have
  * ended too and their CQEs are taken. */
-static void tell_late(dfcclCallback_t callback, uint32_t later) {
+static void report_late(dfcclCallback_t callback, uint32_t later) {
   job j;
   df_borrowed_turn turn;
   uint32_t in_device = DF_MIN(later, (uint32_t)DF_RUNS_AHEAD - 1);
@@ -117,17 +117,19 @@ static void tell_late(dfcclCallback_t callback, uint32_t later) {
   }
   df_sleep_ms(10); /* the poller has received the collective's failure, and sleeps again */
   EVENTUALLY(df_load_relaxed_u32(&ctx->runs.poller_bell.sleepers) == 1);
-  CHECK(df_observe_u32(&j.ended) == 0, "a run was told before an earlier one");
+  CHECK(df_observe_u32(&j.ended) == 0, "a run was reported before an earlier one");
   if (!df_complete_borrowed(ctx, &turn)) df_ring_poller(ctx);
   expect_statuses(&j, later + (callback != NULL), callback != NULL);
   free_job(&j);
 }
 
-DF_TEST(completion, a_last_turn_that_is_reported_late, 30) { tell_late(note, 1); }
-DF_TEST(completion, a_last_turn_without_callback_that_is_reported_late, 30) { tell_late(NULL, 1); }
+DF_TEST(completion, a_last_turn_that_is_reported_late, 30) { report_late(note, 1); }
+DF_TEST(completion, a_last_turn_without_callback_that_is_reported_late, 30) {
+  report_late(NULL, 1);
+}
 /* More than the daemon holds: the others wait on the host. */
 DF_TEST(completion, a_last_turn_that_is_reported_late_before_many, 30) {
-  tell_late(NULL, MOST_RUNS - 1);
+  report_late(NULL, MOST_RUNS - 1);
 }
 
 /* Pretends to the context that a thread sleeps. */

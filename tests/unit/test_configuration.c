@@ -138,7 +138,7 @@ static void decide_at(decision *d, df_plan *plan) {
   static df_link none_lends_nothing[64];
   df_configuration *m = &d->configuration;
   df_configuration_decide(m, &d->question, plan);
-  /* far_ns depends on the machine's clock, so it is left out. */
+  /* Whether ways are measured depends on the machine's clock, so it is left out. */
   df_ring ring = df_configuration_ring(m, &d->question, plan, 0);
   if (plan->n_links > sizeof none_lends_nothing / sizeof *none_lends_nothing)
     fail("a plan has more links than were expected");

@@ -179,9 +179,9 @@ DF_TEST(greeting, a_line_has_the_key_of_the_mesh, 30) {
                                  DF_HANDSHAKE_CONTROL_PORT, 7, key, 1);
     if (way != NO_LINES) e.listener.remote = remote;
     go_on(&e, &caller, &listener);
-    const int stands = caller == DF_HANDSHAKE_DONE && listener == DF_HANDSHAKE_DONE;
-    CHECK(stands == (way == RIGHT), "way %d: %d, %d", way, caller, listener);
-    if (stands) {
+    const int is_connected = caller == DF_HANDSHAKE_DONE && listener == DF_HANDSHAKE_DONE;
+    CHECK(is_connected == (way == RIGHT), "way %d: %d, %d", way, caller, listener);
+    if (is_connected) {
       OK(df_connection_handshake_traffic_key(&e.caller, keys[0]));
       OK(df_connection_handshake_traffic_key(&e.listener, keys[1]));
       CHECK(memcmp(keys[0], keys[1], DF_KEY_BYTES) == 0, "two keys");

@@ -95,19 +95,20 @@ DF_TEST(interfaces, identities_are_of_host_and_machine, 10) {
 DF_TEST(listeners, have_one_port_of_the_range, 20) {
   df_network network = {.interfaces = "lo", .first_port = 0};
   df_listeners *any, *first, *second, *third;
-  OK(df_listeners_open(&any, &network, 0, 0, DF_ADDRESSES_MAX));
+  OK(df_listeners_open(&any, &network, 0, 0, DF_ADDRESSES_MAX, UINT64_MAX));
   CHECK(any->port != 0 && any->n >= 1 && any->n_offered >= 1, "%d doors", any->n);
   for (int i = 0; i < any->n_offered; i++)
     CHECK(any->offered[i].port == any->port, "offer %d has port %u", i, any->offered[i].port);
   network.first_port = any->port;
   network.last_port = (uint16_t)(any->port + 40); /* other processes may use some of them */
-  OK(df_listeners_open(&first, &network, 0, 0, DF_ADDRESSES_MAX));
+  OK(df_listeners_open(&first, &network, 0, 0, DF_ADDRESSES_MAX, UINT64_MAX));
   CHECK(first->port > any->port && first->port <= network.last_port, "port %u", first->port);
-  RESULT(df_listeners_open(&second, &network, any->port, any->port, 1), dfcclSystemError);
+  RESULT(df_listeners_open(&second, &network, any->port, any->port, 1, UINT64_MAX),
+         dfcclSystemError);
   CHECK(strstr(df_last_sentence(), "is free to listen on"), "%s", df_last_sentence());
   network.n_advertised = 1;
   network.advertised[0] = address_of("192.0.2.7");
-  OK(df_listeners_open(&third, &network, 0, 0, DF_ADDRESSES_MAX));
+  OK(df_listeners_open(&third, &network, 0, 0, DF_ADDRESSES_MAX, UINT64_MAX));
   CHECK(third->n_offered == 1 && third->offered[0].port == third->port &&
             third->offered[0].bytes[0] == 192,
         "advertised");
@@ -121,7 +122,7 @@ DF_TEST(listeners, are_not_announced_if_the_network_is_off, 10) {
   df_network network = {.is_off = 1, .n_advertised = 1};
   network.advertised[0] = address_of("192.0.2.7");
   df_listeners *listeners;
-  OK(df_listeners_open(&listeners, &network, 0, 0, DF_ADDRESSES_MAX));
+  OK(df_listeners_open(&listeners, &network, 0, 0, DF_ADDRESSES_MAX, UINT64_MAX));
   CHECK(listeners->n == 1 && listeners->n_offered == 0, "%d doors, %d told", listeners->n,
         listeners->n_offered);
   df_listeners_close(listeners);

@@ -112,9 +112,9 @@ DF_TEST(lifecycle, successes_keep_the_decay_with_the_place, 30) {
         "%u polls at the second place", block->blocked_polls);
 }
 
-static uint64_t tell(df_block *image) {
-  uint64_t telling = ++image->tellings, ranks = (uint64_t)1 << telling % DF_TOLD_RANKS;
-  image->told[telling % DF_TOLD_WORDS] = df_told_encode(telling, ranks);
+static uint64_t notify(df_block *image) {
+  uint64_t entry = ++image->n_notifications, ranks = (uint64_t)1 << entry % DF_NOTIFIED_RANKS;
+  image->notified[entry % DF_NOTIFIED_WORDS] = df_notified_encode(entry, ranks);
   return ranks;
 }
 
@@ -122,17 +122,17 @@ DF_TEST(lifecycle, tellings_are_read_once, 30) {
   df_block image;
   uint16_t seen = 0;
   memset(&image, 0, sizeof image);
-  CHECK(df_told_since(&image, &seen) == 0, "nothing was told");
+  CHECK(df_notified_since(&image, &seen) == 0, "no rank was notified");
   for (uint32_t i = 0; i < 70000; i++) {
     uint64_t ranks = 0;
-    for (uint32_t n = 0; n < i % (DF_TOLD_WORDS + 1); n++) ranks |= tell(&image);
-    CHECK(df_told_since(&image, &seen) == ranks, "telling %llu",
-          (unsigned long long)image.tellings);
-    CHECK(df_told_since(&image, &seen) == 0, "telling %llu, again",
-          (unsigned long long)image.tellings);
+    for (uint32_t n = 0; n < i % (DF_NOTIFIED_WORDS + 1); n++) ranks |= notify(&image);
+    CHECK(df_notified_since(&image, &seen) == ranks, "entry %llu",
+          (unsigned long long)image.n_notifications);
+    CHECK(df_notified_since(&image, &seen) == 0, "entry %llu, again",
+          (unsigned long long)image.n_notifications);
   }
-  for (uint32_t n = 0; n <= DF_TOLD_WORDS; n++) tell(&image);
-  CHECK(df_told_since(&image, &seen) == ((uint64_t)1 << DF_TOLD_RANKS) - 1, "one is lost");
+  for (uint32_t n = 0; n <= DF_NOTIFIED_WORDS; n++) notify(&image);
+  CHECK(df_notified_since(&image, &seen) == ((uint64_t)1 << DF_NOTIFIED_RANKS) - 1, "one is lost");
 }
 
 DF_TEST(lifecycle, may_leave_once_everything_was_tried, 30) {

@@ -3,15 +3,13 @@
  *   - A message may be written only when the receiver is done with the slot's former message; so at
  *     most as many are under way as there are slots.
  *   - A message is there once it is published, not before, and no other is taken for it.
- *   - Everything goes on where sequence numbers, which have 63 bits, wrap around.
+ *   - Everything goes on where sequence numbers, which have 60 bits, wrap around.
  *   - Where slots are given back several at a time, the sender still finds room once the receiver
  *     has read all, and never writes to a slot that was not read.
  *   - No word that another message has left in a slot has the flag of the message that is waited
  * for, nor has a cleared one, however often flags begin again.
  *   - A lent buffer is being read or taken back; taken back while another process reads it, that
  *     process is notified.
- *   - The distance of a receiver follows from the latest three looks that found its credit changed,
- * and only where it is asked for.
  *   - Data written before publishing is visible to the reader that saw the message, and data read
  *     before releasing was read before it is overwritten (race build).
  */
@@ -145,7 +143,7 @@ DF_TEST(link, slots_that_share_lines, 30) {
 DF_TEST(link, slots_are_given_back_several_at_a_time, 30) {
   for (uint32_t n_slots = 8; n_slots <= DF_MAX_LINK_SLOTS; n_slots *= 2) {
     pair p;
-    uint64_t sent = DF_SEQUENCE_MASK - 2 * n_slots, received = sent, told = 0;
+    uint64_t sent = DF_SEQUENCE_MASK - 2 * n_slots, received = sent, notices = 0;
     uint64_t last = sent + 20 * n_slots;
     df_random random = {n_slots};
     make(&p, n_slots, DF_LINK_FLAGGED_OFFSET, sent);
@@ -157,10 +155,10 @@ DF_TEST(link, slots_are_given_back_several_at_a_time, 30) {
       CHECK(sent - received > n_slots - n_slots / 4, "%llu under way, %u slots: not enough",
             (unsigned long long)(sent - received), n_slots);
       int n = 1 + df_random_below(&random, (int)(sent - received));
-      for (; n > 0; n--) told += (uint64_t)df_link_release(&p.receiver, ++received);
+      for (; n > 0; n--) notices += (uint64_t)df_link_release(&p.receiver, ++received);
     }
-    CHECK(told <= 4 * (received + 2 * n_slots - DF_SEQUENCE_MASK) / n_slots + 1, "told %llu times",
-          (unsigned long long)told);
+    CHECK(notices <= 4 * (received + 2 * n_slots - DF_SEQUENCE_MASK) / n_slots + 1,
+          "told %llu times", (unsigned long long)notices);
     free(p.ring);
   }
 }
@@ -194,38 +192,11 @@ DF_TEST(link, lent_buffers_are_held_revoked_or_seized, 30) {
   CHECK(!df_link_revoke(&p.sender), "revoked while it is read");
   CHECK(df_link_return(&p.receiver), "nobody has seized it");
   CHECK(df_link_borrow(&p.receiver) && df_link_seize(&p.sender), "not seized");
-  CHECK(!df_link_return(&p.receiver), "the receiver was not told");
+  CHECK(!df_link_return(&p.receiver), "the receiver was not notified");
   CHECK(df_link_is_revoked(&p.receiver) && df_link_revoke(&p.sender), "not revoked for good");
   CHECK(!df_link_borrow(&p.receiver), "borrowed after it was seized");
   p.sender.credit[1] = 7;
   CHECK(!df_link_revoke(&p.sender) && df_link_seize(&p.sender), "what a peer left there is kept");
-  free(p.ring);
-}
-
-DF_TEST(link, two_of_three_looks_tell_that_the_receiver_is_far, 30) {
-  const int expected[8] = {0, 0, 0, 1, 0, 1, 1, 1};
-  df_link link = {0};
-  for (int older = 0; older < 256; older += 8)
-    for (int looks = 0; looks < 8; looks++) {
-      link.far_looks = (uint8_t)(older | looks);
-      CHECK(df_link_is_far(&link) == expected[looks], "looks %x", (unsigned)link.far_looks);
-    }
-}
-
-DF_TEST(link, only_looks_that_find_a_changed_credit_count, 30) {
-  pair p;
-  make(&p, 2, DF_LINK_STAGED_OFFSET, 0);
-  p.sender.far_ns = 1;
-  p.sender.far_looks = 0x81;
-  CHECK(df_link_may_send(&p.sender, 2) && p.sender.far_looks == 0x81, "no look was needed");
-  CHECK(!df_link_may_send(&p.sender, 3) && p.sender.far_looks == 0x81, "nothing had changed");
-  df_link_release(&p.receiver, 1);
-  CHECK(df_link_may_send(&p.sender, 3), "there is room");
-  CHECK(p.sender.far_looks >> 1 == 1, "looks %x", (unsigned)p.sender.far_looks);
-  p.sender.far_ns = 0;
-  p.sender.far_looks = 0x81;
-  df_link_release(&p.receiver, 2);
-  CHECK(df_link_may_send(&p.sender, 4) && p.sender.far_looks == 0x81, "it was not to look");
   free(p.ring);
 }
 

@@ -40,14 +40,14 @@ DF_TEST(mapped_ranges, cover_what_lies_within_one_of_them, 30) {
 
 DF_TEST(mapped_ranges, places_are_used_again_and_run_out, 30) {
   df_mapped_ranges *w = make();
-  for (uint64_t i = 0; i < DF_MAX_REACHES; i++)
+  for (uint64_t i = 0; i < DF_MAX_MAPPINGS; i++)
     CHECK(df_mapped_ranges_open(w, at(2 * i + 1), DF_PAGE), "window %llu", (unsigned long long)i);
   CHECK(!df_mapped_ranges_open(w, at(1 << 20), DF_PAGE), "one too many");
   df_mapped_ranges_close(w, at(7));
   CHECK(!df_mapped_ranges_cover(w, 7 * DF_PAGE, 1) && df_mapped_ranges_cover(w, 9 * DF_PAGE, 1),
         "closed");
   CHECK(df_mapped_ranges_open(w, at(1 << 20), DF_PAGE), "in its place");
-  CHECK(df_mapped_ranges_cover(w, (uint64_t)DF_PAGE << 20, DF_PAGE) && w->used == DF_MAX_REACHES,
+  CHECK(df_mapped_ranges_cover(w, (uint64_t)DF_PAGE << 20, DF_PAGE) && w->used == DF_MAX_MAPPINGS,
         "the new one");
   CHECK(!df_mapped_ranges_open(w, at(3), DF_PAGE - 1), "less than a page");
   df_mapped_ranges *empty = make();

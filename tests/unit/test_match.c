@@ -45,15 +45,20 @@ DF_TEST(match, numbers_of_the_shape_differ, 60) {
   differs_by(offsetof(df_announcement, loops), 1, "number of loops");
   differs_by(offsetof(df_announcement, split), 1, "levels of the group");
   differs_by(offsetof(df_announcement, form), 1, "pieces of a message");
-  differs_by(offsetof(df_announcement, count), 1, "count is 100 here and 101 there");
-  differs_by(offsetof(df_announcement, varying), 1, "options.varying is 0 here and 1 there");
+  differs_by(offsetof(df_announcement, count), 1,
+             "AllReduce: rank 0 registered 100 elements, rank 1 registered 101");
+  differs_by(offsetof(df_announcement, varying), 1,
+             "rank 0 registered options.varying 0, rank 1 registered 1");
 }
 
 DF_TEST(match, unknown_values_differ, 60) {
-  differs(offsetof(df_announcement, type), "data type is int8 here and unknown there");
-  differs(offsetof(df_announcement, op), "reduction operator is sum here and unknown there");
-  differs(offsetof(df_announcement, operation), "here and unknown there");
-  differs(offsetof(df_announcement, algorithm), "here and unknown there");
+  differs(offsetof(df_announcement, type),
+          "rank 0 registered data type int8, rank 1 registered unknown");
+  differs(offsetof(df_announcement, op),
+          "rank 0 registered reduction operator sum, rank 1 registered unknown");
+  differs(offsetof(df_announcement, operation),
+          "rank 0 registered operation AllReduce, rank 1 registered unknown");
+  differs(offsetof(df_announcement, algorithm), "rank 1 registered unknown");
 }
 
 static dfcclResult_t status_of(const df_stage *s, uint64_t run) {

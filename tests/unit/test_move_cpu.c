@@ -1,9 +1,9 @@
 /*
- * Promise of src/primitives/move_cpu.h: a step moves the same bytes past the caches as through
- * them, for every type, kind, count and address, with one destination or two, in place or not, and
- * changes nothing beyond the end. Only a slot of a receiver that is far away is written past the
- * caches. A lent buffer of a peer is not read after it has been returned, which happens between the
- * execution and the remaining stores.
+ * Promise of src/primitives/move_cpu.h: a step moves the same bytes in each way, past the caches
+ * and through them, for every type, kind, count and address, with one destination or two, in place
+ * or not, and changes nothing beyond the end. Only DF_WAY_PAST writes a slot past the caches. A
+ * lent buffer of a peer is not read after it has been returned, which happens between the execution
+ * and the remaining stores.
  */
 #include "primitives/move.h"
 
@@ -22,9 +22,8 @@ typedef struct {
 
 static DF_ALIGNED(64) uint8_t inputs[2][LONGEST + 2 * MARGIN];
 static destinations cached, streamed;
-/* Where the results of a move go, and how far away the receiver of the slot is. */
+/* Where the results of a move go. */
 enum { TO_STORE = 1, TO_SLOT = 2, IN_PLACE = 4, IN_SECOND = 8 };
-static df_link receivers[2] = {{.far_looks = 0}, {.far_looks = 7}};
 
 static void execute(destinations *to, df_move move, size_t offset, int has_slot) {
   df_lanes lanes = {.mover = df_mover_cpu_best()};
@@ -35,7 +34,7 @@ static void execute(destinations *to, df_move move, size_t offset, int has_slot)
   df_move_finish(&lanes, &move);
 }
 
-static void execute_to(destinations *to, df_move move, size_t offset, int where, int far) {
+static void execute_to(destinations *to, df_move move, size_t offset, int where, uint32_t way) {
   df_lanes lanes = {.mover = df_mover_cpu_best()};
   memset(to, 0xa5, sizeof *to);
   if (where & TO_STORE) move.store = to->store + MARGIN + offset;
@@ -48,28 +47,30 @@ static void execute_to(destinations *to, df_move move, size_t offset, int where,
     memcpy(move.store, move.b, move.count * move.element_bytes);
     move.b = move.store;
   }
-  move.send_link = &receivers[far];
+  move.way = (uint8_t)way;
   df_move_execute(&lanes, &move);
   df_move_finish(&lanes, &move);
 }
 
-static void compare_distances(df_move move, size_t offset) {
+static void compare_ways(df_move move, size_t offset) {
   static const int wheres[] = {TO_SLOT, TO_SLOT | TO_STORE, TO_SLOT | TO_STORE | IN_PLACE,
                                TO_SLOT | TO_STORE | IN_SECOND};
   for (size_t w = 0; w < DF_COUNT_OF(wheres); w++)
     for (move.stream = 0; move.stream <= 1; move.stream++) {
       if (move.kind == DF_MOVE_COPY && wheres[w] & IN_PLACE) continue; /* a step has no such move */
       if (move.kind != DF_MOVE_REDUCE && wheres[w] & IN_SECOND) continue;
-      execute_to(&cached, move, offset, wheres[w], 0);
-      execute_to(&streamed, move, offset, wheres[w], 1);
-      CHECK(memcmp(&cached, &streamed, sizeof cached) == 0,
-            "kind %u, type %u, %llu elements at offset %zu, destinations %d: other bytes",
-            move.kind, move.type, (unsigned long long)move.count, offset, wheres[w]);
+      execute_to(&cached, move, offset, wheres[w], DF_WAY_CACHED);
+      for (uint32_t way = DF_WAY_OWNED; way <= DF_WAY_PAST; way++) {
+        execute_to(&streamed, move, offset, wheres[w], way);
+        CHECK(memcmp(&cached, &streamed, sizeof cached) == 0,
+              "way %u, kind %u, type %u, %llu elements at offset %zu, destinations %d: other bytes",
+              way, move.kind, move.type, (unsigned long long)move.count, offset, wheres[w]);
+      }
     }
 }
 
 static void compare(df_move move, size_t offset) {
-  compare_distances(move, offset);
+  compare_ways(move, offset);
   for (int has_slot = 0; has_slot <= 1; has_slot++) {
     move.stream = 0;
     execute(&cached, move, offset, has_slot);
@@ -113,12 +114,12 @@ static void count_stream(void *dst, const void *src, size_t bytes) {
   memcpy(dst, src, bytes);
 }
 
-DF_TEST(move_cpu, only_slots_of_far_receivers_are_written_past_the_caches, 30) {
+DF_TEST(move_cpu, one_way_writes_slots_past_the_caches, 30) {
   df_lanes lanes = {.mover = &counting};
   counting = *df_mover_cpu_best();
   counting.copy_stream = count_stream;
   for (uint32_t kind = DF_MOVE_COPY; kind <= DF_MOVE_REDUCE; kind++)
-    for (int far = 0; far <= 1; far++)
+    for (uint32_t way = DF_WAY_CACHED; way <= DF_WAY_PAST; way++)
       for (int stores = 0; stores <= 1; stores++) {
         if (kind == DF_MOVE_REDUCE && !stores) continue; /* not by a copy */
         df_move move = {.kind = kind,
@@ -130,12 +131,12 @@ DF_TEST(move_cpu, only_slots_of_far_receivers_are_written_past_the_caches, 30) {
                         .b = inputs[1],
                         .store = stores ? cached.store : NULL,
                         .slot = cached.slot,
-                        .send_link = &receivers[far]};
+                        .way = (uint8_t)way};
         streamed_bytes = 0;
         df_move_execute(&lanes, &move);
         df_move_finish(&lanes, &move);
-        CHECK(streamed_bytes == (far ? LONGEST : 0), "kind %u, far %d, %llu bytes", kind, far,
-              (unsigned long long)streamed_bytes);
+        CHECK(streamed_bytes == (way == DF_WAY_PAST ? LONGEST : 0), "kind %u, way %u, %llu bytes",
+              kind, way, (unsigned long long)streamed_bytes);
       }
 }
 
@@ -162,7 +163,6 @@ static void execute_borrowing(destinations *to, uint32_t kind, uint64_t count, i
   move.stream = (uint32_t)stream;
   if (where & TO_STORE) move.store = to->store;
   if (where & TO_SLOT) move.slot = to->slot;
-  move.send_link = &receivers[0];
   df_move_execute(&lanes, &move);
   if (overwrite) memset(lent, 0x5a, sizeof lent);
   df_move_finish(&lanes, &move);

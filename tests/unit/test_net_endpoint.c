@@ -271,13 +271,13 @@ static ssize_t call_as_stranger(rank *ranks, const df_offer *offer, const void *
   memcpy(&port, offer->bytes + 12, sizeof port);
   int fd = df_connect_loopback(port);
   CHECK(fd >= 0, "nobody listens");
-  CHECK(df_socket_wait(fd, POLLOUT, UINT64_MAX / 2) == 1, "it does not stand");
+  CHECK(df_socket_wait(fd, POLLOUT, UINT64_MAX / 2) == 1, "it is not connected");
   CHECK(bytes == 0 || send(fd, said, bytes, MSG_NOSIGNAL) == (ssize_t)bytes, "it takes nothing");
-  char heard[512];
+  char buffer[512];
   ssize_t all = 0, came = -1;
   for (int i = 0; i < 200 && came != 0; i++) {
     wait_a_moment(ranks);
-    came = recv(fd, heard, sizeof heard, MSG_DONTWAIT);
+    came = recv(fd, buffer, sizeof buffer, MSG_DONTWAIT);
     if (came > 0) all += came;
     df_sleep_ms(1);
   }
@@ -292,7 +292,7 @@ DF_TEST(wire_endpoint, strangers_get_nowhere, 60) {
   OK(accept_link(ranks, &link));
   static const char nonsense[256] = "GET / HTTP/1.1\r\n";
   CHECK(call_as_stranger(ranks, &link.offer, nonsense, sizeof nonsense) == 0, "it was answered");
-  CHECK(call_as_stranger(ranks, &link.offer, NULL, 0) == -1, "it was told something");
+  CHECK(call_as_stranger(ranks, &link.offer, NULL, 0) == -1, "it received something");
   for (int i = 0; i < 200; i++) { /* more than there is room for */
     int fd = df_connect_loopback(*(const uint16_t *)(const void *)(link.offer.bytes + 12));
     if (fd >= 0) close(fd);
@@ -325,7 +325,7 @@ DF_TEST(wire_endpoint, offers_that_make_no_sense_are_refused, 30) {
   close_both(ranks);
 }
 
-DF_TEST(wire_endpoint, a_lost_connection_is_told_once, 30) {
+DF_TEST(wire_endpoint, a_lost_connection_is_reported_once, 30) {
   rank ranks[RANKS];
   link_of_two link;
   char why[256];

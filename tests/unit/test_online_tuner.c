@@ -106,7 +106,7 @@ DF_TEST(tuner, a_switch_of_the_application_that_is_cancelled_before_the_search, 
 }
 
 /* Rank 1 reports that one run has taken 1 ns. */
-static void tell_one_time(dfcclContext_t ctx) {
+static void report_one_time(dfcclContext_t ctx) {
   struct {
     df_message message;
     uint32_t ns;
@@ -123,7 +123,7 @@ DF_TEST(tuner, only_as_many_times_as_were_requested, 120) {
   begin(ctxs, "0");
   while (look_at(ctxs[0]).tuner.state != DF_SEARCH_MEASURING) run(ctxs);
   EVENTUALLY(is_committed(ctxs[0]));
-  for (int i = 0; i < 2; i++) tell_one_time(ctxs[0]);
+  for (int i = 0; i < 2; i++) report_one_time(ctxs[0]);
   CHECK(look_at(ctxs[0]).tuner.measured == 0, "a variant was measured by one run");
   while (look_at(ctxs[0]).tuner.measured == 0) run(ctxs);
   two_ranks_close(ctxs);

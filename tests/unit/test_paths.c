@@ -113,7 +113,7 @@ enum { RAILS = 3, FLOWS = 4, PORTS = RAILS + 1 };
 typedef struct rail_stage {
   pump_stage stages[PORTS]; /* the first has the wires; port i has the streams of stage i */
   df_rate_estimate outlooks[2][RAILS];
-  int ends_stand[2][PORTS];
+  int ends_connected[2][PORTS];
   pump_flow flows[FLOWS];
   int n_flows;
 } rail_stage;
@@ -133,7 +133,7 @@ static df_pump *wire_of(rail_stage *s, int side) { return s->stages[0].sides[sid
 
 static void attach(rail_stage *s, int side, uint32_t port) {
   df_pump_attach(wire_of(s, side), port, &s->stages[port].sides[side].stream);
-  s->ends_stand[side][port] = 1;
+  s->ends_connected[side][port] = 1;
 }
 
 static void make(rail_stage *s, uint64_t seed) {
@@ -193,10 +193,10 @@ static void turn(rail_stage *s) {
 
 /* An end notices that a port is lost. When both have, it may be made anew. */
 static void lose_or_mend(rail_stage *s, int side, uint32_t port) {
-  if (s->ends_stand[side][port]) {
+  if (s->ends_connected[side][port]) {
     df_pump_detach(wire_of(s, side), port);
-    s->ends_stand[side][port] = 0;
-  } else if (!s->ends_stand[1 - side][port]) {
+    s->ends_connected[side][port] = 0;
+  } else if (!s->ends_connected[1 - side][port]) {
     for (int i = 0; i < 2; i++) {
       wire_pipe *pipe = &s->stages[port].pipes[i];
       pipe->at = pipe->end = 0;
@@ -251,7 +251,7 @@ DF_TEST(paths, an_answer_that_was_lost_is_given_again, 30) {
   while (pump_flow_send(&s.flows[0])) continue;
   for (int i = 0; i < 4; i++) pump_all(&s, i % 2);
   df_pump_detach(wire_of(&s, 0), DF_PUMP_SMALL);
-  s.ends_stand[0][DF_PUMP_SMALL] = 0;
+  s.ends_connected[0][DF_PUMP_SMALL] = 0;
   df_pump_leave(wire_of(&s, 0));
   for (int i = 0; i < 4; i++) pump_all(&s, i % 2);
   CHECK(wire_of(&s, 1)->ports[DF_PUMP_BULK].answered, "nothing was asked, or answered");

@@ -26,8 +26,8 @@ static void is_refused(void (*change)(df_peer_info *peer_info), dfcclResult_t ex
   RESULT(stage_open_with(&s, change), expected);
   CHECK(strstr(dfcclGetLastError(NULL), words) != NULL, "\"%s\"", dfcclGetLastError(NULL));
   for (int r = 1; r < STAGE_RANKS; r++) {
-    df_datagram heard;
-    CHECK(!stage_hear(&s, r, &heard), "rank %d's connection stands", r);
+    df_datagram datagram;
+    CHECK(!stage_receive(&s, r, &datagram), "rank %d is still connected", r);
     stage_die(&s, r);
   }
 }

@@ -41,7 +41,7 @@ static void prove_roots(const df_plan_file *file) {
                                  .position = r,
                                  .root = root,
                                  .average = df_operation_reduces(facts.operation),
-                                 .several = several,
+                                 .cuts.row = several ? DF_ROW_WHOLE : 1,
                                  .file = file};
         plans[r] = df_plan_make(&key);
         CHECK(plans[r] != NULL, "%s, root %u", facts.name, root);

@@ -300,7 +300,7 @@ DF_TEST(plan_mistakes, planted_mistakes_are_found, 60) {
     df_plan_key key = {.operation = m->operation, .algorithm = m->algorithm, .n = m->n};
     df_plan_check_options o = {
         .slots = 2, .loops = 3, .in_place = m->in_place, .lending = m->lending};
-    key.several = i < SEVERAL;
+    key.cuts.row = i < SEVERAL ? DF_ROW_WHOLE : 1;
     group_plans g = make_group(key);
     CHECK(is_proven(&g, &o, sentence), "without the mistake: %s", sentence);
     m->plant(&g);

@@ -12,7 +12,7 @@
 
 #include "base/mutex.h"
 #include "host/switching/plan_switch.h"
-#include "host/registration/match.h"
+#include "host/registration/announcement.h"
 #include "host/state/registry.h"
 #include "stage.h"
 
@@ -67,10 +67,10 @@ static void propose(const df_stage *s, df_algorithm algorithm) {
 
 /* ... before it has deregistered the collective. */
 static int refuses(const df_stage *s) {
-  static df_datagram heard;
-  const df_message *message = &heard.message;
+  static df_datagram datagram;
+  const df_message *message = &datagram.message;
   OK(dfcclDeregister(s->context, COLL));
-  while (stage_hear(s, 1, &heard)) {
+  while (stage_receive(s, 1, &datagram)) {
     if (message->kind == DF_MESSAGE_READY && message->variant == VARIANT) return message->b == 1;
     if (message->kind == DF_MESSAGE_DEREGISTER && message->variant == 0) return 0;
   }
@@ -113,7 +113,7 @@ static void run_on(const df_stage *s, int n) {
 static void lead_over(const df_stage *s, uint64_t first, uint64_t to_time) {
   propose(s, DF_DOUBLING);
   announce(s, VARIANT, 1, 0);
-  CHECK(stage_hears(s, 1, DF_MESSAGE_READY, COLL), "no answer");
+  CHECK(stage_has_received(s, 1, DF_MESSAGE_READY, COLL), "no answer");
   say(s,
       (df_message){
           .kind = DF_MESSAGE_COMMIT, .id = COLL, .variant = VARIANT, .a = first, .b = to_time},
@@ -122,7 +122,7 @@ static void lead_over(const df_stage *s, uint64_t first, uint64_t to_time) {
 
 DF_TEST(plan_switch, times_carry_the_number_of_their_switch, 30) {
   enum { FIRST = 20, TIMED = 2 };
-  static df_datagram heard;
+  static df_datagram datagram;
   df_stage s;
   run_empty(&s, 1);
   lead_over(&s, FIRST, TIMED);
@@ -132,14 +132,15 @@ DF_TEST(plan_switch, times_carry_the_number_of_their_switch, 30) {
       sizeof back);
   run_on(&s, TIMED);
   do {
-    CHECK(stage_hear(&s, 1, &heard), "no times");
-  } while (heard.message.kind != DF_MESSAGE_TIMES);
-  CHECK(heard.message.variant == VARIANT, "number %llx", (unsigned long long)heard.message.variant);
-  CHECK(heard.message.a == FIRST + 1, "from run %llu", (unsigned long long)heard.message.a);
+    CHECK(stage_receive(&s, 1, &datagram), "no times");
+  } while (datagram.message.kind != DF_MESSAGE_TIMES);
+  CHECK(datagram.message.variant == VARIANT, "number %llx",
+        (unsigned long long)datagram.message.variant);
+  CHECK(datagram.message.a == FIRST + 1, "from run %llu", (unsigned long long)datagram.message.a);
   stage_close(&s);
 }
 
-/* Rank 0 leads, and its own variant does not stand yet. */
+/* Rank 0 leads, and its own variant is not connected yet. */
 DF_TEST(plan_switch, a_member_that_answers_twice, 30) {
   const df_variant_spec spec = {.algorithm = DF_DOUBLING};
   df_stage s;
@@ -192,7 +193,7 @@ static void say_purpose(const df_stage *s, uint64_t variant, df_purpose purpose)
       0);
 }
 
-DF_TEST(plan_switch, a_member_knows_what_a_switch_is_for, 30) {
+DF_TEST(plan_switch, a_member_receives_the_purpose_of_a_switch, 30) {
   const df_variant_spec back = {.algorithm = DF_AS_REGISTERED}, spec = {.algorithm = DF_DOUBLING};
   df_stage s;
   run_empty(&s, 1);
@@ -220,7 +221,7 @@ DF_TEST(plan_switch, a_member_knows_what_a_switch_is_for, 30) {
   stage_close(&s);
 }
 
-DF_TEST(plan_switch, a_leader_tells_why_what_is_in_force_stays, 30) {
+DF_TEST(plan_switch, a_leader_reports_why_a_plan_stays, 30) {
   const df_variant_spec same = {.algorithm = DF_AS_REGISTERED};
   df_stage s;
   run_empty(&s, 0);
@@ -244,6 +245,6 @@ DF_TEST(plan_switch, a_leader_tells_why_what_is_in_force_stays, 30) {
   df_plan_switch_keep(s.context, registered, DF_PURPOSE_ADOPTED);
   df_rank_unlock(&s.context->lock);
   CHECK(strcmp(purpose_of(&s), "adopted") == 0, "%s", purpose_of(&s));
-  CHECK(stage_hears(&s, 1, DF_MESSAGE_PURPOSE, COLL), "rank 1 is not told");
+  CHECK(stage_has_received(&s, 1, DF_MESSAGE_PURPOSE, COLL), "rank 1 is not notified");
   stage_close(&s);
 }

@@ -11,6 +11,9 @@
 #include "plans/plan.h"
 
 #include "group.h"
+#include "random_cuts.h"
+
+#include <stdio.h>
 
 typedef struct algorithm {
   df_operation operation;
@@ -208,7 +211,7 @@ static group_options variation(const algorithm *a, uint32_t n, uint32_t root, ui
                      .lends = df_random_chance(random, 40),
                      .common = df_random_chance(random, 30) ? 1u << df_random_below(random, 3) : 0,
                      .in_place = df_random_chance(random, 40),
-                     .several = df_random_chance(random, 50),
+                     .cuts = random_cuts(random),
                      .ahead = df_random_chance(random, 30)};
   o.limits = (df_shape_limits){.slot_bytes = 64u << df_random_below(random, 3),
                                .slots = slots,
@@ -283,14 +286,14 @@ DF_TEST(plans, every_block_fits_its_scratch_memory, 60) {
   }
 }
 
-/* Sequence numbers are 63 bits long and wrap around. */
+/* Sequence numbers are 60 bits long and wrap around. */
 DF_TEST(plans, sequence_numbers_wrap_around, 60) {
   df_random random = {9};
   for (size_t k = 0; k < DF_COUNT_OF(algorithms); k++)
     for (uint32_t slots = 2; slots <= 4; slots *= 2) {
       const uint32_t n = most_ranks(algorithms[k].operation, 4);
       group_options o = variation(&algorithms[k], n, 0, 4 * 61 + 29, slots, &random);
-      /* As many runs as stay below 2^63 messages, less one: the second run wraps around. One block,
+      /* As many runs as stay below 2^60 messages, less one: the second run wraps around. One block,
        * because blocks may differ in loops. */
       group g;
       o.limits.max_blocks = 1;
@@ -449,4 +452,25 @@ DF_TEST(plans, bits_do_not_depend_on_the_order_of_steps, 60) {
         CHECK(bits_of_run(&o, seed) == bits, "%s %s of %u: other bits with seed %llu",
               df_operation_name(o.operation), o.algorithm, n, (unsigned long long)seed);
     }
+}
+
+DF_TEST(plans, a_missing_algorithm_is_explained_by_those_that_exist, 30) {
+  char text[DF_ALGORITHM_SENTENCE_BYTES];
+  for (int operation = -1; operation < DF_OP_ALL; operation++) {
+    const char *name = operation < 0 ? NULL : df_operation_name((df_operation)operation);
+    const size_t length = strlen(df_algorithm_explain("quick\n", operation, name, text));
+    CHECK(length < sizeof text - 1, "operation %d: %zu characters", operation, length);
+    CHECK(strstr(text, "unknown algorithm \"quick\\n\"; ") == text, "\"%s\"", text);
+    for (int i = 0; i < DF_ALGORITHMS; i++) {
+      char word[40];
+      snprintf(word, sizeof word, " %s", df_algorithm_name(i));
+      const char *at = strstr(text, word);
+      while (at && at[strlen(word)] != ',' && at[strlen(word)] != '\0') at = strstr(at + 1, word);
+      CHECK((at != NULL) == (operation < 0 || df_algorithm_has(i, (df_operation)operation)),
+            "\"%s\" and %s", text, df_algorithm_name(i));
+    }
+  }
+  df_algorithm_explain("ring", DF_OP_ALL_TO_ALL, "alltoall", text);
+  CHECK(strstr(text, "alltoall has no algorithm \"ring\"; alltoall has pairwise, "), "\"%s\"",
+        text);
 }

@@ -121,7 +121,7 @@ DF_TEST(wire, parts_of_a_message_are_equal, 30) {
 }
 
 /* A run that has lent one message waits for the credits of all its messages. */
-DF_TEST(wire, credits_of_what_may_be_lent_are_told_at_once, 30) {
+DF_TEST(wire, credits_for_lent_messages_are_sent_at_once, 30) {
   for (int lends = 0; lends < 2; lends++) {
     pump_stage stage;
     pump_flow flow;
@@ -157,7 +157,7 @@ DF_TEST(wire, sends_no_more_than_the_credit, 30) {
   CHECK(flow.sent == 8, "%llu messages were written to 8 slots", (unsigned long long)flow.sent);
   pump_flow_receive(&flow);
   pump_stage_settle(&stage);
-  CHECK(!pump_flow_send(&flow), "a credit was told that nobody waits for");
+  CHECK(!pump_flow_send(&flow), "a credit was sent that nobody waits for");
   pump_flow_receive(&flow); /* half of the slots */
   pump_stage_settle(&stage);
   CHECK(pump_flow_send(&flow) && pump_flow_send(&flow) && !pump_flow_send(&flow),
@@ -364,7 +364,7 @@ DF_TEST(wire, a_connection_may_be_lost_at_any_moment, 60) {
 static int has_come(const pump_flow *flow) {
   uint64_t commit;
   memcpy(&commit, df_link_slot(&flow->reader, flow->sent), sizeof commit);
-  return commit >> 1 == flow->sent;
+  return commit >> DF_COMMIT_BITS == flow->sent;
 }
 
 /* A rank leaves with messages in its slots, and the connection breaks while it does. */

@@ -189,6 +189,41 @@ DF_TEST(wire_frames, counts_are_sent_once_and_against_credit, 30) {
   }
 }
 
+/* A frame that opens the link again, of the present connection or of an earlier one, changes
+ * nothing. Otherwise the count that has arrived would be forgotten, and the message that follows it
+ * would end the connection. Epochs begin again after the largest. */
+DF_TEST(wire_frames, a_late_opening_changes_nothing, 30) {
+  static const uint8_t payload[64] = {1, 2, 3};
+  static const uint16_t epochs[] = {1, 2, 7, INT16_MAX, UINT16_MAX};
+  for (size_t e = 0; e < DF_COUNT_OF(epochs); e++)
+    for (uint32_t age = 0; age <= 2; age++) {
+      pump_stage stage;
+      pump_flow flow;
+      const uint16_t epoch = epochs[e];
+      const uint16_t late_epoch = age == 2 ? 0 : (uint16_t)(epoch - age);
+      const df_frame opening = FRAME(.kind = DF_FRAME_OPEN, .part = epoch);
+      const df_frame late = FRAME(.kind = DF_FRAME_OPEN, .part = late_epoch);
+      const df_frame count = FRAME(.kind = DF_FRAME_COUNT, .sequence = 50);
+      const df_frame message = FRAME(.kind = DF_FRAME_DATA, .bytes = 200, .sequence = 1);
+      begin(&stage, &flow, 1);
+      pump_side *victim = &stage.sides[1];
+      for (uint16_t part = 20000; part < 60000 && epoch == UINT16_MAX; part += 20000) {
+        /* An epoch that is larger by more than half of all epochs counts as an old one. */
+        const df_frame earlier = FRAME(.kind = DF_FRAME_OPEN, .part = part);
+        forge(victim, &earlier, NULL);
+      }
+      forge(victim, &opening, NULL);
+      forge(victim, &count, NULL);
+      forge(victim, &late, NULL);
+      forge(victim, &message, payload);
+      pump_side_progress(victim);
+      CHECK(!victim->wire->is_lost, "epoch %u after %u: \"%s\"", late_epoch, epoch,
+            victim->wire->reason);
+      CHECK(!is_zero(flow.remote, (size_t)flow.reader.stride * 4), "the message was not taken");
+      end(&stage, &flow);
+    }
+}
+
 /* A link whose messages are all empty: its sender learns how far the receiver is. */
 DF_TEST(wire_frames, credit_of_empty_messages_is_handed_on, 30) {
   pump_stage stage;

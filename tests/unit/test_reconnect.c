@@ -22,7 +22,7 @@
 #include "control/service.h"
 #include "support/harness.h"
 
-enum { RANKS = 2, MESSAGES = 3000, SMALL_BUFFER = 4096 };
+enum { RANKS = 2, MESSAGES = 1000, SMALL_BUFFER = 4096 };
 
 typedef struct {
   df_control control;
@@ -31,7 +31,7 @@ typedef struct {
   int sockets[RANKS];
   df_remote_rank remote[RANKS];
   unsigned char local[RANKS];
-  uint64_t heard; /* messages */
+  uint64_t n_received; /* messages */
   int has_left, is_lost;
   char why[DF_SENTENCE_BYTES];
 } rank;
@@ -71,16 +71,16 @@ static void message_lost(void *owner, dfcclResult_t status, const char *sentence
   CHECK(0, "%s", sentence);
 }
 
-static void hear(void *room, uint32_t from, const df_message *message, int fd) {
+static void take_message(void *room, uint32_t from, const df_message *message, int fd) {
   rank *r = room;
   const uint8_t *payload = df_message_payload(message);
   (void)fd;
-  CHECK(message->id == r->heard, "message %llu of rank %u in the place of %llu",
-        (unsigned long long)message->id, from, (unsigned long long)r->heard);
+  CHECK(message->id == r->n_received, "message %llu of rank %u in the place of %llu",
+        (unsigned long long)message->id, from, (unsigned long long)r->n_received);
   for (uint32_t i = 0; i + 1 < message->payload_bytes; i++)
     CHECK(payload[i] == 1 + message->id % 100, "byte %u of message %llu", i,
           (unsigned long long)message->id);
-  r->heard++;
+  r->n_received++;
 }
 static void handle_goodbye(void *room, uint32_t from, const df_message *message, int fd) {
   (void)message;
@@ -106,10 +106,9 @@ static void want(void *maker, uint32_t peer, df_reconnect_request request) {
   const uint32_t r = (uint32_t)(rank_of(maker) - job.ranks);
   (void)peer;
   pthread_mutex_lock(&job.lock);
-  const int makes = is_wanted && job.may_make && r == 1;
   job.wanted = is_wanted ? job.wanted | 1u << r : job.wanted & ~(1u << r);
+  if (is_wanted && job.may_make && r == 1) make_connection();
   pthread_mutex_unlock(&job.lock);
-  if (makes) make_connection();
 }
 static uint64_t refused_ns(void *maker, uint32_t peer) {
   (void)maker;
@@ -145,7 +144,7 @@ static void open_rank(uint32_t number, int fd, int resume_ms) {
   if (resume_ms)
     r->control.reconnector = (df_reconnector){
         .owner = r, .want = want, .refused_ns = refused_ns, .resume_ms = (uint32_t)resume_ms};
-  df_messenger_subscribe(&r->control, DF_MESSAGE_FAIL, hear, r, 0);
+  df_messenger_subscribe(&r->control, DF_MESSAGE_FAIL, take_message, r, 0);
   df_messenger_subscribe(&r->control, DF_MESSAGE_BYE, handle_goodbye, r, 0);
   OK(df_service_open(&r->control));
 }
@@ -164,8 +163,12 @@ static void open_job_with(int resume_ms, uint32_t first) {
 
 static void open_job(int resume_ms) { open_job_with(resume_ms, 0); }
 
+/* Later losses make no connection to a rank that has ended. */
 static void stop_rank(uint32_t number) {
   rank *r = &job.ranks[number];
+  pthread_mutex_lock(&job.lock);
+  job.may_make = 0;
+  pthread_mutex_unlock(&job.lock);
   df_service_stop(&r->control);
   df_messenger_close(&r->control);
   df_service_close(&r->control);
@@ -186,20 +189,28 @@ static void send_one(uint32_t number, uint64_t which) {
   df_rank_unlock(&r->lock);
 }
 
-static uint64_t heard(uint32_t number) {
+static uint64_t n_received(uint32_t number) {
   rank *r = &job.ranks[number];
   df_rank_lock(&r->lock);
-  const uint64_t n = r->heard;
+  const uint64_t n = r->n_received;
   df_rank_unlock(&r->lock);
   return n;
 }
 
-static int is_told(uint32_t number) {
+static int is_notified(uint32_t number) {
   rank *r = &job.ranks[number];
   df_rank_lock(&r->lock);
-  const int told = r->is_lost;
+  const int is_lost = r->is_lost;
   df_rank_unlock(&r->lock);
-  return told;
+  return is_lost;
+}
+
+static int has_goodbye(uint32_t number) {
+  rank *r = &job.ranks[number];
+  df_rank_lock(&r->lock);
+  const int has = r->control.peers[1 - number].state == DF_PEER_LEFT;
+  df_rank_unlock(&r->lock);
+  return has;
 }
 
 static int is_lost_line(uint32_t number) {
@@ -248,27 +259,39 @@ static void *leave(void *number) {
   return NULL;
 }
 
-DF_TEST(resume, each_message_arrives_once_and_in_order, 60) {
-  pthread_t breaker, leavers[RANKS];
-  open_job(20000);
-  is_over = 0;
-  CHECK(pthread_create(&breaker, NULL, break_often, NULL) == 0, "no thread");
-  for (uint64_t i = 0; i < MESSAGES; i++) {
-    for (uint32_t r = 0; r < RANKS; r++) send_one(r, i);
-    if (i % 10 == 0) usleep(300);
-  }
-  for (uint32_t r = 0; r < RANKS; r++) EVENTUALLY(heard(r) == MESSAGES);
-  for (uintptr_t r = 0; r < RANKS; r++)
+/* Rank `first` leaves first, or both at once if it is RANKS. A rank that has left does not wait for
+ * the goodbyes of others. */
+static void leave_all(uint32_t first) {
+  pthread_t leavers[RANKS];
+  for (uint32_t i = 0; i < RANKS; i++) {
+    const uintptr_t r = first == RANKS ? i : (first + i) % RANKS;
     CHECK(pthread_create(&leavers[r], NULL, leave, (void *)r) == 0, "no thread");
-  for (uint32_t r = 0; r < RANKS; r++) pthread_join(leavers[r], NULL);
-  is_over = 1;
-  pthread_join(breaker, NULL);
-  for (uint32_t r = 0; r < RANKS; r++) {
-    CHECK(resumes(r) > 20, "only %u breaks", resumes(r));
-    CHECK(job.ranks[r].control.peers[1 - r].state == DF_PEER_LEFT, "rank %u heard no goodbye", r);
-    CHECK(!is_told(r), "rank %u was told of a loss: %s", r, job.ranks[r].why);
+    if (r == first) EVENTUALLY(has_goodbye(1 - first));
   }
-  for (uint32_t r = 0; r < RANKS; r++) stop_rank(r);
+  for (uint32_t r = 0; r < RANKS; r++) pthread_join(leavers[r], NULL);
+  CHECK(has_goodbye(0) || has_goodbye(1), "neither rank has the goodbye of the other one");
+}
+
+DF_TEST(resume, each_message_arrives_once_and_in_order, 60) {
+  for (uint32_t first = 0; first <= RANKS; first++) {
+    pthread_t breaker;
+    open_job(20000);
+    is_over = 0;
+    CHECK(pthread_create(&breaker, NULL, break_often, NULL) == 0, "no thread");
+    for (uint64_t i = 0; i < MESSAGES; i++) {
+      for (uint32_t r = 0; r < RANKS; r++) send_one(r, i);
+      if (i % 10 == 0) usleep(300);
+    }
+    for (uint32_t r = 0; r < RANKS; r++) EVENTUALLY(n_received(r) == MESSAGES);
+    leave_all(first);
+    is_over = 1;
+    pthread_join(breaker, NULL);
+    for (uint32_t r = 0; r < RANKS; r++) {
+      CHECK(resumes(r) > 5, "only %u breaks", resumes(r));
+      CHECK(!is_notified(r), "rank %u was notified of a loss: %s", r, job.ranks[r].why);
+    }
+    for (uint32_t r = 0; r < RANKS; r++) stop_rank(r);
+  }
 }
 
 DF_TEST(resume, who_refuses_calls_has_died, 20) {
@@ -277,7 +300,7 @@ DF_TEST(resume, who_refuses_calls_has_died, 20) {
   job.refused_ns = df_clock_ns();
   break_connection(0, 0);
   for (uint32_t r = 0; r < RANKS; r++) {
-    EVENTUALLY(is_told(r));
+    EVENTUALLY(is_notified(r));
     CHECK(strstr(job.ranks[r].why, "died"), "%s", job.ranks[r].why);
   }
   for (uint32_t r = 0; r < RANKS; r++) stop_rank(r);
@@ -288,21 +311,21 @@ DF_TEST(resume, who_is_not_reached_in_time_is_lost, 20) {
   job.may_make = 0;
   break_connection(0, 0);
   for (uint32_t r = 0; r < RANKS; r++) {
-    EVENTUALLY(is_told(r));
+    EVENTUALLY(is_notified(r));
     CHECK(strstr(job.ranks[r].why, "cannot be reached"), "%s", job.ranks[r].why);
   }
   for (uint32_t r = 0; r < RANKS; r++) stop_rank(r);
 }
 
-DF_TEST(resume, without_a_maker_the_first_loss_is_told, 20) {
+DF_TEST(resume, without_a_maker_the_first_loss_is_reported, 20) {
   open_job(0);
   break_connection(1, 0);
-  for (uint32_t r = 0; r < RANKS; r++) EVENTUALLY(is_told(r));
+  for (uint32_t r = 0; r < RANKS; r++) EVENTUALLY(is_notified(r));
   for (uint32_t r = 0; r < RANKS; r++) stop_rank(r);
 }
 
 /* Either end, and also if its word of it is lost. */
-DF_TEST(resume, who_is_cut_off_is_told, 20) {
+DF_TEST(resume, a_rank_that_is_cut_off_is_notified, 20) {
   for (uint32_t which = 0; which < 6; which++) {
     rank *r = &job.ranks[which % RANKS];
     open_job(20000);
@@ -310,13 +333,13 @@ DF_TEST(resume, who_is_cut_off_is_told, 20) {
     df_messenger_cut_off(&r->control, 1 - which % RANKS);
     df_rank_unlock(&r->lock);
     if (which >= RANKS) break_connection(which / RANKS % RANKS, SMALL_BUFFER);
-    for (uint32_t i = 0; i < RANKS; i++) EVENTUALLY(is_told(i));
+    for (uint32_t i = 0; i < RANKS; i++) EVENTUALLY(is_notified(i));
     for (uint32_t i = 0; i < RANKS; i++) stop_rank(i);
   }
 }
 
 /* The earlier message, with the reason for the cut, comes first. */
-DF_TEST(resume, who_is_cut_off_without_a_connection_hears_why, 20) {
+DF_TEST(resume, a_rank_cut_off_without_a_connection_receives_the_reason, 20) {
   for (uint32_t which = 0; which < RANKS; which++) {
     rank *r = &job.ranks[which];
     open_job(20000);
@@ -328,8 +351,8 @@ DF_TEST(resume, who_is_cut_off_without_a_connection_hears_why, 20) {
     df_messenger_cut_off(&r->control, 1 - which);
     df_rank_unlock(&r->lock);
     make_connection();
-    for (uint32_t i = 0; i < RANKS; i++) EVENTUALLY(is_told(i));
-    CHECK(heard(1 - which) == 1, "rank %u was not told why", 1 - which);
+    for (uint32_t i = 0; i < RANKS; i++) EVENTUALLY(is_notified(i));
+    CHECK(n_received(1 - which) == 1, "rank %u did not receive the reason", 1 - which);
     for (uint32_t i = 0; i < RANKS; i++) stop_rank(i);
   }
 }
@@ -345,7 +368,7 @@ static uint64_t send_until(uint64_t most) {
   return channel->rest ? sent - 1 : sent;
 }
 
-DF_TEST(resume, who_reads_late_hears_the_end, 20) {
+DF_TEST(resume, a_late_reader_receives_the_end, 20) {
   rank *r = &job.ranks[1];
   open_job_with(20000, 1);
   const uint64_t most = send_until(UINT64_MAX);
@@ -358,19 +381,19 @@ DF_TEST(resume, who_reads_late_hears_the_end, 20) {
   df_rank_unlock(&r->lock);
   CHECK(waits, "the socket took the end");
   OK(df_service_start(&job.ranks[0].control));
-  for (uint32_t i = 0; i < RANKS; i++) EVENTUALLY(is_told(i));
-  CHECK(heard(0) == most && resumes(0) == 0, "rank 0 heard %llu of %llu messages",
-        (unsigned long long)heard(0), (unsigned long long)most);
+  for (uint32_t i = 0; i < RANKS; i++) EVENTUALLY(is_notified(i));
+  CHECK(n_received(0) == most && resumes(0) == 0, "rank 0 received %llu of %llu messages",
+        (unsigned long long)n_received(0), (unsigned long long)most);
   for (uint32_t i = 0; i < RANKS; i++) stop_rank(i);
 }
 
 /* The record that ends the channel was lost, but an end that calls again receives it. */
-DF_TEST(resume, who_calls_a_rank_that_gave_it_up_is_told, 20) {
+DF_TEST(resume, a_caller_of_a_rank_that_gave_it_up_is_notified, 20) {
   open_job(20000);
   df_rank_lock(&job.ranks[0].lock);
   df_resume_end(&job.ranks[0].control, 1);
   df_rank_unlock(&job.ranks[0].lock);
   break_connection(1, 0);
-  for (uint32_t r = 0; r < RANKS; r++) EVENTUALLY(is_told(r));
+  for (uint32_t r = 0; r < RANKS; r++) EVENTUALLY(is_notified(r));
   for (uint32_t r = 0; r < RANKS; r++) stop_rank(r);
 }

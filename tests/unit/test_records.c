@@ -182,7 +182,6 @@ static void flip(int way, int bit) {
   seal_three(&e, sent, at);
   uint8_t *second = e.stage.pipes[0].bytes + at[1];
   second[bit / 8] ^= (uint8_t)(1 << bit % 8);
-  e.stage.pipes[0].end = e.stage.pipes[0].capacity; /* a length that grew waits for nothing */
   is_refused(&e, sent, 100, "bit", bit);
   unmake(&e);
 }
@@ -240,13 +239,50 @@ DF_TEST(encrypted, lengths_that_make_no_sense_end_it, 30) {
     ends e;
     make(&e, 1, 3, key);
     put(&e, (const uint8_t *)&lengths[i], 0, 4);
+    put(&e, (const uint8_t *)"12345678", 0, DF_HEAD_CHECK_BYTES);
     is_refused(&e, NULL, 0, "length", i);
     unmake(&e);
   }
 }
 
+enum { JUNK_MOST = 80, FILLS = 5 };
+
+/* Junk of the length: zeros, ones, a small and the largest length, random bytes. */
+static void fill(uint8_t *junk, size_t bytes, int how, df_random *random) {
+  const uint32_t lengths[] = {500, DF_RECORD_MOST};
+  memset(junk, how == 1 ? 1 : 0, bytes);
+  for (size_t i = 0; i < bytes && how == 4; i++) junk[i] = (uint8_t)df_random_below(random, 256);
+  if (how == 2 || how == 3) memcpy(junk, &lengths[how - 2], DF_MIN(bytes, sizeof *lengths));
+}
+
+/* Bytes that somebody inserts are noticed when the record behind them has arrived. A reader that
+ * waits for more, because the peer sends nothing, would wait for ever. */
+DF_TEST(encrypted, inserted_bytes_end_it_with_the_next_record, 60) {
+  df_random random = {1};
+  uint8_t junk[JUNK_MOST], sent[300], all[1000];
+  size_t at[4];
+  for (int i = 0; i < 300; i++) sent[i] = (uint8_t)i;
+  for (size_t bytes = 1; bytes <= JUNK_MOST; bytes++)
+    for (int how = 0; how < FILLS * WAYS; how++) {
+      const int way = how % WAYS, before = (int)bytes % 3; /* whole records before the junk */
+      ends e;
+      if (!is_there(way)) continue;
+      fill(junk, bytes, how / WAYS, &random);
+      make(&e, 1, way, key);
+      seal_three(&e, sent, at);
+      memcpy(all, e.stage.pipes[0].bytes, at[3]);
+      e.stage.pipes[0].end = 0;
+      const size_t inside = how % 2 ? bytes % (at[1] - at[0]) : 0; /* bytes of a record before */
+      put(&e, all, 0, at[before] + inside);
+      put(&e, junk, 0, bytes);
+      put(&e, all, at[before] + inside, at[before + 1]);
+      is_refused(&e, sent, (int64_t)before * 100, "junk", (int)bytes);
+      unmake(&e);
+    }
+}
+
 /* An end behind half a record is the end, and no forgery. */
-DF_TEST(encrypted, an_end_is_told_behind_what_came, 30) {
+DF_TEST(encrypted, an_end_is_reported_after_all_data, 30) {
   ends e;
   uint8_t sent[300] = {1}, got[300];
   size_t at[4];

@@ -29,7 +29,7 @@ typedef struct {
   int sockets[RANKS];
   df_remote_rank remote[RANKS];
   unsigned char local[RANKS];
-  uint64_t heard[RANKS], sent[RANKS]; /* by the other rank */
+  uint64_t received[RANKS], sent[RANKS]; /* by the other rank */
   uint32_t n_left, n_lost, n_refused;
   uint32_t refused; /* the latest */
   char why[RANKS][DF_SENTENCE_BYTES];
@@ -68,15 +68,16 @@ static void message_lost(void *owner, dfcclResult_t status, const char *sentence
 }
 
 /* Its payload has as many bytes as its number says, and names its sender. */
-static void hear(void *room, uint32_t from, const df_message *message, int fd) {
+static void take_message(void *room, uint32_t from, const df_message *message, int fd) {
   rank *r = room;
   char text[DF_SENTENCE_BYTES];
   (void)fd;
-  CHECK(message->id == r->heard[from], "rank %u hears message %llu of rank %u in the place of %llu",
-        r->control.rank, (unsigned long long)message->id, from, (unsigned long long)r->heard[from]);
+  CHECK(message->id == r->received[from],
+        "rank %u receives message %llu of rank %u in the place of %llu", r->control.rank,
+        (unsigned long long)message->id, from, (unsigned long long)r->received[from]);
   snprintf(text, sizeof text, "%u: %0*d", from, (int)(message->id % 400 + 1), 7);
   CHECK(strcmp(text, df_message_payload(message)) == 0, "a message of rank %u", from);
-  r->heard[from]++;
+  r->received[from]++;
 }
 static void handle_goodbye(void *room, uint32_t from, const df_message *message, int fd) {
   (void)message;
@@ -118,7 +119,7 @@ static void open_rank(uint32_t number) {
   r->control.process_inbox = df_process_inbox_join(r->mesh.job, RANKS, 1);
   r->control.epoll_fd = r->control.event_fd = -1;
   OK(df_messenger_open(&r->control, &r->lock, &r->mesh, &events));
-  df_messenger_subscribe(&r->control, DF_MESSAGE_FAIL, hear, r, 0);
+  df_messenger_subscribe(&r->control, DF_MESSAGE_FAIL, take_message, r, 0);
   df_messenger_subscribe(&r->control, DF_MESSAGE_BYE, handle_goodbye, r, 0);
   df_messenger_subscribe(&r->control, DF_MESSAGE_LOST, handle_lost, r, 0);
   OK(df_service_open(&r->control));
@@ -222,7 +223,7 @@ static void *send_some(void *argument) {
 
 static int has_all(const rank *r) {
   for (uint32_t from = 0; from < RANKS; from++)
-    if (from != r->control.rank && r->heard[from] < MESSAGES) return 0;
+    if (from != r->control.rank && r->received[from] < MESSAGES) return 0;
   return 1;
 }
 
@@ -271,7 +272,7 @@ static uint32_t count_of(uint32_t number, const uint32_t *count) {
 
 /* Hosts are in rows of three. Rank 5 dies, and rank 4, its relay, says goodbye already; rank 13 is
  * of another row and column. */
-DF_TEST(relay, a_death_is_told_by_those_who_say_goodbye, 60) {
+DF_TEST(relay, ranks_that_leave_report_a_death, 60) {
   open_job();
   for (uint32_t r = 0; r < RANKS; r++)
     if (r != 5 && r != 13) begin_goodbye(r);

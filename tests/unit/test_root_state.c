@@ -4,6 +4,9 @@
  *     or take the place of the root's own rank.
  *   - A rank detects a root that is not its job's.
  *   - Unused ids end, and share one thread.
+ *   - The ranks that wait receive the reason why a caller of their job was refused (another secret,
+ *     another version, another user), and the root logs it. Reports about missing ranks become
+ *     rarer.
  */
 #include "bootstrap/rendezvous/root_loop.h"
 
@@ -21,6 +24,7 @@
 #include "base/clock.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/rendezvous/rendezvous.h"
+#include "bootstrap/rendezvous/root_state.h"
 #include "bootstrap/net/sockets.h"
 #include "bootstrap_crew.h"
 #include "support/leftovers.h"
@@ -48,7 +52,7 @@ static void call_and_be_silent(crew *c) {
 DF_TEST(root, the_number_of_a_refused_caller_is_free_for_others, 20) {
   uint16_t port;
   OK(df_handshake_ready());
-  df_root_options options = {.same_user_only = true, .idle_ms = LONG_MS};
+  df_root_options options = {.same_user_only = true, .users_listener = -1, .idle_ms = LONG_MS};
   options.listener = df_listen_loopback(&port);
   CHECK(options.listener >= 0, "%s", strerror(-options.listener));
   df_root *root = df_root_create(&options);
@@ -85,7 +89,7 @@ DF_TEST(root, callers_do_not_take_the_place_of_the_roots_own_rank, 20) {
   uint16_t port;
   df_root *root;
   OK(df_handshake_ready());
-  df_root_options options = {.idle_ms = LONG_MS, .n_ranks = 2};
+  df_root_options options = {.users_listener = -1, .idle_ms = LONG_MS, .n_ranks = 2};
   options.listener = df_listen_loopback(&port);
   CHECK(options.listener >= 0, "%s", strerror(-options.listener));
   for (int i = 0; i < CALLERS; i++) callers[i] = call_root(port);
@@ -104,7 +108,7 @@ DF_TEST(root, callers_do_not_take_the_place_of_the_roots_own_rank, 20) {
 DF_TEST(root, silent_callers_delay_no_rank, 60) {
   crew *c = make_crew(false, 4, 1);
   OK(df_bootstrap_create_id(&c->id, NULL));
-  pid_t callers = start_helper(call_and_be_silent, c);
+  pid_t callers = start_other_process(call_and_be_silent, c);
   start_crew(c);
   reap_crew(c);
   for (int i = 0; i < 4; i++) {
@@ -136,7 +140,8 @@ DF_TEST(root, malformed_bytes_get_no_answer, 60) {
 
 /* A HELLO of another version, and the root's answer. */
 static ssize_t ask_as_another_version(const unsigned char *key, df_challenge *answer) {
-  df_root_options options = {.listener = -1, .n_ranks = 2, .idle_ms = LONG_MS};
+  df_root_options options = {
+      .listener = -1, .users_listener = -1, .n_ranks = 2, .idle_ms = LONG_MS};
   df_root *root = df_root_create(&options);
   int pair[2];
   df_hello hello;
@@ -248,7 +253,7 @@ DF_TEST(root, an_impostor_of_the_root_is_detected, 30) {
 DF_TEST(root, an_unused_id_ends, 30) {
   int threads = df_thread_count(), descriptors = df_descriptor_count();
   uint16_t port;
-  df_root_options options = {.idle_ms = 50};
+  df_root_options options = {.users_listener = -1, .idle_ms = 50};
   OK(df_handshake_ready());
   options.listener = df_listen_loopback(&port);
   CHECK(options.listener >= 0, "%s", strerror(-options.listener));
@@ -294,4 +299,116 @@ DF_TEST(root, unused_ids_share_one_thread, 60) {
   for (int i = IDS - 1; i > 0; i--) join_alone(&ids[i]);
   EVENTUALLY(df_thread_count() == threads);
   CHECK(df_descriptor_count() == descriptors, "%d descriptors", df_descriptor_count());
+}
+
+/* ---- callers that are refused */
+
+static const unsigned char job_key[DF_KEY_BYTES] = {1}, another_key[DF_KEY_BYTES] = {2};
+static const unsigned char job_tag[DF_TAG_BYTES] = {3}, another_tag[DF_TAG_BYTES] = {4};
+
+static df_root *make_root(bool by_key) {
+  df_root_options options = {.listener = -1,
+                             .users_listener = -1,
+                             .same_user_only = by_key,
+                             .n_ranks = 2,
+                             .idle_ms = LONG_MS};
+  OK(df_handshake_ready());
+  memcpy(options.key, job_key, sizeof options.key);
+  memcpy(options.tag, job_tag, sizeof options.tag);
+  df_root *root = df_root_create(&options);
+  CHECK(root != NULL, "no memory");
+  return root;
+}
+
+/* Sends a HELLO and returns the caller's end. */
+static int greet(df_root *root, const unsigned char *key, const unsigned char *tag,
+                 uint32_t version) {
+  df_hello hello;
+  int ends[2];
+  CHECK(df_connected_pair(ends) == 0, "no pair");
+  df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
+  if (version) hello.header.version = version;
+  memcpy(hello.tag, tag, sizeof hello.tag);
+  df_message_seal(&hello, sizeof hello, key);
+  CHECK(send(ends[0], &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello, "not sent");
+  df_root_adopt(root, ends[1]);
+  CHECK(df_root_step(root, 1000), "the root has ended");
+  return ends[0];
+}
+
+static void expect_note(bool by_key, const unsigned char *key, const unsigned char *tag,
+                        uint32_t version, const char *expected) {
+  df_root *root = make_root(by_key);
+  int caller = greet(root, key, tag, version);
+  if (expected)
+    CHECK(strstr(root->note, expected), "\"%s\" lacks \"%s\"", root->note, expected);
+  else
+    CHECK(root->note[0] == '\0', "\"%s\"", root->note);
+  df_socket_close(&caller);
+  df_root_destroy(root);
+}
+
+DF_TEST(root, the_reason_of_a_refusal_is_noted, 20) {
+  char process[32];
+  const uint32_t older = DF_BUILD - 1, newer = DF_BUILD + (2u << 24);
+  snprintf(process, sizeof process, "process %d", (int)getpid());
+  expect_note(true, job_key, job_tag, 0, NULL);
+  expect_note(true, another_key, job_tag, 0, "another secret (DFCCL_SECRET");
+  expect_note(true, another_key, job_tag, 0, process);
+  expect_note(false, another_key, job_tag, 0, "another unique id");
+  expect_note(true, another_key, another_tag, 0, NULL); /* another job */
+  expect_note(true, job_key, job_tag, older, "runs version");
+  expect_note(true, another_key, job_tag, newer, "runs version");
+  expect_note(true, job_key, another_tag, newer, NULL);
+}
+
+static void join_as(df_root *root, int fd, int rank) {
+  df_challenge challenge;
+  df_join_request join = {0};
+  unsigned char key[DF_KEY_BYTES];
+  df_hello hello;
+  memset(&hello, 0, sizeof hello);
+  CHECK(recv(fd, &challenge, sizeof challenge, 0) == sizeof challenge, "no CHALLENGE");
+  df_derive(key, sizeof key, job_key, "dfccl rendezvous", hello.nonce, sizeof hello.nonce,
+            challenge.nonce, sizeof challenge.nonce);
+  df_message_start(&join, DF_MESSAGE_JOIN, sizeof join);
+  join.n_ranks = 2;
+  join.rank = rank;
+  join.timeout_ms = join.left_ms = LONG_MS;
+  df_message_seal(&join, sizeof join, key);
+  CHECK(send(fd, &join, sizeof join, MSG_NOSIGNAL) == sizeof join, "not sent");
+  CHECK(df_root_step(root, 1000), "the root has ended");
+  CHECK(root->n_joined == 1, "%d joined", root->n_joined);
+}
+
+DF_TEST(root, news_become_rarer_and_have_the_reason, 20) {
+  df_root *root = make_root(true);
+  df_hello hello;
+  int own[2];
+  CHECK(df_connected_pair(own) == 0, "no pair");
+  df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
+  memset(hello.nonce, 0, sizeof hello.nonce);
+  memcpy(hello.tag, job_tag, sizeof hello.tag);
+  df_message_seal(&hello, sizeof hello, job_key);
+  CHECK(send(own[0], &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello, "not sent");
+  df_root_adopt(root, own[1]);
+  CHECK(df_root_step(root, 1000), "the root has ended");
+  join_as(root, own[0], 0);
+  df_signal welcome;
+  CHECK(recv(own[0], &welcome, sizeof welcome, 0) == sizeof welcome, "no WELCOME");
+  int stranger = greet(root, another_key, job_tag, 0);
+  for (uint64_t least_ms = 4000; least_ms < 100000; least_ms *= 2) {
+    df_refusal news;
+    root->news_ns = 0; /* the time has come */
+    CHECK(df_root_step(root, 0), "the root has ended");
+    CHECK(df_root_step(root, 0), "the root has ended");
+    CHECK(recv(own[0], &news, sizeof news, MSG_DONTWAIT) == sizeof news, "no NEWS");
+    CHECK(strstr(news.reason, "rank 1 of 2 have not come") && strstr(news.reason, "another secret"),
+          "\"%s\"", news.reason);
+    CHECK(root->news_ns > df_clock_ns() + least_ms * 1000000, "the next NEWS comes after %llu ms",
+          (unsigned long long)(root->news_ns - df_clock_ns()) / 1000000);
+  }
+  df_socket_close(&stranger);
+  df_socket_close(&own[0]);
+  df_root_destroy(root);
 }

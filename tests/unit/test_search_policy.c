@@ -122,7 +122,7 @@ DF_TEST(search, a_faster_variant_stays, 60) {
     CHECK(w.search.baseline.subspace == ALGORITHMS / 2, "subspace %u", w.search.baseline.subspace);
     CHECK(memcmp(&w.in_force, &w.search.baseline, sizeof w.in_force) == 0, "another is in force");
     CHECK(w.purpose == DF_PURPOSE_ADOPTED, "purpose %s", df_purpose_name(w.purpose));
-    CHECK(w.search.tuned_ns < 0.9 * w.search.registered_ns && w.search.has_news, "%g, %g",
+    CHECK(w.search.tuned_ns < 0.9 * w.search.registered_ns && w.search.has_result, "%g, %g",
           w.search.tuned_ns, w.search.registered_ns);
     CHECK(w.most_over <= 0, "%g us beyond 1 %%", w.most_over * 1e-3);
   }

@@ -70,7 +70,7 @@ static double after_a_change(uint64_t seed, double part, df_search_state state, 
   CHECK(w.search.state == state, "it %s", df_search_state_name(w.search.state));
   const uint8_t before = w.search.baseline.subspace;
   const uint64_t changed_at = w.run;
-  w.search.patience = patience;
+  w.search.drift.patience = patience;
   change(&w, best);
   search_run(&w, WITHIN);
   CHECK(w.search.begun > 1, "it has not begun anew");
@@ -225,4 +225,27 @@ DF_TEST(search_change, a_bonus_is_bounded, 30) {
   df_budget_take_back(&budget);
   CHECK(fabs(df_budget_left(&budget) - (2 * earned - grant)) < 1, "%g, overdrawn",
         df_budget_left(&budget));
+}
+
+/* Time that was spent before the bonus, in an exploration that goes on, was not spent of the bonus:
+ * what the exploration costs later is, and only the rest is taken back. */
+DF_TEST(search_change, a_bonus_in_an_exploration_is_returned_without_what_was_spent_before, 30) {
+  static const double before[] = {0, 30000, 70000, 250000}, later[] = {0, 20000, 90000};
+  for (size_t b = 0; b < DF_COUNT_OF(before); b++)
+    for (size_t l = 0; l < DF_COUNT_OF(later); l++)
+      for (uint32_t switches = 0; switches <= 1; switches++) {
+        df_budget budget;
+        df_budget_open(&budget, 0.01, 32);
+        budget.run_ns = 1000;
+        budget.switches = switches;
+        df_budget_earn(&budget, 100000000);
+        df_budget_charge(&budget, 1000 + switches * DF_BUDGET_SWITCH_NS + before[b]);
+        const double left = df_budget_left(&budget);
+        df_budget_add_bonus(&budget);
+        CHECK(df_budget_left(&budget) > left + 1000000, "no bonus");
+        if (later[l] > 0) df_budget_charge(&budget, 1000 + later[l]);
+        df_budget_take_back(&budget);
+        CHECK(fabs(df_budget_left(&budget) - left) < 1, "%g spent before, %g later: %g, not %g",
+              before[b], later[l], df_budget_left(&budget), left);
+      }
 }

@@ -8,6 +8,8 @@
  *     does not go beyond the segment.
  *   - The arena's ranges do not overlap. Released ranges are used again and merge. When no memory
  *     is left, the arena reports it and remains usable.
+ *   - Free memory of the arena is zero, and its whole pages are not allocated. If the system
+ *     refuses to release pages, they are overwritten. A rank that leaves keeps all contents.
  */
 #include "transports/shm/segment.h"
 
@@ -16,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/limits.h"
@@ -221,6 +224,139 @@ DF_TEST(segment, ranges_never_overlap, 60) {
   check_free_ranges(&arena);
   CHECK(arena.used_bytes == 0, "%llu bytes are used", (unsigned long long)arena.used_bytes);
   CHECK(segments < 30, "%u segments", segments);
+  destroy(&arena);
+}
+
+static uint64_t allocated_bytes(const df_arena *arena) {
+  uint64_t bytes = 0;
+  for (const df_segment *segment = arena->segments; segment; segment = segment->next) {
+    struct stat status;
+    CHECK(fstat(segment->fd, &status) == 0, "no state of a segment");
+    bytes += (uint64_t)status.st_blocks * 512;
+  }
+  return bytes;
+}
+
+/* Takes ranges of all sizes, writes to all of them, and gives them back in any order. */
+static void use_all(df_arena *arena, uint64_t *most) {
+  df_range ranges[RANGES];
+  df_random random = {7};
+  for (int i = 0; i < RANGES; i++) {
+    const uint64_t bytes = 64 * (1 + (uint64_t)df_random_below(&random, i % 10 ? 200 : 4000));
+    OK(df_arena_take(arena, bytes, &ranges[i]));
+    uint8_t *at = ranges[i].segment->base + ranges[i].offset;
+    for (uint64_t b = 0; b < bytes; b++) CHECK(at[b] == 0, "byte %llu", (unsigned long long)b);
+    memset(at, 0xab, bytes);
+  }
+  *most = allocated_bytes(arena);
+  for (int left = RANGES; left > 0; left--) {
+    const int which = (int)df_random_below(&random, left);
+    df_arena_give(arena, &ranges[which]);
+    ranges[which] = ranges[left - 1];
+    for (int i = 0; i < left - 1; i += 37) {
+      const uint8_t *at = ranges[i].segment->base + ranges[i].offset;
+      CHECK(at[0] == 0xab && at[ranges[i].bytes - 1] == 0xab, "a range in use was cleared");
+    }
+  }
+}
+
+DF_TEST(segment, free_memory_is_zero_and_has_no_pages, 60) {
+  df_arena arena = {0};
+  uint64_t most = 0;
+  for (int round = 0; round < 3; round++) {
+    use_all(&arena, &most);
+    CHECK(most > 1 << 20, "%llu bytes of pages in use", (unsigned long long)most);
+    CHECK(allocated_bytes(&arena) == 0, "round %d: %llu bytes of pages are left", round,
+          (unsigned long long)allocated_bytes(&arena));
+  }
+  destroy(&arena);
+}
+
+static int is_refused, releases, first_has_lock;
+static df_rank_mutex lock;
+int __wrap_fallocate64(int fd, int mode, off_t offset, off_t bytes);
+int __real_fallocate64(int fd, int mode, off_t offset, off_t bytes);
+int __wrap_fallocate64(int fd, int mode, off_t offset, off_t bytes) {
+  if (releases++ == 0) {
+    first_has_lock = !df_rank_trylock(&lock);
+    if (!first_has_lock) df_rank_unlock(&lock);
+  }
+  return is_refused ? -1 : __real_fallocate64(fd, mode, offset, bytes);
+}
+
+DF_TEST(segment, free_memory_is_zero_without_release_of_pages, 60) {
+  df_arena arena = {0};
+  uint64_t most;
+  is_refused = 1;
+  for (int round = 0; round < 2; round++) use_all(&arena, &most);
+  is_refused = 0;
+  destroy(&arena);
+}
+
+/* A service thread that the test plays: its event_fd is never read. */
+static df_arena arena_with_cleaner(df_control *service) {
+  df_rank_mutex_init(&lock);
+  service->event_fd = -1;
+  return (df_arena){.cleaner = service};
+}
+
+DF_TEST(segment, a_large_range_is_made_zero_without_the_lock, 30) {
+  static df_control service;
+  df_arena arena = arena_with_cleaner(&service);
+  df_range range;
+  OK(df_arena_take(&arena, DF_ARENA_SEGMENT_BYTES - 64, &range));
+  memset(range.segment->base, 5, range.bytes);
+  df_rank_lock(&lock);
+  releases = 0;
+  df_arena_give(&arena, &range);
+  CHECK(releases == 0 && range.segment->base[0] == 5, "cleared under the lock");
+  CHECK(df_arena_is_dirty(&arena) && arena.used_bytes == 0, "it was not given back");
+  df_rank_unlock(&lock);
+  df_arena_clean(&arena, &lock);
+  CHECK(releases > 0 && !first_has_lock, "pages are released under the lock");
+  CHECK(!df_arena_is_dirty(&arena) && allocated_bytes(&arena) == 0, "%llu bytes of pages are left",
+        (unsigned long long)allocated_bytes(&arena));
+  check_free_ranges(&arena);
+  destroy(&arena);
+}
+
+DF_TEST(segment, dirty_memory_is_used_before_the_arena_grows, 30) {
+  static df_control service;
+  df_arena arena = arena_with_cleaner(&service);
+  df_range range;
+  for (int round = 0; round < 3; round++) {
+    OK(df_arena_take(&arena, DF_ARENA_SEGMENT_BYTES, &range));
+    CHECK(segments_of(&arena) == 1 && range.segment->base[100] == 0, "round %d", round);
+    memset(range.segment->base, 5, range.bytes);
+    df_arena_give(&arena, &range);
+  }
+  destroy(&arena);
+}
+
+DF_TEST(segment, dirty_ranges_of_all_sizes_become_free, 60) {
+  static df_control service;
+  df_arena arena = arena_with_cleaner(&service);
+  uint64_t most;
+  for (int round = 0; round < 3; round++) {
+    use_all(&arena, &most);
+    CHECK(df_arena_is_dirty(&arena), "no range was large");
+    while (round != 1 && df_arena_is_dirty(&arena)) df_arena_clean(&arena, &lock);
+  }
+  check_free_ranges(&arena);
+  CHECK(allocated_bytes(&arena) == 0, "%llu bytes of pages are left",
+        (unsigned long long)allocated_bytes(&arena));
+  destroy(&arena);
+}
+
+DF_TEST(segment, a_rank_that_leaves_keeps_contents, 30) {
+  df_arena arena = {0};
+  df_range range;
+  OK(df_arena_take(&arena, 3 * DF_PAGE, &range));
+  memset(range.segment->base + range.offset, 5, range.bytes);
+  arena.keeps_contents = 1;
+  df_arena_give(&arena, &range);
+  for (uint64_t b = 0; b < range.bytes; b++)
+    CHECK(range.segment->base[range.offset + b] == 5, "byte %llu", (unsigned long long)b);
   destroy(&arena);
 }
 

@@ -4,6 +4,7 @@
  *     the variable's name and the value. The ends of the range are accepted.
  *   - For every field of the configuration, an invalid value is refused with the field's name.
  *   - The configuration has precedence over the environment; a value in neither is the default.
+ *   - docs/CONFIGURATION.md and docs/TUNING.md print the default and the range of every number.
  */
 #include "host/settings/settings.h"
 
@@ -72,6 +73,54 @@ DF_TEST(settings, every_number, 30) {
   }
   DF_SETTINGS_MAP(X)
 #undef X
+}
+
+/* ---- the documents: rows "| `NAME` | default | from | to |" */
+
+static char *read_document(const char *name) {
+  char path[1024];
+  snprintf(path, sizeof path, "%s/%s", DOCUMENTS, name);
+  FILE *file = fopen(path, "re");
+  CHECK(file != NULL, "%s cannot be read", path);
+  char *text = calloc(1, 1 << 17);
+  const size_t bytes = fread(text, 1, (1 << 17) - 1, file);
+  CHECK(bytes > 0 && bytes < (1 << 17) - 1, "%s has %zu bytes", path, bytes);
+  fclose(file);
+  return text;
+}
+
+/* The page prints numbers that no reader wants to count digits of as powers. */
+static const char *number_as_text(long long value, char text[32]) {
+  if (value == 1ll << 40)
+    snprintf(text, 32, "2^40");
+  else
+    snprintf(text, 32, "%lld", value);
+  return text;
+}
+
+static void row_is_in(const char *document, const char *name, long long standard, long long least,
+                      long long most) {
+  char row[256], texts[3][32];
+  const int is_automatic = standard < least || standard > most;
+  snprintf(row, sizeof row, "\n| `%s` | %s | %s | %s |", name,
+           is_automatic ? "automatic" : number_as_text(standard, texts[0]),
+           number_as_text(least, texts[1]), number_as_text(most, texts[2]));
+  CHECK(strstr(document, row) != NULL,
+        "no row of docs/CONFIGURATION.md or docs/TUNING.md begins with: %s", row + 1);
+}
+
+DF_TEST(settings, the_documents_have_all_defaults_and_ranges, 30) {
+  char *configuration = read_document("CONFIGURATION.md"), *tuning = read_document("TUNING.md");
+#define X(field, variable, standard, least, most, meaning)                                         \
+  row_is_in(configuration, variable, standard, least, most);
+  DF_SETTINGS_MAP(X)
+#undef X
+#define X(name, standard, least, most, meaning)                                                    \
+  if (strcmp(#name, "cq") != 0) row_is_in(tuning, #name, standard, least, most);
+  DF_POLICY_MAP(X)
+#undef X
+  free(configuration);
+  free(tuning);
 }
 
 DF_TEST(settings, defaults, 30) {
@@ -157,6 +206,54 @@ DF_TEST(settings, every_number_of_a_rank_in_the_table, 30) {
 #undef X
   refused("DFCCL_TUNING", "set:cuda_threads=48");
   CHECK(strstr(df_last_sentence(), "multiple of 32") != NULL, "\"%s\"", df_last_sentence());
+}
+
+static df_settings accepted_table(const char *path, const char *numbers) {
+  char value[600];
+  snprintf(value, sizeof value, "%s%s", path, numbers);
+  return accepted("DFCCL_TUNING", value);
+}
+
+/* A file's rules stay in force beside numbers, and a number counts more than the file's and than
+ * one before it. */
+DF_TEST(settings, a_table_and_numbers, 30) {
+  char path[] = "/tmp/dfccl-settings,set-XXXXXX", wrong[600]; /* a comma of a name ends no name */
+  static const char text[] = "dfccl-tuning 1\nallreduce * * any flat\nset spin_front 5\n";
+  const int fd = mkstemp(path);
+  CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text), "no file");
+  close(fd);
+  df_settings s = accepted_table(path, "");
+  CHECK(s.tuning.n_rules == 1 && s.tuning.policy.spin_front == 5, "the file alone");
+  s = accepted_table(path, ",set:spin_min=8");
+  CHECK(s.tuning.n_rules == 1 && s.tuning.policy.spin_front == 5 && s.tuning.policy.spin_min == 8,
+        "the file and another number");
+  s = accepted_table(path, ",set:spin_front=6,spin_min=8,set:spin_front=7,set:slots=8");
+  CHECK(s.tuning.n_rules == 1 && s.tuning.policy.spin_front == 7 && s.tuning.policy.spin_min == 8 &&
+            s.tuning.policy.slots == 8,
+        "the last number counts");
+  s = accepted("DFCCL_TUNING", "set:slots=8,set:slots=16");
+  CHECK(s.tuning.n_rules == 0 && s.tuning.policy.slots == 16, "numbers alone");
+  static const char *const endings[][2] = {{",set:", "NAME=VALUE"},
+                                           {",set:slots", "slots"},
+                                           {",set:slots=8,,lend=0", "NAME=VALUE"},
+                                           {",set:slots=8,", "NAME=VALUE"},
+                                           {",set:=8", "=8"},
+                                           {",set:slots=8=16", "8=16"},
+                                           {",set:slots=8,spin_ahead=2", "spin_ahead"},
+                                           {",set:slots=7", "power of two"},
+                                           {",set:set:slots=8", "set:slots"},
+                                           {",slots=8", "slots=8"}};
+  for (size_t i = 0; i < DF_COUNT_OF(endings); i++) {
+    snprintf(wrong, sizeof wrong, "%s%s", path, endings[i][0]);
+    refused("DFCCL_TUNING", wrong);
+    CHECK(strstr(df_last_sentence(), endings[i][1]) != NULL, "\"%s\" of \"%s\" lacks \"%s\"",
+          df_last_sentence(), wrong, endings[i][1]);
+  }
+  refused("DFCCL_TUNING", ",set:slots=8");
+  unlink(path);
+  snprintf(wrong, sizeof wrong, "%s,set:slots=8", path);
+  refused("DFCCL_TUNING", wrong);
+  CHECK(strstr(df_last_sentence(), "No such file") != NULL, "\"%s\"", df_last_sentence());
 }
 
 DF_TEST(settings, powers_of_two, 30) {

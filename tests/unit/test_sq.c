@@ -121,8 +121,8 @@ static df_run_arguments random_arguments(df_random *random, unsigned address_bit
   return (df_run_arguments){
       .send = (const void *)(uintptr_t)(df_random_next(random) & mask),
       .recv = (void *)(uintptr_t)(df_random_next(random) & mask),
-      .send_mapping = (uint16_t)(df_random_next(random) % DF_MAX_REACHES),
-      .recv_mapping = (uint16_t)(df_random_next(random) % DF_MAX_REACHES),
+      .send_mapping = (uint16_t)(df_random_next(random) % DF_MAX_MAPPINGS),
+      .recv_mapping = (uint16_t)(df_random_next(random) % DF_MAX_MAPPINGS),
       .stream_event = df_stream_event_make(
           (uint32_t)(df_random_next(random) & DF_STREAM_EVENT_INDEX_MASK), df_random_next(random))};
 }

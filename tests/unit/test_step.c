@@ -136,7 +136,7 @@ static void watch_copy(void *to, const void *from, size_t bytes) {
   copies++;
 }
 
-STEP_TEST(step, peers_are_told_before_the_own_copy) {
+STEP_TEST(step, peers_are_notified_before_the_own_copy) {
   fixture f;
   df_primitive p =
       primitive(DF_PRIM_RECV | DF_PRIM_STORE | DF_PRIM_SEND, DF_BUFFER_NONE, DF_BUFFER_OUTPUT);

@@ -168,7 +168,7 @@ DF_TEST(tcp, says_when_nobody_answers, 30) {
   df_tcp_close(&mine);
 }
 
-DF_TEST(tcp, leaves_news_of_others_to_who_waits, 30) {
+DF_TEST(tcp, leaves_events_of_others_to_the_waiter, 30) {
   df_tcp tcp;
   int ends[2];
   OK(df_tcp_open(&tcp, NULL));

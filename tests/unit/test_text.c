@@ -1,6 +1,7 @@
 /*
  * Promises of src/base/text.c: text is cut at its buffer's end, never written beyond it, and ends
- * with a zero. Digits are a number exactly if it is at most the given maximum.
+ * with a zero. Digits are a number exactly if it is at most the given maximum. A misspelt word has
+ * a nearest word only if few characters differ.
  */
 #include "base/text.h"
 
@@ -35,6 +36,30 @@ static void is_none(const char *text, uint64_t most) {
   uint64_t read;
   const char *end;
   CHECK(!df_read_digits(text, most, &read, &end), "\"%s\" of at most %" PRIu64, text, most);
+}
+
+static void expect_nearest(const char *text, const char *wanted) {
+  static const char *const words[] = {"sort", "output", "json", "in-place", "b"};
+  const char *got = df_nearest_word(text, strlen(text), words, 5);
+  CHECK(wanted ? got && strcmp(got, wanted) == 0 : !got, "\"%s\": %s", text, got ? got : "none");
+}
+
+DF_TEST(text, nearest_word, 30) {
+  expect_nearest("sort", "sort");
+  expect_nearest("srt", "sort");
+  expect_nearest("outptu", "output");
+  expect_nearest("inplace", "in-place");
+  expect_nearest("in_place", "in-place");
+  expect_nearest("jsonn", "json");
+  expect_nearest("sotr", "sort");
+  expect_nearest("kilo", NULL);
+  expect_nearest("placements", NULL);
+  expect_nearest("x", NULL);
+  expect_nearest("", NULL);
+  char longest[200];
+  memset(longest, 'x', sizeof longest - 1);
+  longest[sizeof longest - 1] = '\0';
+  expect_nearest(longest, NULL);
 }
 
 DF_TEST(text, digits, 30) {

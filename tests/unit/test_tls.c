@@ -76,7 +76,7 @@ static void meet(ends *e, int states[2]) {
       if (states[side] == 0) states[side] = e->sides[side]->connect(e->sides[side]);
 }
 
-static void stand(ends *e) {
+static void connect_ends(ends *e) {
   int states[2];
   meet(e, states);
   CHECK(states[0] == 1 && states[1] == 1, "%s, %s", e->sides[0]->reason(e->sides[0]),
@@ -92,7 +92,7 @@ static void carry(uint64_t seed, int from) {
   make(&e, seed, "peer", "ca", key);
   e.stage.most = df_random_chance(&random, 50) ? 20 + (int)df_random_below(&random, 90000) : 0;
   e.stage.refusals = (int)df_random_below(&random, 40);
-  stand(&e);
+  connect_ends(&e);
   for (uint32_t turn = 0; read < TOTAL; turn++) {
     CHECK(turn < 1000000, "%zu of %zu bytes came", read, written);
     const size_t large = 1 + (size_t)df_random_below(&random, 100000);
@@ -141,7 +141,7 @@ DF_TEST(tls, what_is_changed_ends_it, 60) {
   for (int bit = 0; bit < 8 * 1016; bit += 37) {
     ends e;
     make(&e, 1, "peer", "ca", key);
-    stand(&e);
+    connect_ends(&e);
     const df_stream_part part = {sent, sizeof sent};
     const df_stream_room room = {got, sizeof got};
     wire_pipe *pipe = &e.stage.pipes[0];
@@ -153,6 +153,30 @@ DF_TEST(tls, what_is_changed_ends_it, 60) {
     CHECK(strstr(e.sides[1]->reason(e.sides[1]), "TLS: "), "%s", e.sides[1]->reason(e.sides[1]));
     unmake(&e);
   }
+}
+
+/* The caller ends the connection if the rest does not arrive (connect/connections.c). */
+DF_TEST(tls, a_record_without_its_rest_is_reported, 60) {
+  static uint8_t sent[1000], got[2 * sizeof sent];
+  const df_stream_part part = {sent, sizeof sent};
+  const df_stream_room room = {got, sizeof got};
+  ends e;
+  make(&e, 1, "peer", "ca", key);
+  connect_ends(&e);
+  wire_pipe *pipe = &e.stage.pipes[0];
+  df_stream *to = e.sides[1];
+  pipe->at = pipe->end = 0;
+  CHECK(e.sides[0]->write(e.sides[0], &part, 1) == sizeof sent, "it was not taken");
+  const size_t whole = pipe->end;
+  pipe->end = whole / 2;
+  CHECK(to->read(to, &room, 1) == 0 && to->awaits_rest(to), "half a record");
+  pipe->end = whole;
+  CHECK(to->read(to, &room, 1) == sizeof sent && !to->awaits_rest(to), "a whole record");
+  pipe->at = pipe->end = 0;
+  CHECK(e.sides[0]->write(e.sides[0], &part, 1) == sizeof sent, "it was not taken");
+  pipe->bytes[3] |= 0x10;
+  CHECK(to->read(to, &room, 1) == 0 && to->awaits_rest(to), "a record that was made longer");
+  unmake(&e);
 }
 
 static void is_named(const df_tls_files *files, const char *variable, const char *why) {

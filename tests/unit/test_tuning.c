@@ -73,8 +73,10 @@ DF_TEST(tuning, errors_are_refused_with_their_place, 30) {
   refused(HEAD "allreduce * 99999999999999999999 any ring\n", "file:2: ", "9999");
   refused(HEAD "allreduce * 18446744073709551615G any ring\n", "file:2: ", "G");
   refused(HEAD "allreduce * * gpu ring\n", "file:2: ", "gpu");
-  refused(HEAD "allreduce * * any quick\n", "file:2: ", "quick");
-  refused(HEAD "alltoall * * any ring\n", "file:2: ", "alltoall");
+  refused(HEAD "allreduce * * any quick\n",
+          "file:2: ", "unknown algorithm \"quick\"; allreduce has ring,");
+  refused(HEAD "alltoall * * any ring\n",
+          "file:2: ", "no algorithm \"ring\"; alltoall has pairwise,");
   refused(HEAD "allreduce * * any ring blocks=0\n", "file:2: ", "blocks=0");
   refused(HEAD "allreduce * * any ring blocks=33\n", "file:2: ", "blocks=33");
   refused(HEAD "allreduce * * any ring blocks=\n", "file:2: ", "blocks=");
@@ -85,13 +87,31 @@ DF_TEST(tuning, errors_are_refused_with_their_place, 30) {
   refused(HEAD "allreduce * * any ring slot=1K slot=2K\n", "file:2: ", "twice");
   refused(HEAD "allreduce * * any ring turbo=1\n", "file:2: ", "turbo=1");
   refused(HEAD "allreduce * * any ring a b c d e f\n", "file:2: ", "words");
-  refused(HEAD "allreduce * * any ring\r\n", "file:2: ", "13");
+  refused(HEAD "allreduce * * any ring\x0b\n", "file:2: ", "11");
   char text[300 * 24] = HEAD;
   memset(text + strlen(HEAD), ' ', 450);
   refused(text, "file:2: ", "450");
   strcpy(text, HEAD);
   for (int i = 0; i <= DF_MAX_TUNING_RULES; i++) strcat(text, "reduce 2 5 any ring\n");
   refused(text, "file:258: ", "256");
+}
+
+static void same_rule(const char *text) {
+  df_tuning tuning;
+  char sentence[300] = "";
+  CHECK(df_tuning_parse(&tuning, text, strlen(text), "file", sentence, sizeof sentence), "%s",
+        sentence);
+  CHECK(tuning.n_rules == 1 && tuning.rules[0].algorithm == DF_RING && tuning.lines[0] == 2,
+        "%u rules, line %u", tuning.n_rules, tuning.lines[0]);
+}
+
+DF_TEST(tuning, line_ends_of_other_systems_and_byte_order_marks, 30) {
+  same_rule("dfccl-tuning 1\nallreduce * * any ring");
+  same_rule("dfccl-tuning 1\r\nallreduce * * any ring\r\n");
+  same_rule("\xef\xbb\xbf"
+            "dfccl-tuning 1\nallreduce * * any ring\n");
+  same_rule("\xef\xbb\xbf"
+            "dfccl-tuning 1\rallreduce * * any ring\r");
 }
 
 /* Sentences are cut, and never longer than their buffer. */

@@ -6,12 +6,15 @@
  *   - A rule of an algorithm's file applies where the file exists, and remains in any case.
  *   - A file whose name a rule cannot hold is omitted from the directory, with a sentence.
  *   - Several writers at once lose nothing. An invalid file is refused with its line.
+ *   - Whoever locks the directory delays nobody; a lock of the file that stays is an error.
  */
 #include "tuning/tuning_file.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -158,6 +161,26 @@ DF_TEST(tuning_cache, writers_wait_for_each_other, 60) {
   CHECK(all.n == WRITERS * EACH, "%u rules", all.n);
   df_tuning_cache_free(&all);
   unlink(path);
+}
+
+/* Others lock directories such as /tmp, too, so that nobody removes what is in them. */
+DF_TEST(tuning_cache, a_lock_that_stays, 60) {
+  const df_tuning_cache one = tuning_cache(4096, DF_RING, 0);
+  char directory[] = "/tmp/dfccl-test-XXXXXX";
+  CHECK(mkdtemp(directory) != NULL, "no directory");
+  snprintf(path, sizeof path, "%s/file", directory);
+  const int locked_directory = open(directory, O_RDONLY | O_DIRECTORY);
+  CHECK(flock(locked_directory, LOCK_EX) == 0, "%s", directory);
+  CHECK(df_tuning_cache_write(path, "A", &one, 1) == dfcclSuccess, "%s", df_last_sentence());
+  const int locked_file = open(path, O_RDONLY);
+  CHECK(flock(locked_file, LOCK_EX) == 0, "%s", path);
+  CHECK(df_tuning_cache_write(path, "A", &one, 1) == dfcclSystemError, "written all the same");
+  CHECK(strstr(df_last_sentence(), "locked by another process"), "%s", df_last_sentence());
+  close(locked_file);
+  CHECK(df_tuning_cache_write(path, "A", &one, 1) == dfcclSuccess, "%s", df_last_sentence());
+  close(locked_directory);
+  unlink(path);
+  rmdir(directory);
 }
 
 static void refused(const char *text, const char *place) {

@@ -106,7 +106,7 @@ static uint64_t free_what_is_mapped(const df_stage *s) {
   OK(dfcclMemAlloc(s->context, &memory, BYTES));
   uint64_t id = s->context->memory.in_use->segment->id;
   for (int peer = 1; peer < STAGE_RANKS; peer++)
-    CHECK(stage_hears(s, peer, DF_MESSAGE_SEGMENT, id), "rank %d was not offered it", peer);
+    CHECK(stage_has_received(s, peer, DF_MESSAGE_SEGMENT, id), "rank %d was not offered it", peer);
   OK(dfcclMemFree(s->context, memory));
   return id;
 }
@@ -194,12 +194,12 @@ DF_TEST(unmap, mappings_are_closed_when_their_owner_requests_it, 30) {
   map(&s, 5);
   map(&s, 6);
   unmap(&s, 6, 0);
-  CHECK(stage_hears(&s, 1, DF_MESSAGE_UNMAPPED, 6), "rank 1 is not told");
+  CHECK(stage_has_received(&s, 1, DF_MESSAGE_UNMAPPED, 6), "rank 1 is not notified");
   CHECK(closed() == 1, "%u of 2 mappings were closed", closed());
   unmap(&s, 6, 0);
-  CHECK(stage_hears(&s, 1, DF_MESSAGE_UNMAPPED, 6), "what is not mapped is not answered");
+  CHECK(stage_has_received(&s, 1, DF_MESSAGE_UNMAPPED, 6), "what is not mapped is not answered");
   stage_say(&s, 1, (df_message){.kind = DF_MESSAGE_BYE}, NULL);
-  CHECK(stage_hears(&s, 1, DF_MESSAGE_UNMAPPED, 0), "rank 1 leaves and is not told");
+  CHECK(stage_has_received(&s, 1, DF_MESSAGE_UNMAPPED, 0), "rank 1 leaves and is not notified");
   CHECK(closed() == 2, "%u of 2 mappings were closed", closed());
   stage_close(&s);
 }
@@ -213,11 +213,11 @@ DF_TEST(unmap, memory_that_a_run_may_read_stays_mapped, 30) {
   map(&s, 6);
   unmap(&s, 5, 1);
   unmap(&s, 6, 0); /* its owner has a proof that no run reads it */
-  CHECK(stage_hears(&s, 1, DF_MESSAGE_UNMAPPED, 6), "rank 1 is not told");
+  CHECK(stage_has_received(&s, 1, DF_MESSAGE_UNMAPPED, 6), "rank 1 is not notified");
   let_it_look(&s);
   CHECK(closed() == 1, "a run may be reading what was closed");
   OK(dfcclAbort(s.context));
-  CHECK(stage_hears(&s, 1, DF_MESSAGE_UNMAPPED, 5), "rank 1 is not told at the end");
+  CHECK(stage_has_received(&s, 1, DF_MESSAGE_UNMAPPED, 5), "rank 1 is not notified at the end");
   CHECK(closed() == 2, "%u of 2 mappings were closed", closed());
   stage_close(&s);
 }

@@ -177,6 +177,7 @@ DF_TEST(verbs, writes_with_credit_only, 60) {
   pair p;
   df_random random = {5};
   direction paths[2] = {{0, 0}, {0, 0}};
+  const int most_steps = 200000 / df_slowdown();
   fake_reset();
   make(&p);
   for (int stall = 0; stall < 3; stall++) {
@@ -191,10 +192,11 @@ DF_TEST(verbs, writes_with_credit_only, 60) {
     CHECK(paths[0].read == paths[0].written, "bytes are missing");
   }
   for (int i = 0;
-       i < 200000 || paths[0].read < paths[0].written || paths[1].read < paths[1].written; i++) {
+       i < most_steps || paths[0].read < paths[0].written || paths[1].read < paths[1].written;
+       i++) {
     const int from = df_random_below(&random, 2);
     const size_t most = df_random_chance(&random, 20) ? 100000 : 300;
-    if (i < 200000 && df_random_chance(&random, 50))
+    if (i < most_steps && df_random_chance(&random, 50))
       write_some(&p, from, &paths[from], 1 + (size_t)df_random_below(&random, (int)most));
     else
       read_some(&p, 1 - from, &paths[from], 1 + (size_t)df_random_below(&random, (int)most));
@@ -203,7 +205,7 @@ DF_TEST(verbs, writes_with_credit_only, 60) {
   unmake(&p);
 }
 
-DF_TEST(verbs, tells_when_something_came, 30) {
+DF_TEST(verbs, reports_when_data_has_arrived, 30) {
   pair p;
   char bytes[8];
   fake_reset();

@@ -49,6 +49,8 @@ typedef struct {
   df_remote_mesh *remote; /* NULL: no rank is on another host */
   struct pollfd *polled;  /* [2 + rank + pending_max], then the entries of remote */
   uint64_t begin_ns, report_ns;
+  bool is_done;    /* this rank has all its connections */
+  bool is_through; /* all ranks have theirs */
 } mesh_work;
 
 static bool is_remote(const mesh_work *work, int rank) {
@@ -330,7 +332,8 @@ static dfcclResult_t mesh_round(mesh_work *work, uint64_t deadline_ns) {
   if (ready < 0) return dfcclSuccess;
   if (df_clock_ns() >= work->report_ns) report(work);
   if (work->polled[0].revents != 0) {
-    result = df_rendezvous_news(work->r);
+    result = work->is_done ? df_rendezvous_go(work->r) : df_rendezvous_news(work->r);
+    work->is_through = result == dfcclSuccess;
     if (result != dfcclInProgress) return result;
   }
   for (int rank = 0; rank < work->r->rank; rank++)
@@ -378,6 +381,21 @@ static dfcclResult_t prepare(mesh_work *work) {
   return dfcclSuccess;
 }
 
+/* A rank of another host may have lost the last message of a handshake that is complete here, and
+ * connect again, until the root has reported that all ranks are connected. */
+static dfcclResult_t wait_for_others(mesh_work *work) {
+  const uint64_t deadline_ns = df_rendezvous_go_deadline_ns(work->r);
+  dfcclResult_t result = dfcclSuccess;
+  work->is_done = true;
+  work->report_ns = UINT64_MAX; /* the root reports who is missing */
+  df_rendezvous_send_done(work->r);
+  while (result == dfcclSuccess && !work->is_through) {
+    if (df_clock_ns() >= deadline_ns) return df_rendezvous_go(work->r);
+    result = mesh_round(work, deadline_ns);
+  }
+  return result;
+}
+
 dfcclResult_t df_mesh_connect(df_rendezvous *rendezvous, const unsigned char *local, int *sockets) {
   mesh_work work = {.r = rendezvous, .local = local, .sockets = sockets};
   work.begin_ns = df_clock_ns();
@@ -386,6 +404,7 @@ dfcclResult_t df_mesh_connect(df_rendezvous *rendezvous, const unsigned char *lo
   dfcclResult_t result = prepare(&work);
   while (result == dfcclSuccess && work.n_missing > 0)
     result = df_clock_ns() < deadline_ns ? mesh_round(&work, deadline_ns) : too_late(&work);
+  if (result == dfcclSuccess) result = wait_for_others(&work);
   while (work.n_pending > 0) drop_pending(&work, work.n_pending - 1);
   for (int rank = 0; work.lower != NULL && rank < rendezvous->rank; rank++)
     df_socket_close(&work.lower[rank].fd);

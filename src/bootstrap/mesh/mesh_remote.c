@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "bootstrap/mesh/remote_address.h"
 #include "bootstrap/net/sockets.h"
 
 enum {
@@ -24,7 +25,7 @@ typedef enum {
   RESTING,
   CONNECTING,
   GREETED, /* a caller waits for ANSWER, a listener for GREETING */
-  PROVING, /* a lower caller waits for GO, a listener for PROOF */
+  PROVING, /* a caller waits for GO, a listener for PROOF */
   ENDED    /* the rank has a connection */
 } stage;
 
@@ -36,7 +37,9 @@ typedef struct {
   df_address from;    /* address of this host on the same link; family 0: the system chooses */
   uint32_t scope;
   int error;
-  uint64_t since_ns;  /* RESTING: time of the next call; pending connection: time of arrival */
+  /* RESTING: time of the next call; PROVING call: time of PROOF; pending connection: time of
+   * arrival */
+  uint64_t since_ns;
   uint64_t silent_ns; /* time since when the other end has sent nothing; 0: it has sent something */
   unsigned char own[DF_KEY_BYTES], secret[DF_KEY_BYTES], key[DF_KEY_BYTES];
   union {
@@ -118,30 +121,6 @@ static int receive(contact *c, df_message_type type, size_t bytes) {
   return df_header_is(&c->in.header, type, bytes) ? 1 : -1;
 }
 
-/* Chooses the address at which this rank will call the caller later. If the caller's source address
- * is in its list, that entry. If our own calls failed (a lower rank had to call) or the source is
- * loopback, the source address with the listed port. Otherwise the first listed address. */
-static void find_caller(const df_record *record, int fd, bool is_lower, df_remote_rank *remote) {
-  struct sockaddr_storage socket = {0};
-  socklen_t bytes = sizeof socket;
-  df_address from = {0};
-  if (getpeername(fd, (struct sockaddr *)&socket, &bytes) == 0)
-    df_address_from_socket(&from, &socket);
-  remote->address = record->addresses[0];
-  remote->scope = 0;
-  from.port = record->addresses[0].port;
-  if (is_lower || df_address_is_loopback(&from)) remote->address = from;
-  for (int i = 0; i < record->n_addresses && i < DF_ADDRESSES_MAX; i++)
-    if (df_address_same_host(&record->addresses[i], &from)) remote->address = record->addresses[i];
-  if (socket.ss_family == AF_INET6)
-    remote->scope = ((const struct sockaddr_in6 *)&socket)->sin6_scope_id;
-}
-
-static void copy_offered(const df_record *record, df_remote_rank *remote) {
-  remote->n_offered = DF_MIN(DF_MAX(record->n_addresses, 0), (int)DF_ADDRESSES_MAX);
-  memcpy(remote->offered, record->addresses, sizeof remote->offered);
-}
-
 static void set_connected(df_remote_mesh *mesh, contact *c, bool calls) {
   df_remote_rank *remote = &mesh->remote[c->rank];
   const df_record *record = &mesh->r->records[c->rank];
@@ -150,8 +129,8 @@ static void set_connected(df_remote_mesh *mesh, contact *c, bool calls) {
   remote->scope = c->scope;
   remote->calls = calls;
   memcpy(remote->key, c->key, sizeof remote->key);
-  if (!calls) find_caller(record, c->fd, c->rank < mesh->r->rank, remote);
-  copy_offered(record, remote);
+  if (!calls) df_remote_address_of_caller(remote, record, c->fd, c->rank < mesh->r->rank);
+  df_remote_address_keep_offered(remote, record);
   df_socket_set_silence(c->fd, mesh->r->network->silence_ms);
   c->fd = -1;
   for (int i = 0; i < mesh->n_calls; i++) {
@@ -199,24 +178,20 @@ static void send_greeting(const df_remote_mesh *mesh, contact *c) {
   if (!send_message(c, &greeting, sizeof greeting)) rest(c, ECONNRESET);
 }
 
-/* Returns 1 if the connection is established. */
-static int handle_answer(df_remote_mesh *mesh, contact *c) {
+static void handle_answer(const df_remote_mesh *mesh, contact *c) {
   int got = receive(c, DF_MESSAGE_ANSWER, sizeof(df_answer));
-  if (got == 0) return 0;
+  if (got == 0) return;
   if (got < 0 || !derive(mesh, c, true, c->in.answer.nonce) ||
       !df_message_verify(&c->in.answer, sizeof c->in.answer, c->key) ||
       !send_signal(c, DF_MESSAGE_PROOF)) {
     rest(c, EPROTO);
-    return 0;
+    return;
   }
-  if (c->rank > mesh->r->rank) {
-    c->stage = PROVING; /* the higher rank decides */
-    return 0;
-  }
-  set_connected(mesh, c, true);
-  return 1;
+  c->stage = PROVING;
+  c->since_ns = df_clock_ns();
 }
 
+/* Returns 1 if the connection is established: the listener has received the proof. */
 static int handle_decision(df_remote_mesh *mesh, contact *c) {
   int got = receive(c, DF_MESSAGE_GO, sizeof(df_signal));
   if (got == 0) return 0;
@@ -271,15 +246,33 @@ static bool handle_greeting(const df_remote_mesh *mesh, contact *c) {
   return send_message(c, &answer, sizeof answer);
 }
 
-/* Returns false if the pending connection has ended. */
+/* The higher rank decides: while the lower rank checks the proof of one of its calls, the lower
+ * rank's own calls wait. */
+static bool is_deferred(const df_remote_mesh *mesh, const contact *pending) {
+  if (pending->stage != PROVING || pending->rank > mesh->r->rank) return false;
+  for (int i = 0; i < mesh->n_calls; i++)
+    if (mesh->calls[i].rank == pending->rank && mesh->calls[i].stage == PROVING) return true;
+  return false;
+}
+
+static bool has_ended(int fd) {
+  struct pollfd polled = {.fd = fd, .events = POLLRDHUP};
+  return poll(&polled, 1, 0) > 0;
+}
+
+/* A rank that has a connection accepts another one only if the first has ended: then the other rank
+ * has not received this rank's last message, and has called again. Returns false if the pending
+ * connection has ended. */
 static bool handle_proof(df_remote_mesh *mesh, contact *c, int *n_connected) {
   int got = receive(c, DF_MESSAGE_PROOF, sizeof(df_signal));
   if (got <= 0) return got == 0;
   if (!df_message_verify(&c->in.signal, sizeof c->in.signal, c->key)) return false;
-  if (mesh->sockets[c->rank] >= 0) return false;
-  if (c->rank < mesh->r->rank && !send_signal(c, DF_MESSAGE_GO)) return false;
+  const bool replaces = mesh->sockets[c->rank] >= 0;
+  if (replaces && !has_ended(mesh->sockets[c->rank])) return false;
+  if (!send_signal(c, DF_MESSAGE_GO)) return false;
+  if (replaces) df_socket_close(&mesh->sockets[c->rank]);
   set_connected(mesh, c, false);
-  ++*n_connected;
+  *n_connected += !replaces;
   return false;
 }
 
@@ -323,43 +316,6 @@ static void add_calls(df_remote_mesh *mesh, int rank, const df_interfaces *inter
   }
 }
 
-/* Returns the chosen interface that reaches the address without a router (a link-local address:
- * that may reach it), or NULL if there is none. */
-static const df_interface *find_link(const df_interfaces *interfaces, const df_address *address) {
-  for (int i = 0; i < interfaces->n; i++)
-    if (interfaces->of[i].is_chosen && df_interface_reaches(&interfaces->of[i], address))
-      return &interfaces->of[i];
-  return NULL;
-}
-
-/* The rank is connected only when both ranks share a collective. Chooses the best of its addresses:
- * one in a network of this host, otherwise one that a router may reach. */
-static void guess_address(const df_rendezvous *r, int rank, const df_interfaces *interfaces,
-                          df_remote_rank *remote) {
-  const df_record *record = &r->records[rank];
-  int best = 0;
-  copy_offered(record, remote);
-  remote->address = record->addresses[0];
-  if (record->machine == r->own.machine) {
-    remote->address = df_address_loopback(record->addresses[0].port);
-    return;
-  }
-  for (int i = 0; i < remote->n_offered; i++) {
-    const df_address *address = &remote->offered[i];
-    if (!df_address_is_sane(address) || df_address_is_loopback(address) ||
-        df_interfaces_have(interfaces,
-                           address)) /* addresses of container bridges exist on both hosts */
-      continue;
-    const df_interface *link = find_link(interfaces, address);
-    const int scoped = df_address_is_link_local(address);
-    const int worth = scoped ? link != NULL : link ? 3 : 2;
-    if (worth <= best) continue;
-    best = worth;
-    remote->address = *address;
-    remote->scope = scoped ? link->index : 0;
-  }
-}
-
 dfcclResult_t df_remote_mesh_open(df_remote_mesh **out, const df_rendezvous *r,
                                   const unsigned char key[DF_KEY_BYTES], int *sockets,
                                   df_remote_rank *remote) {
@@ -380,12 +336,12 @@ dfcclResult_t df_remote_mesh_open(df_remote_mesh **out, const df_rendezvous *r,
   if (interfaces == NULL || mesh == NULL || mesh->calls == NULL || mesh->pending == NULL)
     result = df_fail(dfcclOutOfMemory, "no memory for connections to %d ranks", r->n_ranks);
   else
-    result = df_interfaces_find(interfaces, r->network->interfaces);
+    result = df_remote_address_interfaces(interfaces, r);
   for (int rank = 0; rank < r->n_ranks && result == dfcclSuccess; rank++)
     if (remote[rank].has_channel)
       add_calls(mesh, rank, interfaces);
     else if (remote[rank].is_remote)
-      guess_address(r, rank, interfaces, &remote[rank]);
+      df_remote_address_guess(&remote[rank], r, rank, interfaces);
   free(interfaces);
   if (result == dfcclSuccess)
     *out = mesh;
@@ -423,13 +379,16 @@ dfcclResult_t df_remote_mesh_fill(df_remote_mesh *mesh, struct pollfd *polled, i
       dfcclResult_t result = call(c);
       if (result != dfcclSuccess) return result;
     }
+    if (c->stage == PROVING && now - c->since_ns > PENDING_MS * (uint64_t)1000000)
+      rest(c, ETIMEDOUT);
     if (c->stage == RESTING) *wake_ns = DF_MIN(*wake_ns, c->since_ns);
     polled[(*n)++] =
         (struct pollfd){.fd = c->fd, .events = c->stage == CONNECTING ? POLLOUT : POLLIN};
   }
   mesh->n_polled_pending = mesh->n_pending;
   for (int i = 0; i < mesh->n_pending; i++)
-    polled[(*n)++] = (struct pollfd){.fd = mesh->pending[i].fd, .events = POLLIN};
+    polled[(*n)++] = (struct pollfd){.fd = mesh->pending[i].fd,
+                                     .events = is_deferred(mesh, &mesh->pending[i]) ? 0 : POLLIN};
   return dfcclSuccess;
 }
 
@@ -438,7 +397,7 @@ static void serve_pending(df_remote_mesh *mesh, const struct pollfd *polled, int
   for (int i = mesh->n_polled_pending - 1; i >= 0; i--) { /* dropping one moves the later ones */
     contact *c = &mesh->pending[i];
     bool keep = now - c->since_ns < PENDING_MS * (uint64_t)1000000;
-    if (keep && polled[i].revents != 0)
+    if (keep && polled[i].revents != 0 && !is_deferred(mesh, c))
       keep = c->stage == GREETED ? handle_greeting(mesh, c) : handle_proof(mesh, c, n_connected);
     if (!keep) drop_pending(mesh, i);
   }
@@ -456,7 +415,7 @@ dfcclResult_t df_remote_mesh_serve(df_remote_mesh *mesh, const struct pollfd *po
     if (c->stage == CONNECTING)
       send_greeting(mesh, c);
     else if (c->stage == GREETED)
-      *n_connected += handle_answer(mesh, c);
+      handle_answer(mesh, c);
     else if (c->stage == PROVING)
       *n_connected += handle_decision(mesh, c);
   }
@@ -468,6 +427,7 @@ dfcclResult_t df_remote_mesh_serve(df_remote_mesh *mesh, const struct pollfd *po
 
 void df_remote_mesh_describe(const df_remote_mesh *mesh, int rank, char text[DF_PROBE_TEXT]) {
   df_text rest = {text, DF_PROBE_TEXT};
+  bool is_silent = false;
   text[0] = '\0';
   for (int i = 0; mesh && i < mesh->n_calls; i++) {
     const contact *c = &mesh->calls[i];
@@ -476,5 +436,7 @@ void df_remote_mesh_describe(const df_remote_mesh *mesh, int rank, char text[DF_
         .address = c->address, .scope = c->scope, .error = c->error, .silent_ns = c->silent_ns};
     if (text[0]) df_say(&rest, "; ");
     df_probe_attempt_describe(&attempt, &rest);
+    is_silent |= df_probe_is_silent(&attempt);
   }
+  if (is_silent) df_say(&rest, "; " DF_PROBE_FIREWALL);
 }

@@ -1,8 +1,10 @@
 /* The TCP connections of the mesh to ranks of other hosts. A rank calls all addresses of a lower
  * rank in turn, without waiting for the previous one. After a second the lower rank calls too,
  * because connections may be possible in one direction only. The first connection that proves
- * itself is used; the higher rank decides. The nonces are X25519 keys, so a person who learns the
- * secret later cannot decrypt recorded traffic. */
+ * itself is used; the higher rank decides. The caller uses a connection when the listener has
+ * confirmed the proof, and a connection whose confirmation was lost is made again until all ranks
+ * are connected. The nonces are X25519 keys, so a person who learns the secret later cannot decrypt
+ * recorded traffic. */
 #ifndef DF_BOOTSTRAP_MESH_MESH_REMOTE_H
 #define DF_BOOTSTRAP_MESH_MESH_REMOTE_H
 

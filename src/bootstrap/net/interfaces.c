@@ -4,6 +4,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "bootstrap/net/sockets.h"
+
+enum { AWAIT_STEP_MS = 50, AWAIT_REPORT_MS = 5000 };
 
 /* Returns megabits per second, or 0 if the interface does not report its speed. */
 static uint32_t speed_of(const char *name) {
@@ -118,21 +124,62 @@ static int choose(const df_interface *interface, const char *pattern, const char
   return (adds ? added : by_default(interface)) && !taken;
 }
 
-static dfcclResult_t choose_all(df_interfaces *all, const char *pattern) {
+/* Returns the number of chosen interfaces, or -1 after df_fail. */
+static int choose_all(df_interfaces *all, const char *pattern) {
   const char *bad = NULL;
-  int chosen = 0;
+  int n_chosen = 0;
   for (int i = 0; i < all->n; i++) {
     int is_chosen = choose(&all->of[i], pattern, &bad);
-    if (is_chosen < 0)
-      return df_fail(dfcclInvalidUsage,
-                     "environment variable DFCCL_NET_INTERFACES has \"%.*s\"; an item is a name, "
-                     "=name, prefix*, an address or address/bits, or one of these after \"!\"",
-                     (int)DF_MIN(strcspn(bad, ","), (size_t)64), bad);
+    if (is_chosen < 0) {
+      df_fail(dfcclInvalidUsage,
+              "environment variable DFCCL_NET_INTERFACES has \"%.*s\"; an item is a name, "
+              "=name, prefix*, an address or address/bits, or one of these after \"!\"",
+              (int)DF_MIN(strcspn(bad, ","), (size_t)64), bad);
+      return -1;
+    }
     all->of[i].is_chosen = is_chosen;
-    chosen += is_chosen;
+    n_chosen += is_chosen;
   }
-  if (chosen > 0 || pattern[0] == '\0') return dfcclSuccess;
+  return n_chosen;
+}
+
+/* ---- interfaces that are not ready ---- */
+
+/* Returns why the interface cannot be used yet, or NULL if it can. */
+static const char *lack_of(const df_interfaces *all, const struct ifaddrs *found) {
+  if (!(found->ifa_flags & IFF_UP)) return "is down";
+  if (!(found->ifa_flags & IFF_RUNNING)) return "has no carrier";
+  for (int i = 0; i < all->n; i++)
+    if (strncmp(all->of[i].name, found->ifa_name, DF_INTERFACE_NAME) == 0) return NULL;
+  return "has no address";
+}
+
+/* The list has at least one entry for each interface, also for one without an address. */
+static void list_not_ready(df_interfaces *all, const char *pattern, const struct ifaddrs *list) {
+  df_text text = {all->not_ready, sizeof all->not_ready};
+  char last[DF_INTERFACE_NAME] = "";
+  for (const struct ifaddrs *at = list; at; at = at->ifa_next) {
+    df_interface interface = {0};
+    struct sockaddr_storage storage = {0};
+    const char *bad, *lack = lack_of(all, at);
+    const int family = at->ifa_addr ? at->ifa_addr->sa_family : AF_UNSPEC;
+    snprintf(interface.name, sizeof interface.name, "%s", at->ifa_name);
+    if (family == AF_INET || family == AF_INET6) {
+      memcpy(&storage, at->ifa_addr,
+             family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+      df_address_from_socket(&interface.address, &storage);
+    }
+    char item[DF_INTERFACE_NAME + 24];
+    if (lack == NULL || choose(&interface, pattern, &bad) <= 0) continue;
+    snprintf(item, sizeof item, "%s %s", interface.name, lack);
+    if (strstr(all->not_ready, item) == NULL) df_say(&text, "%s%s", last[0] ? ", " : "", item);
+    memcpy(last, interface.name, sizeof last);
+  }
+}
+
+static dfcclResult_t refuse_pattern(const df_interfaces *all, const char *pattern) {
   char text[DF_SENTENCE_BYTES / 2];
+  if (all->not_ready[0] != '\0') return dfcclInProgress;
   df_interfaces_text(all, text, sizeof text);
   return df_fail(dfcclInvalidUsage,
                  "environment variable DFCCL_NET_INTERFACES is \"%.128s\", and this host has no "
@@ -143,6 +190,8 @@ static dfcclResult_t choose_all(df_interfaces *all, const char *pattern) {
 dfcclResult_t df_interfaces_find(df_interfaces *all, const char *pattern) {
   struct ifaddrs *list;
   all->n = 0;
+  all->not_ready[0] = '\0';
+  if (pattern == NULL) pattern = "";
   if (getifaddrs(&list) != 0) {
     const int error = errno;
     char why[DF_WHY_BYTES];
@@ -150,8 +199,34 @@ dfcclResult_t df_interfaces_find(df_interfaces *all, const char *pattern) {
                    "cannot list the network interfaces: %s", df_why(error, why));
   }
   for (const struct ifaddrs *at = list; at; at = at->ifa_next) add(all, at);
+  const int n_chosen = choose_all(all, pattern);
+  if (n_chosen >= 0 && pattern[0] != '\0') list_not_ready(all, pattern, list);
   freeifaddrs(list);
-  return choose_all(all, pattern ? pattern : "");
+  if (n_chosen < 0) return dfcclInvalidUsage;
+  return n_chosen > 0 || pattern[0] == '\0' ? dfcclSuccess : refuse_pattern(all, pattern);
+}
+
+dfcclResult_t df_interfaces_await(df_interfaces *all, const char *pattern, uint64_t until_ns) {
+  const uint64_t begin_ns = df_clock_ns();
+  for (uint64_t report_ms = 0;;) {
+    const dfcclResult_t result = df_interfaces_find(all, pattern);
+    const uint64_t waited_ms = (df_clock_ns() - begin_ns) / 1000000u;
+    if (result != dfcclInProgress) return result;
+    const int left_ms = df_remaining_ms(until_ns);
+    if (left_ms == 0)
+      return df_fail(dfcclTimeout,
+                     "environment variable DFCCL_NET_INTERFACES is \"%.128s\", but after %llu ms "
+                     "interface %s",
+                     pattern, (unsigned long long)waited_ms, all->not_ready);
+    if (waited_ms >= report_ms) {
+      df_log(DF_LOG_WARN,
+             "DFCCL_NET_INTERFACES is \"%.128s\", but interface %s; this rank waits "
+             "for it, for at most %d ms",
+             pattern, all->not_ready, left_ms);
+      report_ms = DF_MAX(report_ms * 2, (uint64_t)AWAIT_REPORT_MS);
+    }
+    poll(NULL, 0, DF_MIN(AWAIT_STEP_MS, left_ms));
+  }
 }
 
 int df_interfaces_offer(const df_interfaces *all, df_address *addresses, int most) {

@@ -6,7 +6,7 @@
 #include "base/result.h"
 #include "bootstrap/net/address.h"
 
-enum { DF_INTERFACE_NAME = 16, DF_INTERFACES_MAX = 64 };
+enum { DF_INTERFACE_NAME = 16, DF_INTERFACES_MAX = 64, DF_NOT_READY_TEXT = 160 };
 
 /* An interface with two addresses has two of these entries. */
 typedef struct df_interface {
@@ -20,14 +20,23 @@ typedef struct df_interface {
 typedef struct df_interfaces {
   int n;
   df_interface of[DF_INTERFACES_MAX];
+  /* Interfaces that the pattern chooses and that cannot be used yet: "rail0 has no carrier, rail1
+   * is down"; "": none. */
+  char not_ready[DF_NOT_READY_TEXT];
 } df_interfaces;
 
 /* Finds the interfaces that are up and marks those that the pattern chooses; NULL or "" chooses all
  * but lo, docker* and virbr*. The pattern is a comma-separated list: NAME or =NAME, PREFIX*, an
  * address, ADDRESS/BITS; a "!" before an item excludes it. Without an item that adds, the default
- * set is added. dfcclInvalidUsage: an item is malformed, or the pattern chooses no interface; the
- * sentence names the existing interfaces. dfcclSystemError. */
+ * set is added. dfcclInProgress, without a sentence: the pattern chooses only interfaces that are
+ * not ready, and *interfaces is valid. dfcclInvalidUsage: an item is malformed, or the pattern
+ * chooses no interface; the sentence names the existing interfaces. dfcclSystemError. */
 dfcclResult_t df_interfaces_find(df_interfaces *interfaces, const char *pattern);
+
+/* Does the same, but waits until until_ns for an interface that is not ready. A warning names it.
+ * dfcclTimeout: it did not become ready. */
+dfcclResult_t df_interfaces_await(df_interfaces *interfaces, const char *pattern,
+                                  uint64_t until_ns);
 
 /* Writes the addresses of the chosen interfaces, link-local ones last, at most `most`. Returns
  * their number. */

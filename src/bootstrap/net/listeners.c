@@ -67,16 +67,16 @@ static dfcclResult_t failure(int error, uint16_t first, uint16_t last, int is_se
 
 static void offer(df_listeners *listeners, const df_network *network, const df_address *chosen,
                   int n) {
-  const int is_told = !network->is_off && network->n_advertised > 0;
-  listeners->n_offered = is_told ? network->n_advertised : n;
+  const int is_advertised = !network->is_off && network->n_advertised > 0;
+  listeners->n_offered = is_advertised ? network->n_advertised : n;
   for (int i = 0; i < listeners->n_offered; i++) {
-    listeners->offered[i] = is_told ? network->advertised[i] : chosen[i];
+    listeners->offered[i] = is_advertised ? network->advertised[i] : chosen[i];
     if (listeners->offered[i].port == 0) listeners->offered[i].port = listeners->port;
   }
 }
 
 dfcclResult_t df_listeners_open(df_listeners **out, const df_network *network, uint16_t first,
-                                uint16_t last, int most) {
+                                uint16_t last, int most, uint64_t until_ns) {
   df_interfaces *all = calloc(1, sizeof *all);
   df_listeners *listeners = calloc(1, sizeof *listeners);
   df_address chosen[DF_ADDRESSES_MAX];
@@ -85,7 +85,7 @@ dfcclResult_t df_listeners_open(df_listeners **out, const df_network *network, u
   const int is_set = first == 0 && network->first_port != 0;
   if (all == NULL || listeners == NULL) result = df_fail(dfcclOutOfMemory, "no memory to listen");
   if (result == dfcclSuccess && !network->is_off)
-    result = df_interfaces_find(all, network->interfaces);
+    result = df_interfaces_await(all, network->interfaces, until_ns);
   if (result != dfcclSuccess) goto fail;
   n = df_interfaces_offer(all, chosen, DF_MIN(most, (int)DF_ADDRESSES_MAX));
   if (is_set) {

@@ -19,10 +19,11 @@ typedef struct df_listeners {
 } df_listeners;
 
 /* Tries the ports from first to last; 0: those of the network. Listens at the loopback address
- * alone if the network is off or the host has no chosen interface. dfcclSystemError,
- * dfcclOutOfMemory, dfcclInvalidUsage. */
+ * alone if the network is off or the host has no chosen interface. Waits until until_ns for an
+ * interface that is not ready. dfcclSystemError, dfcclOutOfMemory, dfcclInvalidUsage,
+ * dfcclTimeout. */
 dfcclResult_t df_listeners_open(df_listeners **listeners, const df_network *network, uint16_t first,
-                                uint16_t last, int most);
+                                uint16_t last, int most, uint64_t until_ns);
 /* listeners may be NULL. */
 void df_listeners_close(df_listeners *listeners);
 

@@ -27,6 +27,7 @@ typedef struct df_network {
   uint32_t relays_from;
   /* Time after which a silent host counts as lost: DFCCL_NET_TIMEOUT_MS; not for an id. */
   int silence_ms;
+  uint64_t join_ms; /* DFCCL_INIT_TIMEOUT_MS; for an id alone, since a join has its own deadline */
 } df_network;
 
 #endif

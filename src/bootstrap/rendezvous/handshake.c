@@ -71,6 +71,20 @@ void df_derive(unsigned char *out, size_t out_bytes, const unsigned char key[DF_
   crypto_generichash_final(&state, out, out_bytes);
 }
 
+DF_STATIC_ASSERT((int)crypto_shorthash_BYTES == DF_HEAD_CHECK_BYTES &&
+                     (int)crypto_shorthash_KEYBYTES == DF_HEAD_KEY_BYTES,
+                 "the check is SipHash-2-4");
+
+void df_head_check(unsigned char check[DF_HEAD_CHECK_BYTES],
+                   const unsigned char key[DF_HEAD_KEY_BYTES], uint64_t number, const void *head,
+                   size_t bytes) {
+  unsigned char all[sizeof number + DF_HEAD_BYTES_MAX];
+  DF_ASSERT(bytes <= DF_HEAD_BYTES_MAX);
+  memcpy(all, &number, sizeof number);
+  memcpy(all + sizeof number, head, bytes);
+  crypto_shorthash(check, all, sizeof number + bytes, key);
+}
+
 void df_key_from_secret(unsigned char key[DF_KEY_BYTES],
                         const unsigned char secret[DF_SECRET_BYTES]) {
   unsigned char padded[DF_KEY_BYTES] = {0};

@@ -63,7 +63,7 @@ typedef enum {
 /* The version of everything that ranks send to each other: these messages, peer info, control
  * messages, frames. It is incremented with each change of them between two builds of one
  * version. */
-enum { DF_PROTOCOL = 4 };
+enum { DF_PROTOCOL = 6 };
 
 /* Ranks with different builds refuse each other. */
 #define DF_BUILD ((uint32_t)DF_PROTOCOL << 24 | (uint32_t)DFCCL_VERSION_CODE)
@@ -195,6 +195,14 @@ dfcclResult_t df_refusal_read(const df_refusal *refusal, const char *who);
 void df_derive(unsigned char *out, size_t out_bytes, const unsigned char key[DF_KEY_BYTES],
                const char *purpose, const void *a, size_t a_bytes, const void *b, size_t b_bytes);
 
+/* The check of the head of an encrypted record. It shows a forged length before the bytes that the
+ * length announces arrive, which may be never: a receiver that trusts the length would wait for
+ * them, and swallow the records that follow. number: the record's number in its direction. */
+enum { DF_HEAD_KEY_BYTES = 16, DF_HEAD_CHECK_BYTES = 8, DF_HEAD_BYTES_MAX = 16 };
+void df_head_check(unsigned char check[DF_HEAD_CHECK_BYTES],
+                   const unsigned char key[DF_HEAD_KEY_BYTES], uint64_t number, const void *head,
+                   size_t bytes);
+
 void df_key_from_secret(unsigned char key[DF_KEY_BYTES],
                         const unsigned char secret[DF_SECRET_BYTES]);
 void df_key_from_text(unsigned char key[DF_KEY_BYTES], const char *text, uint32_t user);
@@ -206,6 +214,11 @@ void df_tag_from_text(unsigned char tag[DF_TAG_BYTES], const char *text);
 #define DF_NEEDS_SECRET                                                                            \
   "beyond one host a job needs one: make it (openssl rand -hex 32), and give it to every rank in " \
   "DFCCL_SECRET, or in a file that DFCCL_SECRET_FILE names"
+
+/* Arguments: process and user of a process of this host, "rank 0" or the like, and its user. */
+#define DF_OTHER_USER                                                                              \
+  "process %d of this host runs as user %u, %s as user %u; the ranks of a job that are on one "    \
+  "host need the same user"
 
 /* Returns how long after its limit a rank still waits for the reason from the root. */
 static inline uint32_t df_news_ms(int timeout_ms) {

@@ -168,13 +168,32 @@ void df_probe_attempt_describe(const df_probe_attempt *attempt, df_text *text) {
     df_say(text, "fails: %s", attempt->error ? strerror(attempt->error) : "it was not called");
 }
 
+/* Whether the second address is the next port of the same host, in the same state. */
+static bool follows(const df_probe_attempt *first, const df_probe_attempt *second) {
+  return df_address_same_host(&first->address, &second->address) &&
+         second->address.port == first->address.port + 1 && first->scope == second->scope &&
+         (first->silent_ns != 0) == (second->silent_ns != 0) &&
+         first->was_closed == second->was_closed && first->error == second->error;
+}
+
+bool df_probe_is_silent(const df_probe_attempt *attempt) {
+  return attempt->silent_ns != 0 || df_is_silence(attempt->error);
+}
+
 void df_probe_describe(const df_probe *probe, char text[DF_PROBE_TEXT]) {
   df_text rest = {text, DF_PROBE_TEXT};
+  bool is_silent = false;
   text[0] = '\0';
-  for (int i = 0; i < probe->n; i++) {
+  for (int i = 0, last; i < probe->n; i = last + 1) {
+    for (last = i;
+         last + 1 < probe->n && follows(&probe->attempts[last], &probe->attempts[last + 1]);)
+      last++;
     if (i > 0) df_say(&rest, "; ");
     df_probe_attempt_describe(&probe->attempts[i], &rest);
+    if (last > i) df_say(&rest, " (ports to %u alike)", probe->attempts[last].address.port);
+    is_silent |= df_probe_is_silent(&probe->attempts[i]);
   }
+  if (is_silent) df_say(&rest, "; " DF_PROBE_FIREWALL);
 }
 
 void df_probe_close(df_probe *probe) {

@@ -7,7 +7,11 @@
 #include "bootstrap/rendezvous/handshake.h"
 #include "bootstrap/net/interfaces.h"
 
-enum { DF_PROBE_MAX = 64, DF_PROBE_TEXT = 320 };
+enum { DF_PROBE_MAX = 64, DF_PROBE_TEXT = 400 };
+
+/* A hint for silent addresses. */
+#define DF_PROBE_FIREWALL                                                                          \
+  "if a firewall drops the packets, open this port and those of DFCCL_NET_PORTS"
 
 typedef struct df_probe_attempt {
   df_address address;
@@ -47,7 +51,11 @@ bool df_probe_is_refused(const df_probe *probe);
  * error. */
 void df_probe_attempt_describe(const df_probe_attempt *attempt, df_text *text);
 
-/* Writes "10.77.0.1:5000 is silent for 5 s; [fd77::1]:5000 fails: Connection refused". */
+/* Returns whether nothing comes back from the address. */
+bool df_probe_is_silent(const df_probe_attempt *attempt);
+
+/* Writes "10.77.0.1:5000 is silent for 5 s; [fd77::1]:5000 fails: Connection refused". Equal ports
+ * of one host are described once, and DF_PROBE_FIREWALL is added if an address is silent. */
 void df_probe_describe(const df_probe *probe, char text[DF_PROBE_TEXT]);
 
 void df_probe_close(df_probe *probe);

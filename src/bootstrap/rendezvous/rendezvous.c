@@ -14,7 +14,11 @@
 #include "base/log.h"
 #include "bootstrap/net/sockets.h"
 
-enum { PROBE_STEP_MS = 20 };
+enum {
+  PROBE_STEP_MS = 20,
+  RIVAL_STEP_MS = 200, /* between two looks for another rank 0 */
+  RIVAL_MS = 1000      /* for its answer */
+};
 
 typedef enum {
   GOT,
@@ -25,6 +29,10 @@ typedef enum {
   NONSENSE,
   BROKEN /* poll failed, and errno has the reason */
 } arrival;
+
+/* Rank 0 of a launcher's job is its own root. The addresses of its probe are those at which another
+ * rank 0 may be, and not those of its root. */
+static bool is_its_root(const df_rendezvous *r) { return r->by_key && r->rank == 0; }
 
 /* Returns the time until which the root may still report why the job was not connected in time. */
 static uint64_t news_deadline_ns(const df_rendezvous *r) {
@@ -201,7 +209,7 @@ static dfcclResult_t prove_root(df_rendezvous *r) {
   return dfcclSuccess;
 }
 
-static dfcclResult_t be_counted(df_rendezvous *r) {
+static dfcclResult_t be_counted(df_rendezvous *r, uint64_t deadline_ns) {
   df_join_request join;
   df_message_start(&join, DF_MESSAGE_JOIN, sizeof join);
   join.n_ranks = r->n_ranks;
@@ -211,7 +219,7 @@ static dfcclResult_t be_counted(df_rendezvous *r) {
   join.record = r->own;
   df_message_seal(&join, sizeof join, r->connection_key);
   send_all(r, &join, sizeof join);
-  arrival what = receive(r, DF_MESSAGE_WELCOME, sizeof(df_signal), news_deadline_ns(r));
+  arrival what = receive(r, DF_MESSAGE_WELCOME, sizeof(df_signal), deadline_ns);
   if (what == GOT) return dfcclSuccess;
   return what == GONE ? dfcclInProgress : bad_arrival(r, what);
 }
@@ -219,7 +227,7 @@ static dfcclResult_t be_counted(df_rendezvous *r) {
 static dfcclResult_t enter_near(df_rendezvous *r) {
   dfcclResult_t result = r->fd < 0 ? connect_to_root(r) : dfcclSuccess;
   if (result == dfcclSuccess) result = prove_root(r);
-  if (result == dfcclSuccess) result = be_counted(r);
+  if (result == dfcclSuccess) result = be_counted(r, news_deadline_ns(r));
   if (result != dfcclSuccess) df_socket_close(&r->fd);
   return result;
 }
@@ -231,14 +239,14 @@ static dfcclResult_t enter_remote(df_rendezvous *r) {
   if (result != dfcclSuccess) return result;
   df_socket_set_silence(r->fd, r->network->silence_ms);
   r->in_used = 0;
-  result = be_counted(r);
+  result = be_counted(r, news_deadline_ns(r));
   if (result != dfcclSuccess) df_socket_close(&r->fd);
   return result;
 }
 
 dfcclResult_t df_rendezvous_enter(df_rendezvous *r) {
   dfcclResult_t result = r->is_near ? enter_near(r) : dfcclInProgress;
-  if (result == dfcclInProgress && r->probe.n > 0) result = enter_remote(r);
+  if (result == dfcclInProgress && r->probe.n > 0 && !is_its_root(r)) result = enter_remote(r);
   return result;
 }
 
@@ -251,7 +259,8 @@ static dfcclResult_t send_place(df_rendezvous *r) {
   if (r->by_key && !r->network->has_secret)
     return df_fail(dfcclInvalidUsage, "rank %d of %d has no secret, but " DF_NEEDS_SECRET, r->rank,
                    r->n_ranks);
-  dfcclResult_t result = df_listeners_open(&r->listeners, r->network, 0, 0, DF_ADDRESSES_MAX);
+  dfcclResult_t result =
+      df_listeners_open(&r->listeners, r->network, 0, 0, DF_ADDRESSES_MAX, r->deadline_ns);
   if (result != dfcclSuccess) return result;
   df_place place;
   df_message_start(&place, DF_MESSAGE_PLACE, sizeof place);
@@ -269,8 +278,54 @@ static dfcclResult_t send_place(df_rendezvous *r) {
   return dfcclSuccess;
 }
 
+/* Rank 0 looks for another rank 0 at the addresses at which other hosts look for it. The root there
+ * fails its job because of this claim, and its answer fails this one. */
+static dfcclResult_t look_for_rival(df_rendezvous *r) {
+  const int fd = r->fd;
+  unsigned char key[DF_KEY_BYTES];
+  memcpy(key, r->connection_key, sizeof key);
+  dfcclResult_t result =
+      df_probe_step(&r->probe, df_after_ms(PROBE_STEP_MS), &r->fd, r->connection_key);
+  const bool is_there = result != dfcclInProgress;
+  if (result == dfcclSuccess) result = be_counted(r, df_after_ms(RIVAL_MS));
+  if (result == dfcclSuccess)
+    result = df_fail(dfcclInvalidArgument,
+                     "two processes claim rank 0 of %d: process %d of this host, and another one "
+                     "that has not joined its own job yet",
+                     r->n_ranks, (int)getpid());
+  /* This rank's own root closes the call. A root with another secret or version, or one whose job
+   * has failed, is no reason to end. */
+  if (result != dfcclInvalidArgument) result = dfcclInProgress;
+  if (is_there) {
+    df_probe_close(&r->probe);
+    r->probe.n = 0;
+    if (r->fd != fd) df_socket_close(&r->fd);
+  }
+  r->fd = fd;
+  r->in_used = 0;
+  memcpy(r->connection_key, key, sizeof key);
+  sodium_memzero(key, sizeof key);
+  return result;
+}
+
+/* Waits for the table. Rank 0 looks for others with its number meanwhile. */
+static arrival await_table(df_rendezvous *r, dfcclResult_t *result) {
+  const uint64_t deadline_ns = news_deadline_ns(r);
+  for (;;) {
+    const bool looks = is_its_root(r) && r->probe.n > 0;
+    const uint64_t until_ns = looks ? DF_MIN(df_after_ms(RIVAL_STEP_MS), deadline_ns) : deadline_ns;
+    const arrival what = receive(r, DF_MESSAGE_TABLE, sizeof(df_table), until_ns);
+    if (what != LATE || df_clock_ns() >= deadline_ns) return what;
+    if (!looks || r->in_used > 0) continue; /* part of a message of the root is in r->in */
+    *result = look_for_rival(r);
+    if (*result != dfcclInProgress) return REFUSED;
+  }
+}
+
 dfcclResult_t df_rendezvous_table(df_rendezvous *r) {
-  arrival what = receive(r, DF_MESSAGE_TABLE, sizeof(df_table), news_deadline_ns(r));
+  dfcclResult_t rival = dfcclInProgress;
+  arrival what = await_table(r, &rival);
+  if (rival != dfcclInProgress) return rival;
   while (what == GOT && r->in.header.type == DF_MESSAGE_SPREAD) {
     dfcclResult_t result = r->listeners == NULL ? send_place(r) : not_the_root(r);
     if (result != dfcclSuccess) return result;
@@ -304,13 +359,19 @@ dfcclResult_t df_rendezvous_news(df_rendezvous *r) {
   return what == GONE ? df_rendezvous_orphaned(r) : bad_arrival(r, what);
 }
 
-dfcclResult_t df_rendezvous_finish(df_rendezvous *r) {
+void df_rendezvous_send_done(df_rendezvous *r) {
   df_signal done;
   df_message_start(&done, DF_MESSAGE_DONE, sizeof done);
   df_message_seal(&done, sizeof done, r->connection_key);
   send_all(r, &done, sizeof done);
-  arrival what = receive(r, DF_MESSAGE_GO, sizeof(df_signal), news_deadline_ns(r));
+}
+
+uint64_t df_rendezvous_go_deadline_ns(const df_rendezvous *r) { return news_deadline_ns(r); }
+
+dfcclResult_t df_rendezvous_go(df_rendezvous *r) {
+  arrival what = receive(r, DF_MESSAGE_GO, sizeof(df_signal), 0);
   if (what == GOT) return dfcclSuccess;
+  if (what == LATE && df_clock_ns() < news_deadline_ns(r)) return dfcclInProgress;
   r->others_may_go = what != REFUSED;
   return what == GONE ? df_rendezvous_orphaned(r) : bad_arrival(r, what);
 }

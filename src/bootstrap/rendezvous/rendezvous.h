@@ -6,6 +6,7 @@
 #include "bootstrap/net/listeners.h"
 #include "bootstrap/rendezvous/handshake.h"
 #include "bootstrap/rendezvous/probe.h"
+#include "bootstrap/rendezvous/root_loop.h"
 #include "bootstrap/net/fork_guard.h"
 
 typedef struct {
@@ -16,8 +17,11 @@ typedef struct {
   bool by_key;  /* the root is rank 0, at the abstract address `name` */
   bool is_near; /* the root may be on this host: at `name`, or at the loopback address */
   unsigned char name[DF_NAME_BYTES];
-  uint16_t port;  /* without by_key: port of the root */
-  df_probe probe; /* addresses at which the root may be on other hosts */
+  /* by_key: the abstract address at which the root of any user listens */
+  unsigned char users_name[DF_NAME_BYTES];
+  char other_user[DF_REMARK_BYTES]; /* another user has a root for this key; "": none was found */
+  uint16_t port;                    /* without by_key: port of the root */
+  df_probe probe;                   /* addresses at which the root may be on other hosts */
   unsigned char key[DF_KEY_BYTES], tag[DF_TAG_BYTES];
   df_record own;
 
@@ -58,8 +62,12 @@ dfcclResult_t df_rendezvous_table(df_rendezvous *rendezvous);
 /* Checks whether the root has reported a failure. Does not block. dfcclInProgress: it has not. */
 dfcclResult_t df_rendezvous_news(df_rendezvous *rendezvous);
 
-/* Reports that the connections of this rank are established, and waits for those of all ranks. */
-dfcclResult_t df_rendezvous_finish(df_rendezvous *rendezvous);
+/* Reports that the connections of this rank are established. */
+void df_rendezvous_send_done(df_rendezvous *rendezvous);
+/* Checks whether the root has reported that the connections of all ranks are established. Does not
+ * block. dfcclInProgress: it has not, and the deadline has not passed. */
+dfcclResult_t df_rendezvous_go(df_rendezvous *rendezvous);
+uint64_t df_rendezvous_go_deadline_ns(const df_rendezvous *rendezvous);
 
 /* Sends the code and the last sentence of this thread to all ranks. */
 void df_rendezvous_leave(df_rendezvous *rendezvous, dfcclResult_t code);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "bootstrap/rendezvous/idle_roots.h"
 #include "bootstrap/net/fork_guard.h"
+#include "bootstrap/rendezvous/root_reports.h"
 #include "bootstrap/rendezvous/root_state.h"
 #include "bootstrap/net/sockets.h"
 
@@ -44,15 +45,17 @@ df_root *df_root_create(const df_root_options *options) {
   df_root *root = calloc(1, sizeof *root);
   if (root == NULL) {
     if (options->listener >= 0) close(options->listener);
+    if (options->users_listener >= 0) close(options->users_listener);
     df_listeners_close(options->listeners);
     return NULL;
   }
   root->options = *options;
   root->stop = -1;
-  root->listener.fd = -1;
+  root->listener.fd = root->users.fd = -1;
   root->idle_end_ns = df_after_ms(options->idle_ms);
   root->deadline_ns = root->idle_end_ns;
   if (options->listener >= 0) df_listener_open(&root->listener, options->listener);
+  if (options->users_listener >= 0) df_listener_open(&root->users, options->users_listener);
   enter(root);
   return root;
 }
@@ -128,13 +131,14 @@ static void accept_callers(df_root *root, int listener, bool same_user_only) {
   }
 }
 
-/* Fills in the stop descriptor, the Unix listener and the TCP listeners, and then the callers.
+/* Fills in the stop descriptor, the Unix listeners and the TCP listeners, and then the callers.
  * Returns the number of entries before the callers. */
 static int fill_polled(df_root *root, int *n_polled) {
   bool accepting = df_clock_ns() >= root->accept_from_ns;
   int n = 0;
   root->polled[n++] = (struct pollfd){.fd = root->stopping ? -1 : root->stop, .events = POLLIN};
   root->polled[n++] = (struct pollfd){.fd = accepting ? root->listener.fd : -1, .events = POLLIN};
+  root->polled[n++] = (struct pollfd){.fd = accepting ? root->users.fd : -1, .events = POLLIN};
   for (int i = 0; root->options.listeners && i < root->options.listeners->n; i++)
     root->polled[n++] = (struct pollfd){
         .fd = accepting ? root->options.listeners->listeners[i].fd : -1, .events = POLLIN};
@@ -150,9 +154,10 @@ static int fill_polled(df_root *root, int *n_polled) {
 static void accept_all(df_root *root, int n_first) {
   if (root->polled[1].revents != 0)
     accept_callers(root, root->listener.fd, root->options.same_user_only);
-  for (int i = 2; i < n_first && root->options.listeners; i++)
+  if (root->polled[2].revents != 0) df_root_note_users(root);
+  for (int i = 3; i < n_first && root->options.listeners; i++)
     if (root->polled[i].revents != 0)
-      accept_callers(root, root->options.listeners->listeners[i - 2].fd, false);
+      accept_callers(root, root->options.listeners->listeners[i - 3].fd, false);
 }
 
 bool df_root_step(df_root *root, int wait_ms) {

@@ -3,23 +3,7 @@
 #ifndef DF_BOOTSTRAP_RENDEZVOUS_ROOT_LOOP_H
 #define DF_BOOTSTRAP_RENDEZVOUS_ROOT_LOOP_H
 
-#include "bootstrap/net/listeners.h"
-#include "bootstrap/rendezvous/handshake.h"
-
-typedef struct df_root df_root;
-
-typedef struct {
-  int listener;                    /* taken over, also on failure; -1: none */
-  df_listeners *listeners;         /* the same; NULL: none */
-  unsigned char tag[DF_TAG_BYTES]; /* the tag in HELLO of the callers */
-  unsigned char key[DF_KEY_BYTES];
-  bool same_user_only; /* the listener closes connections of other users at once */
-  bool lacks_secret;   /* there are no TCP listeners, because there is no secret */
-  int n_ranks;         /* 0: the number that the first rank sends */
-  uint64_t idle_ms;    /* the root ends after this time without a rank */
-  /* Late ranks receive the failure for this time; if not detached: within idle_ms. */
-  uint64_t linger_ms;
-} df_root_options;
+#include "bootstrap/rendezvous/root_options.h"
 
 /*
  * Starts a root. first is a connected, non-blocking socket, which is taken over also on failure;

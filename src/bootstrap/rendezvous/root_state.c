@@ -5,33 +5,37 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "bootstrap/net/rank_list.h"
 #include "bootstrap/net/sockets.h"
+#include "bootstrap/rendezvous/root_reports.h"
 
 enum { FLUSH_MS = 1000, NEWS_MS = 5000, LARGE_JOB = 512, OTHER_DESCRIPTORS = 512 };
 
 void df_job_stop_listening(df_root *root) {
   df_listener_close(&root->listener);
+  df_listener_close(&root->users);
   df_listeners_close(root->options.listeners);
   root->options.listeners = NULL;
 }
 
-static void tell(df_caller *caller, df_message_type type) {
+/* ---- messages to ranks */
+
+static void send_signal(df_caller *caller, df_message_type type) {
   df_signal signal;
   df_message_start(&signal, type, sizeof signal);
   df_message_seal(&signal, sizeof signal, caller->key);
   df_caller_queue(caller, &signal, sizeof signal);
 }
 
-static void tell_failure(df_root *root, df_caller *caller, dfcclResult_t code) {
+static void report_failure(df_root *root, df_caller *caller, dfcclResult_t code) {
   df_refusal refusal;
   df_refusal_write(&refusal, DF_MESSAGE_FAILURE, code, root->reason, caller->key);
   df_caller_queue(caller, &refusal, sizeof refusal);
   caller->stage = DF_CALLER_DECIDED;
-  root->n_told++;
+  root->n_notified++;
 }
 
 /* Sends root->reason to all ranks; offender, if not NULL, gets a code of its own. */
@@ -44,11 +48,11 @@ static void fail_job(df_root *root, dfcclResult_t code, df_caller *offender,
   root->deadline_ns = df_after_ms(root->options.linger_ms);
   if (root->stop >= 0) root->deadline_ns = DF_MIN(root->deadline_ns, root->idle_end_ns);
   root->end_ns = root->deadline_ns + (uint64_t)FLUSH_MS * 1000000u;
-  if (offender != NULL) tell_failure(root, offender, offender_code);
+  if (offender != NULL) report_failure(root, offender, offender_code);
   for (int i = 0; i < root->n_callers; i++) {
     df_caller *caller = root->callers[i];
     if (caller->stage == DF_CALLER_JOINED || caller->stage == DF_CALLER_MESHED)
-      tell_failure(root, caller, code);
+      report_failure(root, caller, code);
   }
 }
 
@@ -98,7 +102,8 @@ static void all_have_joined(df_root *root) {
     send_table(root);
     return;
   }
-  for (int rank = 0; rank < root->n_ranks; rank++) tell(root->members[rank], DF_MESSAGE_SPREAD);
+  for (int rank = 0; rank < root->n_ranks; rank++)
+    send_signal(root->members[rank], DF_MESSAGE_SPREAD);
 }
 
 static void on_place(df_root *root, df_caller *caller) {
@@ -123,9 +128,9 @@ static void send_go(df_root *root) {
   root->end_ns = df_after_ms(FLUSH_MS);
   for (int rank = 0; rank < root->n_ranks; rank++) {
     df_caller *caller = root->members[rank];
-    tell(caller, DF_MESSAGE_GO);
+    send_signal(caller, DF_MESSAGE_GO);
     caller->stage = DF_CALLER_DECIDED;
-    root->n_told++;
+    root->n_notified++;
   }
 }
 
@@ -134,6 +139,8 @@ static void on_hello(df_root *root, df_caller *caller) {
   df_challenge challenge;
   df_message_start(&challenge, DF_MESSAGE_CHALLENGE, sizeof challenge);
   if (df_header_is_foreign(&hello->header)) {
+    if (memcmp(hello->tag, root->options.tag, sizeof hello->tag) == 0)
+      df_root_note_version(root, caller);
     /* Only a caller that has the key of the job may receive the version. */
     if (df_message_verify(hello, sizeof *hello, root->options.key)) {
       df_caller_queue(caller, &challenge, sizeof challenge);
@@ -146,6 +153,8 @@ static void on_hello(df_root *root, df_caller *caller) {
     df_socket_close(&caller->fd); /* the caller belongs to another job, before or after this one */
     return;
   }
+  if (!df_message_verify(hello, sizeof *hello, root->options.key))
+    df_root_note_secret(root, caller);
   randombytes_buf(challenge.nonce, sizeof challenge.nonce);
   df_derive(caller->key, sizeof caller->key, root->options.key, "dfccl rendezvous", hello->nonce,
             sizeof hello->nonce, challenge.nonce, sizeof challenge.nonce);
@@ -184,7 +193,7 @@ static bool set_size(df_root *root, int n_ranks) {
   return true;
 }
 
-static bool contradicts(df_root *root, const df_join_request *join) {
+static bool contradicts(df_root *root, const df_caller *caller, const df_join_request *join) {
   const df_caller *other = NULL;
   for (int i = 0; i < root->n_callers && other == NULL; i++)
     if (root->callers[i]->stage == DF_CALLER_JOINED) other = root->callers[i];
@@ -202,10 +211,18 @@ static bool contradicts(df_root *root, const df_join_request *join) {
   }
   other = root->members[join->rank];
   if (other == NULL) return false;
+  char from[DF_CALLER_PLACE_BYTES];
   snprintf(root->reason, sizeof root->reason,
-           "two processes claim rank %d of %d: process %d and process %d", join->rank,
-           root->n_ranks, other->pid, join->record.pid);
+           "two processes claim rank %d of %d: process %d and process %d%s", join->rank,
+           root->n_ranks, other->pid, join->record.pid, df_caller_place(caller, from));
   return true;
+}
+
+/* Returns whether rank 0 has called its own root, at an address of another machine that passes
+ * packets on to this host. Each rank has a name of its own. */
+static bool is_own_call(const df_root *root, const df_join_request *join) {
+  return root->members && join->n_ranks == root->n_ranks && root->members[join->rank] &&
+         memcmp(root->records[join->rank].name, join->record.name, DF_NAME_BYTES) == 0;
 }
 
 /* The deadline of the job is the earliest one of its ranks. */
@@ -228,8 +245,12 @@ static void on_join(df_root *root, df_caller *caller) {
   }
   caller->rank = join->rank;
   caller->pid = join->record.pid;
+  if (is_own_call(root, join)) {
+    df_socket_close(&caller->fd);
+    return;
+  }
   if (root->phase == DF_ROOT_FAILED) {
-    tell_failure(root, caller, root->failure);
+    report_failure(root, caller, root->failure);
     return;
   }
   int n_ranks = root->options.n_ranks > 0 ? root->options.n_ranks : join->n_ranks;
@@ -238,7 +259,7 @@ static void on_join(df_root *root, df_caller *caller) {
     df_socket_close(&caller->fd);
     return;
   }
-  if (contradicts(root, join)) {
+  if (contradicts(root, caller, join)) {
     fail_job(root, dfcclRemoteError, caller, dfcclInvalidArgument);
     return;
   }
@@ -247,8 +268,8 @@ static void on_join(df_root *root, df_caller *caller) {
   root->records[join->rank] = join->record;
   root->records[join->rank].n_addresses = 0;
   caller->stage = DF_CALLER_JOINED;
-  if (root->n_joined++ == 0) root->news_ns = df_after_ms(NEWS_MS);
-  tell(caller, DF_MESSAGE_WELCOME);
+  if (root->n_joined++ == 0) root->news_ns = df_after_ms(root->news_ms = NEWS_MS);
+  send_signal(caller, DF_MESSAGE_WELCOME);
   if (root->n_joined == root->n_ranks) all_have_joined(root);
 }
 
@@ -300,60 +321,13 @@ void df_job_serve(df_root *root, df_caller *caller) {
   }
 }
 
-static void list_the_missing(const df_root *root, char *names) {
-  unsigned char missing[DF_MAX_RANKS] = {0};
-  for (int rank = 0; rank < root->n_ranks; rank++) {
-    const df_caller *caller = root->members[rank];
-    missing[rank] = root->phase == DF_ROOT_MESHING    ? caller->stage != DF_CALLER_MESHED
-                    : root->n_joined == root->n_ranks ? root->records[rank].n_addresses == 0
-                                                      : caller == NULL;
-  }
-  df_rank_list(names, DF_RANK_LIST_BYTES, missing, root->n_ranks);
-}
-
-#define NO_SECRET                                                                                  \
-  "; only ranks of this host can come, since rank 0 has no secret, but " DF_NEEDS_SECRET
-
-static void name_the_missing(df_root *root) {
-  char names[DF_RANK_LIST_BYTES];
-  bool meshing = root->phase == DF_ROOT_MESHING;
-  list_the_missing(root, names);
-  if (!meshing && df_is_out_of_descriptors(root->accept_error)) {
-    char why[DF_WHY_BYTES];
-    snprintf(root->reason, sizeof root->reason,
-             "the root of the job could not accept %s of %d within %u ms: %s", names, root->n_ranks,
-             root->limit_ms, df_why(root->accept_error, why));
-    return;
-  }
-  snprintf(root->reason, sizeof root->reason, "%s of %d did not %s within %u ms%s", names,
-           root->n_ranks, meshing ? "get all connections" : "come", root->limit_ms,
-           !meshing && root->options.lacks_secret ? NO_SECRET : "");
-}
-
-/* Describes the addresses at which ranks of other hosts would connect. */
-static void describe_listeners(const df_root *root, char *text, size_t bytes) {
-  const df_listeners *listeners = root->options.listeners;
-  char address[DF_ADDRESS_TEXT];
-  size_t used = 0;
-  text[0] = '\0';
-  for (int i = 0; listeners && i < listeners->n_offered && used < bytes; i++)
-    used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? ", " : "; they are awaited at ",
-                             df_address_text(&listeners->offered[i], address));
-  if (root->options.lacks_secret) snprintf(text, bytes, NO_SECRET);
-}
-
 /* Sends the list of missing ranks to every waiting rank. */
 static void send_news(df_root *root) {
-  char names[DF_RANK_LIST_BYTES], listeners[DF_REASON_BYTES - DF_RANK_LIST_BYTES - 64],
-      text[DF_REASON_BYTES];
+  char text[DF_REASON_BYTES];
   df_refusal news;
-  root->news_ns = df_after_ms(NEWS_MS);
-  list_the_missing(root, names);
-  describe_listeners(root, listeners, sizeof listeners);
-  if (root->phase == DF_ROOT_MESHING)
-    snprintf(text, sizeof text, "%s of %d still connect to other ranks", names, root->n_ranks);
-  else
-    snprintf(text, sizeof text, "%s of %d have not come%s", names, root->n_ranks, listeners);
+  root->news_ns = df_after_ms(root->news_ms);
+  root->news_ms *= 2; /* after 5 s, 10 s, 20 s and so on */
+  df_root_describe_missing(root, text);
   for (int i = 0; i < root->n_callers; i++) {
     df_caller *caller = root->callers[i];
     if (caller->stage != DF_CALLER_JOINED && caller->stage != DF_CALLER_MESHED) continue;
@@ -382,12 +356,12 @@ bool df_job_check_time(df_root *root) {
     if (root->n_joined > 0 && now >= root->news_ns) send_news(root);
     if (now < root->deadline_ns) return true;
     if (root->n_joined == 0) return false;
-    name_the_missing(root);
+    df_root_explain_timeout(root);
     fail_job(root, dfcclTimeout, NULL, dfcclTimeout);
     return true;
   }
   if (now >= root->end_ns) return false;
-  bool everybody = root->n_ranks > 0 && root->n_told + root->n_dead >= root->n_ranks;
+  bool everybody = root->n_ranks > 0 && root->n_notified + root->n_dead >= root->n_ranks;
   return !(all_said(root) && (everybody || now >= root->deadline_ns));
 }
 

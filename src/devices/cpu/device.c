@@ -29,7 +29,7 @@ static void lay_out(df_rank_device *device, df_layout *layout) {
   df_cq_ring *rings = df_lay(layout, n_rings * sizeof *rings);
   df_descriptor **descriptors = df_lay(layout, DF_MAX_COLLECTIVES * sizeof *descriptors);
   df_block *blocks = df_lay(layout, n_blocks * sizeof *blocks);
-  device->mappings = df_lay(layout, DF_MAX_REACHES * sizeof *device->mappings);
+  device->mappings = df_lay(layout, DF_MAX_MAPPINGS * sizeof *device->mappings);
   if (layout->base) {
     *shared =
         (df_device){.descriptors = descriptors, .n_blocks = n_blocks, .tunables = o->tunables};
@@ -208,18 +208,6 @@ static dfcclResult_t publish(df_rank_device *device, df_device_coll *coll) {
   return dfcclSuccess;
 }
 
-static dfcclResult_t clear(df_rank_device *device, const df_device_rings *rings) {
-  (void)device;
-  for (uint32_t block = 0; block < rings->n_blocks; block++) {
-    uint8_t *ring = rings->base + block * df_link_ring_bytes(rings->stride, rings->n_slots);
-    for (uint32_t slot = 0; slot <= rings->n_slots; slot++)
-      df_store_relaxed_u64((uint64_t *)(ring + (uint64_t)slot * rings->stride), 0);
-    uint64_t *credit = (uint64_t *)(ring + (uint64_t)rings->stride * rings->n_slots);
-    df_store_relaxed_u64(credit + 1, 0); /* no receiver holds a lent buffer */
-  }
-  return dfcclSuccess;
-}
-
 static int lends_to(df_rank_device *device, uint32_t peer) {
   (void)device;
   (void)peer;
@@ -270,7 +258,6 @@ static const df_memory_ops memory_ops = {
     .describe = describe,
     .forget = forget,
     .publish = publish,
-    .clear = clear,
     .host_sees_links = 1,
     .lends_to = lends_to,
     .create = create,

@@ -67,14 +67,14 @@ static void sleep_stuck(df_executor_block *eb) {
   df_executor *executor = eb->executor;
   const df_carrier *carrier = executor->host.carrier;
   if (carrier) carrier->carry(carrier->who, DF_CARRY_SLEEPS);
-  uint32_t stream_event = df_bell_prepare(executor->work_bell);
+  uint32_t sequence = df_bell_prepare(executor->work_bell);
   int reason = df_lifecycle_has_reason(eb->block) || df_load_relaxed_u32(&executor->wanted) ||
                df_load_relaxed_u32(&executor->exit);
   disown(eb);
   if (reason)
     df_bell_cancel(executor->work_bell);
   else
-    df_bell_sleep(executor->work_bell, stream_event, DF_LONGEST_SLEEP_NS);
+    df_bell_sleep(executor->work_bell, sequence, DF_LONGEST_SLEEP_NS);
 }
 
 /* Sleeps until the bell rings if there is no driver and no outstanding run, otherwise for a nap. */
@@ -86,7 +86,7 @@ static void sleep_idle(df_executor_block *eb, uint32_t *quiet_naps, uint32_t *se
   *seen_activity = activity;
   int deep = *quiet_naps > DF_QUIET_NAPS && !executor->host.has_outstanding(executor->host.host);
   if (deep) df_system_add_u32(&executor->deep_sleepers, 1); /* must precede the fence of the bell */
-  uint32_t stream_event = df_bell_prepare(&executor->idle_bell);
+  uint32_t sequence = df_bell_prepare(&executor->idle_bell);
   int reason = (owned && df_lifecycle_has_reason(eb->block)) ||
                df_load_relaxed_u32(&executor->exit) ||
                (deep && executor->host.has_outstanding(executor->host.host));
@@ -94,7 +94,7 @@ static void sleep_idle(df_executor_block *eb, uint32_t *quiet_naps, uint32_t *se
   if (reason)
     df_bell_cancel(&executor->idle_bell);
   else
-    df_bell_sleep(&executor->idle_bell, stream_event, deep ? UINT64_MAX : executor->nap_ns);
+    df_bell_sleep(&executor->idle_bell, sequence, deep ? UINT64_MAX : executor->nap_ns);
   if (deep) df_system_sub_u32(&executor->deep_sleepers, 1);
 }
 

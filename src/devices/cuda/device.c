@@ -21,7 +21,7 @@ static void lay_out_mapped(df_rank_device *device, df_layout *layout) {
   state->words = df_lay(layout, device->capacity * sizeof *state->words);
   state->progress = df_lay(layout, (size_t)device->capacity * n_blocks * sizeof(uint64_t));
   state->tickets = df_lay(layout, DF_CUDA_TICKETS * sizeof *state->tickets);
-  state->mappings = df_lay(layout, DF_MAX_REACHES * sizeof *state->mappings);
+  state->mappings = df_lay(layout, DF_MAX_MAPPINGS * sizeof *state->mappings);
   state->mapping_rows =
       df_lay(layout, (size_t)DF_CUDA_REACHES * device->n_ranks * sizeof(uint64_t));
   state->pulse = df_lay(layout, sizeof *state->pulse);

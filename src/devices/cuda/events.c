@@ -78,8 +78,9 @@ static uint64_t time_between(const seen_event *since, const seen_event *until, d
   return until->moment - since->moment;
 }
 
-dfcclResult_t df_cuda_told_times(df_rank_device *device, df_timed kind, const df_cuda_moment *now,
-                                 uint64_t *durations, uint64_t *moments, size_t *count) {
+dfcclResult_t df_cuda_reported_times(df_rank_device *device, df_timed kind,
+                                     const df_cuda_moment *now, uint64_t *durations,
+                                     uint64_t *moments, size_t *count) {
   df_cuda_state *state = df_cuda_state_of(device);
   size_t room = *count, n = 0;
   for (uint32_t b = 0; b < device->shared->n_blocks; b++) {

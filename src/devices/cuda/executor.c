@@ -61,14 +61,14 @@ static uint64_t progress_of(df_rank_device *device) {
 static void notify_peers(df_rank_device *device, df_cuda_state *state) {
   uint64_t ranks = 0;
   for (uint32_t b = 0; b < state->launched_grid; b++)
-    ranks |= df_told_since(&device->blocks[b], &state->told_seen[b]);
-  if (ranks) device->host.tell_ranks(device->host.host, ranks);
+    ranks |= df_notified_since(&device->blocks[b], &state->notified_seen[b]);
+  if (ranks) device->host.notify_ranks(device->host.host, ranks);
 }
 
 /* Returns whether a peer has sent since the latest launch, which may have ended before the message
  * came. */
 static int was_notified(df_rank_device *device, df_cuda_state *state) {
-  return df_load_relaxed_u32(&device->work_bell->told) != state->notified_before;
+  return df_load_relaxed_u32(&device->work_bell->notifications) != state->notified_before;
 }
 
 /* ---- a device that is lost ---- */
@@ -115,7 +115,7 @@ static void launch(df_rank_device *device, df_cuda_state *state) {
   uint32_t grid = df_observe_u32(&state->grid);
   df_store_relaxed_u32(&state->urgent, 0);
   state->progress_seen = progress_of(device);
-  state->notified_before = df_observe_u32(&device->work_bell->told);
+  state->notified_before = df_observe_u32(&device->work_bell->notifications);
   for (uint32_t b = 0; b < grid; b++) df_publish_u32(&device->blocks[b].running, 1);
   state->launched_grid = grid;
   cudaError_t error = launch_kernel(device, state, grid);
@@ -229,12 +229,12 @@ static void sleep_until_due(df_rank_device *device, df_cuda_state *state) {
   uint64_t limit = DF_LONGEST_SLEEP_NS, now = df_clock_ns();
   if (runs_in_device(device) > 0 && !df_load_relaxed_u32(&state->lost))
     limit = state->restart_at_ns > now ? state->restart_at_ns - now : 1;
-  uint32_t stream_event = df_bell_prepare(device->work_bell);
+  uint32_t sequence = df_bell_prepare(device->work_bell);
   if (df_load_relaxed_u32(&state->stopping) || may_launch(device, state) ||
       df_cq_has_entry(&device->shared->cq))
     df_bell_cancel(device->work_bell);
   else
-    df_bell_sleep(device->work_bell, stream_event, limit);
+    df_bell_sleep(device->work_bell, sequence, limit);
 }
 
 static void *launcher(void *argument) {

@@ -53,9 +53,9 @@ int df_cuda_stays_on_device(const df_cuda_state *state) {
 /* Returns whether the rank was launched after the request to stay, or received it on the device. */
 static int is_resident(const df_cuda_state *state) {
   const uint32_t stay = df_load_relaxed_u32(&state->device->stay);
-  const uint64_t told = (uint64_t)df_observe_u32(&state->launch) << 32 | stay;
+  const uint64_t requested = (uint64_t)df_observe_u32(&state->launch) << 32 | stay;
   return df_load_relaxed_u32(&state->lost) || df_observe_u32(&state->launched_stay) == stay ||
-         df_observe_u64(&state->pulse->seen) == told;
+         df_observe_u64(&state->pulse->seen) == requested;
 }
 
 /* Requests that the launch stays. It is as wide as the widest registered collective, because a

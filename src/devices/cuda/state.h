@@ -53,7 +53,7 @@ typedef struct df_cuda_state {
   df_run_words *words;       /* [capacity] */
   uint64_t *progress;        /* [capacity][max_blocks] */
   df_stream_event *tickets;  /* [DF_CUDA_TICKETS] */
-  const uint64_t **mappings; /* [DF_MAX_REACHES] */
+  const uint64_t **mappings; /* [DF_MAX_MAPPINGS] */
   uint64_t *mapping_rows;    /* [DF_CUDA_REACHES][n_ranks] */
   uint8_t *staging;
   df_time_log *times; /* [max_blocks] NULL: no timers */
@@ -79,8 +79,8 @@ typedef struct df_cuda_state {
   uint32_t grid; /* number of blocks of the published collectives */
   uint32_t launch, launched_grid;
   uint32_t urgent;          /* a collective was given up */
-  uint32_t notified_before; /* value of work_bell->told at the launch */
-  uint16_t told_seen[DF_MAX_BLOCKS];
+  uint32_t notified_before; /* value of work_bell->notifications at the launch */
+  uint16_t notified_seen[DF_MAX_BLOCKS];
   uint64_t beat_seen; /* latest beat of the pulse that was seen */
   uint64_t progress_seen, restart_ns, restart_at_ns, launched_ns, ask_at_ns;
   cudaEvent_t asked; /* recorded to check whether the device takes commands */
@@ -135,8 +135,9 @@ dfcclResult_t df_cuda_get_times(df_rank_device *device, df_timed kind, uint64_t 
                                 uint64_t *moments, size_t *count);
 
 /* events.c */
-dfcclResult_t df_cuda_told_times(df_rank_device *device, df_timed kind, const df_cuda_moment *now,
-                                 uint64_t *durations, uint64_t *moments, size_t *count);
+dfcclResult_t df_cuda_reported_times(df_rank_device *device, df_timed kind,
+                                     const df_cuda_moment *now, uint64_t *durations,
+                                     uint64_t *moments, size_t *count);
 dfcclResult_t df_cuda_get_events(df_rank_device *device, dfcclEvent_t *events, size_t *count);
 
 /* stream.c */

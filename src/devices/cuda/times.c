@@ -93,7 +93,7 @@ dfcclResult_t df_cuda_get_times(df_rank_device *device, df_timed kind, uint64_t 
   dfcclResult_t result = df_cuda_compare_clocks(state, &now);
   if (result != dfcclSuccess) return result;
   if (kind >= DF_TIMED_KINDS)
-    return df_cuda_told_times(device, kind, &now, durations, moments, count);
+    return df_cuda_reported_times(device, kind, &now, durations, moments, count);
   size_t room = *count, n = 0;
   for (uint32_t b = 0; b < device->shared->n_blocks; b++) {
     const df_time_log *log = &state->times[b];

@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "bootstrap/launcher.h"
 #include "host/api/describe.h"
+#include "host/api/memory_use.h"
 #include "host/switching/plan_switch.h"
 #include "host/state/context.h"
 #include "host/state/peer_info.h"
@@ -20,6 +21,7 @@
 #include "host/runs/user_memory.h"
 #include "host/runs/dynamic_counts.h"
 #include "host/state/registry.h"
+#include "host/runs/run_failures.h"
 #include "host/runs/runs.h"
 
 dfcclResult_t df_refuse_context(const dfcclContext_t context) {
@@ -41,8 +43,7 @@ dfcclResult_t dfcclGetVersion(int *version) {
 
 dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id) {
   df_network network;
-  df_net net;
-  dfcclResult_t result = df_settings_read_network(&network, &net);
+  dfcclResult_t result = df_settings_read_id(&network);
   return result == dfcclSuccess ? df_bootstrap_create_id(id, &network) : result;
 }
 
@@ -165,24 +166,45 @@ dfcclResult_t dfcclDestroy(dfcclContext_t ctx) {
 
 dfcclResult_t dfcclAbort(dfcclContext_t ctx) {
   DF_CHECK_CONTEXT(ctx);
-  return df_abort(ctx);
+  return df_abort(ctx, NULL);
+}
+
+dfcclResult_t dfcclAbortWithReason(dfcclContext_t ctx, const char *reason) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_abort(ctx, reason);
 }
 
 dfcclResult_t dfcclAbortCollectives(dfcclContext_t ctx, const dfcclCollId_t *ids, int n) {
+  return dfcclAbortCollectivesWithReason(ctx, ids, n, NULL);
+}
+
+dfcclResult_t dfcclAbortCollectivesWithReason(dfcclContext_t ctx, const dfcclCollId_t *ids, int n,
+                                              const char *reason) {
   DF_CHECK_CONTEXT(ctx);
   if (n < 0) return df_remember(ctx, df_fail(dfcclInvalidArgument, "n is %d", n));
   if (ids == NULL && n > 0)
     return df_remember(ctx, df_fail(dfcclInvalidArgument, "ids is NULL, but n is %d", n));
-  return df_remember(ctx, df_abort_collectives(ctx, ids, n));
+  return df_remember(ctx, df_abort_collectives(ctx, ids, n, reason));
 }
 
 const char *dfcclGetLastError(dfcclContext_t ctx) {
   static _Thread_local char text[DF_SENTENCE_BYTES];
-  if (ctx == NULL || ctx->magic != DF_CONTEXT_MAGIC) return df_last_sentence();
+  if (ctx == NULL || ctx->magic != DF_CONTEXT_MAGIC) {
+    snprintf(text, sizeof text, "%s", df_last_sentence());
+    return text;
+  }
   df_rank_lock(&ctx->lock);
   snprintf(text, sizeof text, "%s", ctx->failure.sentence);
   df_rank_unlock(&ctx->lock);
   return text;
+}
+
+dfcclResult_t dfcclGetRunError(dfcclContext_t ctx, dfcclCollId_t id, uint64_t run,
+                               dfcclResult_t *status, char *text, size_t bytes) {
+  DF_CHECK_CONTEXT(ctx);
+  if (text == NULL && bytes > 0)
+    return df_remember(ctx, df_fail(dfcclInvalidArgument, "text is NULL, but bytes is %zu", bytes));
+  return df_remember(ctx, df_run_error(ctx, id, run, status, text, bytes));
 }
 
 dfcclResult_t dfcclGetRank(dfcclContext_t ctx, int *rank, int *nRanks) {
@@ -326,6 +348,26 @@ dfcclResult_t dfcclGetStats(dfcclContext_t ctx, dfcclStats_t *stats) {
   return df_stats(ctx, stats);
 }
 
+static dfcclResult_t check_memory(const dfcclMemory_t *memory) {
+  if (memory == NULL) return df_fail(dfcclInvalidArgument, "memory is NULL");
+  return df_growing_check(&df_growing_memory, memory);
+}
+
+dfcclResult_t dfcclGetMemory(dfcclContext_t ctx, dfcclMemory_t *memory) {
+  DF_CHECK_CONTEXT(ctx);
+  const dfcclResult_t result = check_memory(memory);
+  if (result == dfcclSuccess) df_get_memory(ctx, memory);
+  return df_remember(ctx, result);
+}
+
+dfcclResult_t dfcclGetCollectiveMemory(dfcclContext_t ctx, dfcclCollId_t coll,
+                                       dfcclMemory_t *memory) {
+  DF_CHECK_CONTEXT(ctx);
+  dfcclResult_t result = check_memory(memory);
+  if (result == dfcclSuccess) result = df_get_collective_memory(ctx, coll, memory);
+  return df_remember(ctx, result);
+}
+
 dfcclResult_t dfcclGetConfiguration(dfcclContext_t ctx, dfcclCollId_t coll,
                                     dfcclConfiguration_t *configuration) {
   DF_CHECK_CONTEXT(ctx);
@@ -337,12 +379,12 @@ dfcclResult_t dfcclGetConfiguration(dfcclContext_t ctx, dfcclCollId_t coll,
 }
 
 static int has_timers(dfcclContext_t ctx) {
-  return ctx->device.executor->get_times != NULL && ctx->settings.cuda_timers;
+  return ctx->device.executor->get_times != NULL && ctx->settings.tuning.policy.cuda_timers;
 }
 
 static DF_COLD dfcclResult_t refuse_timers(void) {
-  return df_fail(dfcclInvalidUsage, "there are no timers: the device is not a GPU, or environment "
-                                    "variable DFCCL_CUDA_TIMERS is not 1");
+  return df_fail(dfcclInvalidUsage, "there are no timers: the device is not a GPU, or the number "
+                                    "cuda_timers of DFCCL_TUNING is not 1");
 }
 
 dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint64_t *durations,

@@ -17,7 +17,7 @@ typedef struct side {
 } side;
 
 /* Items without elements are left out. `i`: the entry in the caller's arrays. */
-static dfcclResult_t add(side *s, uint32_t i, uint32_t peer) {
+static dfcclResult_t add_item(side *s, uint32_t i, uint32_t peer) {
   const uint64_t count = s->counts[i], at = s->displs ? s->displs[i] : s->end;
   if (count > DF_MAX_COUNT || s->end + count > DF_MAX_COUNT || at > DF_MAX_COUNT)
     return df_fail(dfcclInvalidArgument,
@@ -32,7 +32,7 @@ static dfcclResult_t add(side *s, uint32_t i, uint32_t peer) {
 static dfcclResult_t add_all(side *s, uint32_t n) {
   if (s->counts == NULL) return df_fail(dfcclInvalidArgument, "%s is NULL", s->counts_name);
   for (uint32_t i = 0; i < n; i++) {
-    dfcclResult_t result = add(s, i, i);
+    dfcclResult_t result = add_item(s, i, i);
     if (result != dfcclSuccess) return result;
   }
   return dfcclSuccess;
@@ -56,7 +56,7 @@ static dfcclResult_t add_neighbours(side *s, const int *peers, int n_peers, uint
     for (int k = 0; k < i; k++)
       if (peers[k] == peers[i])
         return df_fail(dfcclInvalidArgument, "%s[%d] names %d a second time", what, i, peers[i]);
-    dfcclResult_t result = add(s, (uint32_t)i, (uint32_t)peers[i]);
+    dfcclResult_t result = add_item(s, (uint32_t)i, (uint32_t)peers[i]);
     if (result != dfcclSuccess) return result;
   }
   return dfcclSuccess;
@@ -80,8 +80,8 @@ static void turn(side *s, uint32_t position) {
   }
 }
 
-static dfcclResult_t fill(const df_registration *r, const df_vector *given, uint32_t n,
-                          uint32_t position, side *sends, side *receives) {
+static dfcclResult_t fill_sides(const df_registration *r, const df_vector *given, uint32_t n,
+                                uint32_t position, side *sends, side *receives) {
   const uint32_t root = (uint32_t)r->root;
   dfcclResult_t result = dfcclSuccess;
   switch (r->operation) {
@@ -142,7 +142,7 @@ static dfcclResult_t register_lists(dfcclContext_t context, const df_registratio
   if (result == dfcclSuccess && (given->root < 0 || (uint32_t)given->root >= n))
     result = df_fail(dfcclInvalidArgument, "root is %d; it is a position in the group, 0 to %u",
                      given->root, n - 1);
-  if (result == dfcclSuccess) result = fill(given, vector, n, position, &sends, &receives);
+  if (result == dfcclSuccess) result = fill_sides(given, vector, n, position, &sends, &receives);
   if (result == dfcclSuccess) result = check_own(&sends, &receives, position);
   if (result != dfcclSuccess) return result;
   turn(&sends, position);

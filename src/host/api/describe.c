@@ -70,8 +70,8 @@ static void describe_times(const df_coll *coll, const df_configuration_question 
       df_model_bound_us(coll->operation, coll->n, q->choice.bytes, n_cores, copied_bytes_per_us());
 }
 
-static void describe(dfcclContext_t context, const df_coll *coll,
-                     dfcclConfiguration_t *c) DF_RANK_LOCKED {
+static void describe_configuration(dfcclContext_t context, const df_coll *coll,
+                                   dfcclConfiguration_t *c) DF_RANK_LOCKED {
   const df_shape *shape = &coll->exec.configuration.shape;
   const df_part *part = &shape->parts[0];
   df_registration registration = {.operation = coll->operation,
@@ -130,7 +130,7 @@ dfcclResult_t df_get_configuration(dfcclContext_t context, dfcclCollId_t id,
   dfcclConfiguration_t whole = DFCCL_CONFIGURATION_INITIALIZER;
   df_rank_lock(&context->lock);
   const df_coll *coll = df_find(context, id);
-  if (coll) describe(context, coll, &whole);
+  if (coll) describe_configuration(context, coll, &whole);
   df_rank_unlock(&context->lock);
   if (coll == NULL)
     return df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,

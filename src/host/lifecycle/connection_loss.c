@@ -18,12 +18,12 @@ enum { GRACE_MS = 500 };
 
 /* A lost connection. If its peer has died or left, the control channel reports that too, a moment
  * earlier or later, and with a better reason. */
-typedef struct df_loss_told {
-  struct df_loss_told *next;
+typedef struct df_reported_loss {
+  struct df_reported_loss *next;
   uint32_t peer;
   uint64_t since_ns;
   char why[DF_SENTENCE_BYTES / 2];
-} df_loss_told;
+} df_reported_loss;
 
 static int tick(void *room) {
   const dfcclContext_t context = room;
@@ -50,7 +50,7 @@ static df_dependence dependence_on(dfcclContext_t context, uint32_t peer) DF_RAN
  * that has left in order may have given these runs up; or all its data has arrived, and only the
  * end of the connection was lost: then the runs may wait for other ranks, and are checked again.
  * Returns 0 while it is too early to decide. */
-static int judge(dfcclContext_t context, const df_loss_told *loss) {
+static int judge_loss(dfcclContext_t context, const df_reported_loss *loss) {
   df_rank_lock(&context->lock);
   const df_peer_state state = context->control.peers[loss->peer].state;
   const df_dependence dependence = state == DF_PEER_ALIVE  ? WAITS
@@ -68,11 +68,11 @@ static int judge(dfcclContext_t context, const df_loss_told *loss) {
 
 static void take_losses(dfcclContext_t context) {
   df_endpoint *wire = context->transports.wire;
-  df_loss_told loss = {.next = NULL};
+  df_reported_loss loss = {.next = NULL};
   while (wire->network->take_lost(wire, &loss.peer, loss.why, sizeof loss.why)) {
-    df_loss_told *kept = malloc(sizeof *kept);
+    df_reported_loss *kept = malloc(sizeof *kept);
     if (kept == NULL) {
-      judge(context, &loss); /* without a grace period: since_ns is long ago */
+      judge_loss(context, &loss); /* without a grace period: since_ns is long ago */
       continue;
     }
     *kept = loss;
@@ -84,12 +84,12 @@ static void take_losses(dfcclContext_t context) {
 
 /* Each of several losses has a grace period of its own, so the last one is reported as soon as the
  * first. */
-static void run(void *room) {
+static void judge_losses(void *room) {
   dfcclContext_t context = room;
   take_losses(context);
-  for (df_loss_told **at = &context->transports.losses; *at;) {
-    df_loss_told *loss = *at;
-    if (judge(context, loss)) {
+  for (df_reported_loss **at = &context->transports.losses; *at;) {
+    df_reported_loss *loss = *at;
+    if (judge_loss(context, loss)) {
       *at = loss->next;
       free(loss);
     } else
@@ -98,12 +98,12 @@ static void run(void *room) {
 }
 
 void df_network_add(dfcclContext_t context) {
-  df_service_add_job(&context->control, context, tick, run);
+  df_service_add_job(&context->control, context, tick, judge_losses);
 }
 
 void df_network_remove(dfcclContext_t context) {
   while (context->transports.losses) {
-    df_loss_told *loss = context->transports.losses;
+    df_reported_loss *loss = context->transports.losses;
     context->transports.losses = loss->next;
     free(loss);
   }

@@ -138,11 +138,11 @@ static void free_context(dfcclContext_t context, int keeps_memory) DF_RANK_LOCKE
 
 /* Notifies the peers. Without that, other processes would only see the rank's sockets close, and
  * report it as dead. */
-static void tell_failed_init(dfcclContext_t context, dfcclResult_t result) {
+static void report_failed_init(dfcclContext_t context, dfcclResult_t result) {
   if (context->control.peers) {
     df_rank_lock(&context->lock);
     df_break(context, result, df_last_sentence());
-    df_tell_broken(context);
+    df_report_broken(context);
     df_rank_unlock(&context->lock);
   }
   df_message bye = {.magic = DF_MESSAGE_MAGIC, .kind = DF_MESSAGE_BYE};
@@ -200,7 +200,7 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
   return df_host_open_device(context);
 }
 
-static void tell_home(dfcclContext_t context) {
+static void announce_home(dfcclContext_t context) {
   df_rank_lock(&context->lock);
   df_shm_announce_home(context->transports.shm);
   df_rank_unlock(&context->lock);
@@ -263,7 +263,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   if (result != dfcclSuccess) goto free_memory;
   df_process_inbox_attach(context->control.process_inbox, rank, context->control.event_fd,
                           context->device.work_bell);
-  tell_home(context);
+  announce_home(context);
   if (settings->record[0] && (result = df_recorder_open(context)) != dfcclSuccess) goto free_memory;
   if (settings->trace[0] && (result = df_tracer_open(context)) != dfcclSuccess) goto stop;
   if ((result = start_threads(context)) != dfcclSuccess) goto stop;
@@ -282,7 +282,7 @@ stop:
 free_memory:
   df_rank_is_unshared();
   if (context->control.process_inbox) {
-    tell_failed_init(context, result);
+    report_failed_init(context, result);
     df_process_inbox_detach(context->control.process_inbox, rank);
   }
   df_match_free(context);
@@ -306,7 +306,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
    * stopped, so the wait has a limit. */
   const uint64_t patience_ns =
       context->failure.broken == dfcclSuccess ? DF_GOODBYE_NS : DF_BROKEN_GOODBYE_NS;
-  df_tell_broken(context);
+  df_report_broken(context);
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL) continue;
@@ -316,6 +316,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
                           .b = 1,
                           .variant = coll->variant};
     df_coll_send(context, coll, &message, NULL);
+    coll->exec.pages = DF_PAGES_AS_USED; /* peers may give their rings back */
   }
   df_rank_unlock(&context->lock);
   /* A peer that receives the goodbye must have received all messages of this rank, or receive them
@@ -329,6 +330,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   df_rank_is_unshared();
   if (context->transports.wire)
     context->transports.wire->network->quiesce(context->transports.wire);
+  df_shm_leave(context->transports.shm);
   df_recorder_close(context);
   df_tracer_close(context);
   df_tuning_store_write(context);

@@ -9,6 +9,7 @@
 #include "base/mutex.h"
 #include "base/text.h"
 #include "control/service.h"
+#include "host/lifecycle/metronome.h"
 #include "host/lifecycle/peer_failure.h"
 #include "host/state/registry.h"
 #include "host/runs/runs.h"
@@ -23,11 +24,10 @@ enum {
 };
 /* With a shorter timeout, heartbeats also decide about a host that is cut off. TCP counts silence
  * in seconds, and checks only when it sends again: it reported cuts up to 2 s late. */
-enum { TCP_TELLS_FROM_MS = 3000 };
+enum { TCP_REPORTS_FROM_MS = 3000 };
 
 typedef struct df_pings {
-  uint32_t period_ms;
-  uint64_t due_ns;
+  df_metronome metronome;
   uint64_t ticks;
   uint64_t accepted; /* runs, at the latest tick */
   uint32_t is_idle;  /* the service thread does not tick */
@@ -46,7 +46,7 @@ static int tick(void *room) {
   if (!df_has_outstanding(context) && df_observe_u64(&context->runs.accepted) == pings->accepted)
     return -1;
   df_store_relaxed_u32(&pings->is_idle, 0);
-  return (int)pings->period_ms;
+  return df_metronome_wait_ms(&pings->metronome, df_clock_ns());
 }
 
 void df_pings_begin(dfcclContext_t context) {
@@ -74,9 +74,11 @@ static void find_awaited(dfcclContext_t context) DF_RANK_LOCKED {
       awaited[context->control.peers[r].next] |= 1;
 }
 
-/* Whether control messages to that rank's host are relayed, and the rank is on this rank's host. */
+/* Whether control messages to other hosts are relayed, and that rank is another process of this
+ * rank's host. Ranks of the own process cannot be stopped alone, and need no question. */
 static int is_beside_relay(dfcclContext_t context, uint32_t rank) {
-  return context->mesh.routes && !context->control.peers[rank].is_remote;
+  const df_peer *peer = &context->control.peers[rank];
+  return context->mesh.routes && !peer->is_remote && !peer->local;
 }
 
 static void send(dfcclContext_t context, uint32_t rank, int what) DF_RANK_LOCKED {
@@ -93,7 +95,7 @@ static void describe_traffic(dfcclContext_t context, uint32_t rank, df_text *out
              (df_clock_ns() - traffic.received_ns) / 1000000);
 }
 
-static void tell_silent(dfcclContext_t context, uint32_t rank) DF_RANK_LOCKED {
+static void notify_silent(dfcclContext_t context, uint32_t rank) DF_RANK_LOCKED {
   const df_peer *peer = &context->control.peers[rank];
   char why[DF_SENTENCE_BYTES], address[DF_ADDRESS_TEXT];
   df_text out = {.at = why, .left = sizeof why};
@@ -148,25 +150,23 @@ static void ask_awaited(dfcclContext_t context) DF_RANK_LOCKED {
     pings->silent[r]++;
     /* A host that is cut off acknowledges nothing. TCP then reports the cut or the host's return.
      * */
-    if (peer->channel && context->settings.net_timeout_ms >= TCP_TELLS_FROM_MS &&
+    if (peer->channel && context->settings.net_timeout_ms >= TCP_REPORTS_FROM_MS &&
         df_peer_has_unsent(peer))
       pings->silent[r] = DF_MIN(pings->silent[r], TICKS / 2);
     if (pings->silent[r] >= patience(peer))
-      tell_silent(context, r);
+      notify_silent(context, r);
     else if (is_due || pings->awaited[r] == 1)
       send(context, r, QUESTION);
   }
-  df_tell_broken(context);
+  df_report_broken(context);
 }
 
-static void run(void *room) {
+static void send_heartbeats(void *room) {
   dfcclContext_t context = room;
   df_pings *pings = context->transports.pings;
-  const uint64_t now = df_clock_ns();
-  if (now < pings->due_ns) return;
   if (!df_has_outstanding(context) && df_observe_u64(&context->runs.accepted) == pings->accepted)
     return;
-  pings->due_ns = now + pings->period_ms * (uint64_t)1000000;
+  if (!df_metronome_ticks(&pings->metronome, df_clock_ns())) return;
   df_rank_lock(&context->lock);
   if (!context->control.said_goodbye) ask_awaited(context);
   df_rank_unlock(&context->lock);
@@ -190,11 +190,11 @@ dfcclResult_t df_pings_add(dfcclContext_t context) {
   if (ms == 0 || !has_other_hosts(context)) return dfcclSuccess;
   df_pings *pings = calloc(1, sizeof *pings + 2 * (size_t)context->n_ranks);
   if (pings == NULL) return df_fail(dfcclOutOfMemory, "no memory for heartbeats");
-  pings->period_ms = (uint32_t)DF_MAX(ms / TICKS, 1);
+  pings->metronome.period_ns = (uint64_t)DF_MAX(ms / TICKS, 1) * 1000000;
   pings->awaited = (uint8_t *)(pings + 1);
   pings->silent = pings->awaited + context->n_ranks;
   context->transports.pings = pings;
-  df_service_add_job(&context->control, context, tick, run);
+  df_service_add_job(&context->control, context, tick, send_heartbeats);
   return dfcclSuccess;
 }
 

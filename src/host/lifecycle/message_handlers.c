@@ -37,7 +37,7 @@ static void handle_links(void *room, uint32_t from, const df_message *message,
   df_remote *remote = df_match_newest(room, from, message);
   df_offer offer;
   memcpy(&offer, df_message_payload(message), sizeof offer);
-  if (remote) df_links_told(room, remote, (uint32_t)message->a, &offer);
+  if (remote) df_links_take_offer(room, remote, (uint32_t)message->a, &offer);
 }
 
 static void handle_deregistration(void *room, uint32_t from, const df_message *message,
@@ -104,9 +104,8 @@ static void handle_of_switch(void *room, uint32_t from, const df_message *messag
 
 static void handle_abort(void *room, uint32_t from, const df_message *message,
                          int fd) DF_RANK_LOCKED {
-  (void)message;
   (void)fd;
-  df_peer_lost(room, from, DF_PEER_GIVEN_UP, "called dfcclAbort");
+  df_peer_lost(room, from, DF_PEER_GIVEN_UP, df_message_payload(message));
 }
 
 static void handle_failure_reason(void *room, uint32_t from, const df_message *message,
@@ -186,7 +185,7 @@ static void lost(void *owner, uint32_t peer, df_peer_state state, const char *wh
   df_peer_lost(owner, peer, state, why);
 }
 /* A relay may have lost a rank since, and other ranks cannot see that. */
-static void leaving(void *owner) DF_RANK_LOCKED { df_tell_broken(owner); }
+static void leaving(void *owner) DF_RANK_LOCKED { df_report_broken(owner); }
 static void disconnected(void *owner, uint32_t peer) DF_RANK_LOCKED {
   (void)peer;
   dfcclContext_t context = owner;
@@ -199,8 +198,8 @@ static void message_lost(void *owner, dfcclResult_t status, const char *sentence
   df_give_up(context, status, sentence);
   /* The peers are notified now, since control then ends connections; and again, since the lost
    * message may have been this notification. */
-  context->failure.told_broken = 0;
-  df_tell_broken(context);
+  context->failure.has_reported_broken = 0;
+  df_report_broken(context);
 }
 
 df_control_events df_control_events_of(dfcclContext_t context) {

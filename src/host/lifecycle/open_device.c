@@ -21,12 +21,12 @@ static void count_ranks(void *host, uint16_t ranks[DF_CORES_SEEN]) {
 }
 
 /* Rings the bells of the ranks in mask. The bells of peers stay mapped. */
-static void tell_ranks(void *host, uint64_t mask) {
+static void notify_ranks(void *host, uint64_t mask) {
   dfcclContext_t context = host;
   for (uint32_t r = 0; r < context->n_ranks; r++) {
-    if (r == context->rank || !(mask >> r % DF_TOLD_RANKS & 1)) continue;
+    if (r == context->rank || !(mask >> r % DF_NOTIFIED_RANKS & 1)) continue;
     df_bell *bell = context->transports.shm->peers[r].bell;
-    if (bell) df_bell_tell(bell);
+    if (bell) df_bell_notify(bell);
   }
 }
 
@@ -108,9 +108,9 @@ static df_device_options options_of(const df_settings *s) {
   options.cpu.nap_ns = (uint64_t)p->nap_us * 1000;
   options.cuda.ordinal = (int)s->device;
   options.cuda.threads = (uint32_t)p->cuda_threads;
-  options.cuda.collectives = (uint32_t)s->cuda_collectives;
+  options.cuda.collectives = (uint32_t)p->cuda_collectives;
   options.cuda.relays = p->cuda_relay != 0;
-  options.cuda.has_timers = s->cuda_timers != 0;
+  options.cuda.has_timers = p->cuda_timers != 0;
   options.cuda.one_queue = s->one_queue;
   options.cuda.arena_bytes = (uint64_t)s->cuda_arena_mb << 20;
   options.cuda.restart_most_ns = (uint64_t)p->cuda_restart_most_us * 1000;
@@ -137,7 +137,7 @@ dfcclResult_t df_host_open_device(dfcclContext_t context) {
                        .has_outstanding = df_has_outstanding,
                        .count_runs = count_runs,
                        .count_ranks = context->settings.tuning.policy.spread ? count_ranks : NULL,
-                       .tell_ranks = tell_ranks,
+                       .notify_ranks = notify_ranks,
                        .read_peer_info = read_peer_info,
                        .end_stream_runs = end_stream_runs,
                        .lost = lose_device};

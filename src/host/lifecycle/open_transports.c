@@ -20,7 +20,7 @@
 
 /* ---- callbacks of endpoints ---- */
 
-static void wake(void *owner) { df_service_wake(&((dfcclContext_t)owner)->control); }
+static void wake_service(void *owner) { df_service_wake(&((dfcclContext_t)owner)->control); }
 
 static int is_quiet(void *owner, uint32_t member) DF_RANK_LOCKED {
   const dfcclContext_t context = owner;
@@ -86,7 +86,7 @@ static df_shared_memory memory_of(dfcclContext_t context) {
 
 /* Chooses the transport to a rank. Ranks of one process use their process's memory, whatever they
  * chose for others. */
-static const df_transport *choose(dfcclContext_t context, uint32_t rank) {
+static const df_transport *choose_transport(dfcclContext_t context, uint32_t rank) {
   df_transport_info mine = df_peer_transport_info(context, context->rank);
   df_transport_info theirs = df_peer_transport_info(context, rank);
   if (context->mesh.local[rank]) mine.wants_wire = theirs.wants_wire = 0;
@@ -114,7 +114,7 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .rails = net_backend[0] ? 1 : (uint32_t)context->settings.net_rails,
                              .watch = df_profiler_watch(context),
                              .net_backend = net_backend[0] ? net_backend : NULL,
-                             .wake = wake,
+                             .wake = wake_service,
                              .is_quiet = is_quiet,
                              .is_broken = is_broken,
                              .failed = failed,
@@ -183,7 +183,7 @@ static dfcclResult_t check_backend(dfcclContext_t context, uint32_t rank) {
 
 dfcclResult_t df_transports_open(dfcclContext_t context) {
   df_transports *transports = &context->transports;
-  const df_transport *own = choose(context, context->rank);
+  const df_transport *own = choose_transport(context, context->rank);
   int has_wire = 0;
   dfcclResult_t result = agree_on_security(context);
   if (result != dfcclSuccess) return result;
@@ -193,7 +193,7 @@ dfcclResult_t df_transports_open(dfcclContext_t context) {
   if (transports->to == NULL || transports->serves == NULL || transports->wire_serves == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the endpoints of %u ranks", context->n_ranks);
   for (uint32_t r = 0; r < context->n_ranks; r++) {
-    const df_transport *way = choose(context, r);
+    const df_transport *way = choose_transport(context, r);
     transports->serves[r] = way == own;
     transports->wire_serves[r] = way == &df_transport_net;
     has_wire |= transports->wire_serves[r];

@@ -57,10 +57,10 @@ static void lose_those_behind(dfcclContext_t context, uint32_t relay) DF_RANK_LO
   }
 }
 
-/* tell_it: the lost rank may be alive, and wait for runs that this rank has given up. The other
+/* notifies_it: the lost rank may be alive, and wait for runs that this rank has given up. The other
  * members notice the loss themselves, or receive its reason. */
 static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state, uint32_t witness,
-                      int tell_it, const char *why) DF_RANK_LOCKED {
+                      int notifies_it, const char *why) DF_RANK_LOCKED {
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   df_peer_state before = context->control.peers[peer].state;
   int is_later = 0, gave_up = 0;
@@ -71,7 +71,7 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
   snprintf(failure_reason.why, sizeof failure_reason.why, "%s", why);
   if (context->failure.broken == dfcclSuccess) {
     df_break(context, dfcclRemoteError, sentence);
-    context->failure.failure_reason = failure_reason; /* for df_tell_broken */
+    context->failure.failure_reason = failure_reason; /* for df_report_broken */
   } else if (state == DF_PEER_DEAD && before == DF_PEER_ALIVE &&
              context->failure.broken != dfcclAborted) {
     is_later = 1;
@@ -86,14 +86,14 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
       continue; /* one of the two ranks has notified the other */
     df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
     gave_up = 1;
-    if (!tell_it) continue;
+    if (!notifies_it) continue;
     df_message message = df_failure_message(coll);
     df_messenger_send(&context->control, peer, &message, coll->failure.sentence, -1);
   }
   if (before == DF_PEER_ALIVE) df_service_announce_lost(&context->control, peer, why);
   lose_those_behind(context, peer);
   if (!is_later || !gave_up) return;
-  df_tell_broken(context); /* the first reason is sent first */
+  df_report_broken(context); /* the first reason is sent first */
   /* Other ranks may not notice the loss: the connection was this rank's. */
   send_failure_reason(context, &failure_reason);
 }
@@ -106,7 +106,7 @@ void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
               context->failure.broken == dfcclSuccess;
   lose_peer(context, peer, DF_PEER_GIVEN_UP, context->rank, 1, failure_reason.why);
   if (!known) {
-    df_tell_broken(context);
+    df_report_broken(context);
     send_failure_reason(context, &failure_reason);
   }
   df_messenger_cut_off(&context->control, peer);
@@ -116,10 +116,10 @@ void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, const char *why) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
   const char *failure_reason = context->control.peers[peer].failure_reason;
-  char told[DF_SENTENCE_BYTES];
+  char sentence[DF_SENTENCE_BYTES];
   if (failure_reason && context->failure.broken == dfcclSuccess) {
-    snprintf(told, sizeof told, "gave up, because: %s", failure_reason);
-    why = told;
+    snprintf(sentence, sizeof sentence, "gave up, because: %s", failure_reason);
+    why = sentence;
   }
   lose_peer(context, peer, state, context->rank, 0, why);
 }
@@ -128,12 +128,12 @@ void df_peer_unreachable(dfcclContext_t context, uint32_t peer, const char *why)
   lose_peer(context, peer, DF_PEER_GIVEN_UP, context->rank, 1, why);
 }
 
-void df_tell_broken(dfcclContext_t context) {
+void df_report_broken(dfcclContext_t context) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
   if (context->failure.broken == dfcclSuccess || context->failure.broken == dfcclAborted)
     return; /* no reason, or all peers have it */
-  if (context->failure.told_broken) return;
-  context->failure.told_broken = 1;
+  if (context->failure.has_reported_broken) return;
+  context->failure.has_reported_broken = 1;
   send_failure_reason(context, &context->failure.failure_reason);
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
@@ -244,14 +244,25 @@ void df_check_deadlines(dfcclContext_t context) {
 
 /* ---- abort ---- */
 
-dfcclResult_t df_abort(dfcclContext_t context) {
-  char sentence[DF_SENTENCE_BYTES];
+/* Writes the end of a sentence that begins with the rank: "called dfcclAbort". */
+static void describe_abort(char *text, size_t bytes, const char *function, const char *reason) {
+  if (reason == NULL)
+    snprintf(text, bytes, "called %s", function);
+  else
+    snprintf(text, bytes, "aborted, because: %.300s", reason);
+  for (; *text; text++)
+    if ((unsigned char)*text < ' ') *text = '?';
+}
+
+dfcclResult_t df_abort(dfcclContext_t context, const char *reason) {
+  char sentence[DF_SENTENCE_BYTES], did[400];
   df_system_add_u32(&context->runs.waiters, 1);
-  snprintf(sentence, sizeof sentence, "dfcclAbort was called on rank %u", context->rank);
+  describe_abort(did, sizeof did, "dfcclAbort", reason);
+  snprintf(sentence, sizeof sentence, "rank %u %s", context->rank, did);
   df_rank_lock(&context->lock);
   df_break(context, dfcclAborted, sentence);
-  df_message message = {.kind = DF_MESSAGE_ABORT, .payload_bytes = (uint32_t)strlen(sentence) + 1};
-  df_messenger_send_all(&context->control, &message, sentence);
+  df_message message = {.kind = DF_MESSAGE_ABORT, .payload_bytes = (uint32_t)strlen(did) + 1};
+  df_messenger_send_all(&context->control, &message, did);
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll && coll->registered == NULL)
@@ -265,8 +276,10 @@ dfcclResult_t df_abort(dfcclContext_t context) {
   return dfcclSuccess;
 }
 
-dfcclResult_t df_abort_collectives(dfcclContext_t context, const dfcclCollId_t *ids, int n) {
-  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+dfcclResult_t df_abort_collectives(dfcclContext_t context, const dfcclCollId_t *ids, int n,
+                                   const char *reason) {
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40], did[340];
+  describe_abort(did, sizeof did, "dfcclAbortCollectives", reason);
   dfcclResult_t result = dfcclSuccess;
   df_rank_lock(&context->lock);
   for (int i = 0; i < n && result == dfcclSuccess; i++)
@@ -276,8 +289,8 @@ dfcclResult_t df_abort_collectives(dfcclContext_t context, const dfcclCollId_t *
                        context->rank);
   for (int i = 0; i < n && result == dfcclSuccess; i++) {
     df_coll *coll = df_find(context, ids[i]);
-    snprintf(sentence, sizeof sentence, "%s: dfcclAbortCollectives was called on rank %u",
-             df_coll_label(coll, label, sizeof label), context->rank);
+    snprintf(sentence, sizeof sentence, "%s: rank %u %s", df_coll_label(coll, label, sizeof label),
+             context->rank, did);
     df_fail_collective(context, coll, dfcclAborted, 1, sentence);
   }
   df_rank_unlock(&context->lock);

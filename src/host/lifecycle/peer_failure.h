@@ -19,13 +19,14 @@ void df_peer_refuse(dfcclContext_t context, uint32_t peer) DF_RANK_LOCKED;
 /* Sends all others, once, the reason why this rank's context broke, and the number of runs of each
  * collective that it has accepted. Otherwise peers would wait for more runs, and report that this
  * rank left. */
-void df_tell_broken(dfcclContext_t context) DF_RANK_LOCKED;
+void df_report_broken(dfcclContext_t context) DF_RANK_LOCKED;
 void df_handle_failure_reason(dfcclContext_t context, uint32_t from,
                               const df_message *message) DF_RANK_LOCKED;
 /* The peer left in order. */
 void df_peer_left(dfcclContext_t context, uint32_t peer) DF_RANK_LOCKED;
-dfcclResult_t df_abort(dfcclContext_t context);
+dfcclResult_t df_abort(dfcclContext_t context, const char *reason);
 /* Aborts all of the collectives, or none if one is not registered. Does not wait. */
-dfcclResult_t df_abort_collectives(dfcclContext_t context, const dfcclCollId_t *ids, int n);
+dfcclResult_t df_abort_collectives(dfcclContext_t context, const dfcclCollId_t *ids, int n,
+                                   const char *reason);
 
 #endif

@@ -31,15 +31,18 @@ enum {
 static void set_links_up(void *context) { df_links_progress_due(context); }
 
 /* While no run is outstanding, no deadline is checked. The next submitter sees deadlines_idle and
- * wakes this thread (store buffering: a fence on both sides). */
+ * wakes this thread (store buffering: a fence on both sides). Recordings and traces need the wake
+ * too: without it a job that hangs may leave nothing in its files. */
 static int deadline_tick(void *room) {
   dfcclContext_t context = room;
-  if (context->settings.timeout_ms == 0) return -1;
+  const int keeps_files = context->recorder != NULL || context->tracer != NULL;
+  if (context->settings.timeout_ms == 0 && !keeps_files) return -1;
   df_store_relaxed_u32(&context->runs.deadlines_idle, 1);
   df_wake_fence();
   if (!df_has_outstanding(context)) return -1;
   df_store_relaxed_u32(&context->runs.deadlines_idle, 0);
-  long long ms = context->settings.timeout_ms / 8;
+  const long long ms =
+      context->settings.timeout_ms ? context->settings.timeout_ms / 8 : DF_RECORD_TICK_MS;
   return (int)DF_MAX(1, DF_MIN(ms, DF_LONGEST_DEADLINE_TICK_MS));
 }
 static void check_deadlines(void *room) {
@@ -54,7 +57,7 @@ static void check_deadlines(void *room) {
   }
   context->failure.timed_out = 0;
   df_check_deadlines(context);
-  df_tell_broken(context);
+  df_report_broken(context);
   if (context->failure.timed_out && text) {
     context->failure.late_dump = text;
     text = NULL;
@@ -65,8 +68,12 @@ static void check_deadlines(void *room) {
 
 static int record_tick(void *room) {
   const dfcclContext_t context = room;
-  return (context->recorder || context->tracer) && df_has_outstanding(context) ? DF_RECORD_TICK_MS
-                                                                               : -1;
+  if (context->recorder == NULL && context->tracer == NULL) return -1;
+  if (df_has_outstanding(context)) return DF_RECORD_TICK_MS;
+  df_rank_lock(&context->lock);
+  const int is_behind = df_record_is_behind(context) || df_trace_is_behind(context);
+  df_rank_unlock(&context->lock);
+  return is_behind ? DF_RECORD_TICK_MS : -1;
 }
 static int learning_tick(void *room) {
   const dfcclContext_t context = room;
@@ -82,7 +89,10 @@ static void flush_recording(void *room) {
   dfcclContext_t context = room;
   df_rank_lock(&context->lock);
   if (context->recorder) df_record_flush(context);
-  if (context->tracer) df_trace_flush(context);
+  if (context->tracer) {
+    df_trace_waiting_runs(context);
+    df_trace_flush(context);
+  }
   df_rank_unlock(&context->lock);
 }
 

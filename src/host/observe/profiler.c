@@ -47,14 +47,14 @@ typedef struct profiled_run {
 static df_mutex lock = DF_MUTEX_INITIALIZER; /* serialises all plugin calls in the process */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static library *libraries DF_GUARDED_BY(lock);
-static void note_lock(void) { df_fork_waits_for(&lock, 0); }
+static void register_lock(void) { df_fork_waits_for(&lock, 0); }
 
 static DF_FOREIGN_LOG(write_log, "profiler plugin");
 
 /* ---- opening and closing */
 
 /* NULL after df_fail. */
-static library *load(const char *name) DF_REQUIRES(lock) {
+static library *load_library(const char *name) DF_REQUIRES(lock) {
   char tried[320] = "";
   df_text text = {tried, sizeof tried};
   df_profiler_table plugin;
@@ -87,8 +87,9 @@ static library *load(const char *name) DF_REQUIRES(lock) {
   return libraries = new;
 }
 
-static dfcclResult_t start(dfcclContext_t context, df_profiler *profiler) DF_REQUIRES(lock) {
-  profiler->library = load(context->settings.profiler_plugin);
+static dfcclResult_t open_profiler(dfcclContext_t context, df_profiler *profiler)
+    DF_REQUIRES(lock) {
+  profiler->library = load_library(context->settings.profiler_plugin);
   if (profiler->library == NULL) return dfcclInvalidUsage;
   const df_profiler_job job = {.number = profiler->job,
                                .name = profiler->name,
@@ -112,14 +113,14 @@ static void handle_message(void *who, df_watch_event what, const uint8_t *ring, 
 dfcclResult_t df_profiler_open(dfcclContext_t context) {
   const char *choice = context->settings.profiler_plugin;
   if (*choice == '\0' || strcmp(choice, "none") == 0) return dfcclSuccess;
-  pthread_once(&once, note_lock);
+  pthread_once(&once, register_lock);
   df_profiler *profiler = calloc(1, sizeof *profiler);
   if (profiler == NULL) return df_fail(dfcclOutOfMemory, "no memory for a profiler plugin");
   memcpy(&profiler->job, context->mesh.job, sizeof profiler->job);
   snprintf(profiler->name, sizeof profiler->name, "dfccl %u ranks", context->n_ranks);
-  profiler->watch = (df_message_watch){.tell = handle_message, .who = profiler};
+  profiler->watch = (df_message_watch){.report = handle_message, .who = profiler};
   df_lock(&lock);
-  const dfcclResult_t result = start(context, profiler);
+  const dfcclResult_t result = open_profiler(context, profiler);
   df_unlock(&lock);
   if (result == dfcclSuccess)
     context->profiler = profiler;
@@ -160,9 +161,11 @@ static const char *algorithm_name(int algorithm) {
                                      : df_algorithm_name(algorithm);
 }
 
+/* A run with counts for each peer has no count of its own: the most elements for one peer are
+ * reported. */
 static df_profiled_run describe_run(const dfcclContext_t context, const df_coll *coll,
-                                    const df_run *run) DF_RANK_LOCKED {
-  const uint64_t count = run->count ? run->count : coll->count;
+                                    const df_run *run, int has_counts) DF_RANK_LOCKED {
+  const uint64_t count = has_counts || run->count == 0 ? coll->count : run->count;
   const int is_flagged = coll->exec.configuration.shape.payload_offset != DF_LINK_STAGED_OFFSET;
   return (df_profiled_run){.rank = (int)context->rank,
                            .job_name = context->profiler->name,
@@ -192,7 +195,7 @@ static uint32_t describe_links(const dfcclContext_t context, const df_coll *coll
                                df_profiled_link links[LINKS_MAX]) DF_RANK_LOCKED {
   uint32_t n = 0;
   const df_part *part = &coll->exec.configuration.shape.parts[0];
-  const int tells = coll->exec.ready && !coll->varying;
+  const int is_ready = coll->exec.ready && !coll->varying;
   for (uint32_t which = 0; which < coll->exec.plan->n_links && n < LINKS_MAX; which++) {
     const uint32_t peer = coll->ranks[coll->exec.plan->links[which].peer];
     if (!context->transports.wire_serves[peer]) continue;
@@ -202,7 +205,7 @@ static uint32_t describe_links(const dfcclContext_t context, const df_coll *coll
                            .sends = coll->exec.plan->links[which].sends,
                            .messages = (int)(part->loops * coll->exec.plan->links[which].messages),
                            .chunk_bytes = (int)(part->chunk * (uint32_t)df_type_size(coll->type)),
-                           .ring = tells ? coll->exec.device.links[which].slots : NULL};
+                           .ring = is_ready ? coll->exec.device.links[which].slots : NULL};
   }
   return n;
 }
@@ -212,7 +215,7 @@ static uint32_t describe_links(const dfcclContext_t context, const df_coll *coll
 /* A run's event is the parent of the other events. */
 enum { RUN_EVENTS = DF_PROFILE_COLL | DF_PROFILE_PROXY_OP | DF_PROFILE_PROXY_STEP };
 
-static void stop(const df_profiler *profiler, void *handle) {
+static void stop_event(const df_profiler *profiler, void *handle) {
   if (handle) df_profiler_stop(&profiler->library->plugin, handle);
 }
 
@@ -308,8 +311,9 @@ static void start_run(const dfcclContext_t context, const df_profiled_run *run,
 
 static void stop_run(profiled_run *profiled) {
   end_steps(profiled);
-  for (uint32_t i = 0; i < profiled->n_links; i++) stop(profiled->profiler, profiled->links[i]);
-  stop(profiled->profiler, profiled->run);
+  for (uint32_t i = 0; i < profiled->n_links; i++)
+    stop_event(profiled->profiler, profiled->links[i]);
+  stop_event(profiled->profiler, profiled->run);
 }
 
 /* ---- a run */
@@ -325,7 +329,8 @@ static void ended(dfcclCollId_t id, dfcclResult_t status, void *argument) {
   if (callback) callback(id, status, given);
 }
 
-df_profiled_call df_profiler_begin(dfcclContext_t context, dfcclCollId_t id, df_run *run) {
+df_profiled_call df_profiler_begin(dfcclContext_t context, dfcclCollId_t id, df_run *run,
+                                   int has_counts) {
   df_profiled_call call = {0};
   df_profiled_run description;
   df_profiled_link links[LINKS_MAX];
@@ -335,7 +340,7 @@ df_profiled_call df_profiler_begin(dfcclContext_t context, dfcclCollId_t id, df_
   df_rank_lock(&context->lock);
   const df_coll *coll = df_find(context, id);
   if (coll) {
-    description = describe_run(context, coll, run);
+    description = describe_run(context, coll, run, has_counts);
     n_links = describe_links(context, coll, links);
   }
   df_rank_unlock(&context->lock);
@@ -356,9 +361,9 @@ df_profiled_call df_profiler_begin(dfcclContext_t context, dfcclCollId_t id, df_
 void df_profiler_submitted(dfcclContext_t context, const df_profiled_call *call, df_run *run,
                            int accepted) {
   df_lock(&lock);
-  stop(context->profiler, call->call);
-  stop(context->profiler, call->group);
-  stop(context->profiler, call->group_api);
+  stop_event(context->profiler, call->call);
+  stop_event(context->profiler, call->group);
+  stop_event(context->profiler, call->group_api);
   if (!accepted && run->callback == ended) stop_run(run->argument);
   df_unlock(&lock);
   if (accepted || run->callback != ended) return;

@@ -25,8 +25,10 @@ void df_profiler_close(dfcclContext_t context);
 /* The receiver of message events; NULL: the plugin does not request them. */
 const df_message_watch *df_profiler_watch(const dfcclContext_t context);
 
-/* Without the lock. Replaces the run's callback. */
-df_profiled_call df_profiler_begin(dfcclContext_t context, dfcclCollId_t id, df_run *run);
+/* Without the lock. Replaces the run's callback. `has_counts`: the run has counts for
+ * each peer (run->given), not one count. */
+df_profiled_call df_profiler_begin(dfcclContext_t context, dfcclCollId_t id, df_run *run,
+                                   int has_counts);
 /* Without the lock. If the run was refused, it gets its own callback back. */
 void df_profiler_submitted(dfcclContext_t context, const df_profiled_call *call, df_run *run,
                            int accepted);

@@ -192,7 +192,7 @@ int df_profiler_init(const df_profiler_table *plugin, const df_profiler_job *job
                         job->rank, job->log);
 }
 
-static int start(const df_profiler_table *plugin, void *context, void **handle, void *event) {
+static int start_event(const df_profiler_table *plugin, void *context, void **handle, void *event) {
   return table_of(plugin)->start(context, handle, event);
 }
 
@@ -200,15 +200,15 @@ int df_profiler_start_group(const df_profiler_table *plugin, void *context, int 
                             void **handle) {
   event_1 old = {.type = DF_PROFILE_GROUP, .rank = rank};
   event_5 new = {.type = DF_PROFILE_GROUP, .rank = rank, .parent = parent};
-  return plugin->version < 5 ? start(plugin, context, handle, &old)
-                             : start(plugin, context, handle, &new);
+  return plugin->version < 5 ? start_event(plugin, context, handle, &old)
+                             : start_event(plugin, context, handle, &new);
 }
 
 int df_profiler_start_group_api(const df_profiler_table *plugin, void *context, int rank,
                                 void **handle) {
   event_5 event = {.type = DF_PROFILE_GROUP_API, .rank = rank};
   event.u.group_api.depth = 1;
-  return start(plugin, context, handle, &event);
+  return start_event(plugin, context, handle, &event);
 }
 
 int df_profiler_start_call(const df_profiler_table *plugin, void *context,
@@ -218,7 +218,7 @@ int df_profiler_start_call(const df_profiler_table *plugin, void *context,
   event.u.call.count = run->count;
   event.u.call.type = run->type;
   event.u.call.root = run->root;
-  return start(plugin, context, handle, &event);
+  return start_event(plugin, context, handle, &event);
 }
 
 static int start_1(const df_profiler_table *plugin, void *context, const df_profiled_run *run,
@@ -240,7 +240,7 @@ static int start_1(const df_profiler_table *plugin, void *context, const df_prof
   event.u.run.warps = 1;
   event.u.run.algorithm = (uint8_t)run->nccl_algorithm;
   event.u.run.protocol = (uint8_t)run->nccl_protocol;
-  return start(plugin, context, handle, &event);
+  return start_event(plugin, context, handle, &event);
 }
 
 #define FILL_NAMED(event, run)                                                                     \
@@ -265,7 +265,7 @@ static int start_2(const df_profiler_table *plugin, void *context, const df_prof
   event.u.run.name = run->job_name;
   event.u.run.job = run->job;
   event.u.run.bytes = run->bytes;
-  return start(plugin, context, handle, &event);
+  return start_event(plugin, context, handle, &event);
 }
 
 static int start_3(const df_profiler_table *plugin, void *context, const df_profiled_run *run,
@@ -274,7 +274,7 @@ static int start_3(const df_profiler_table *plugin, void *context, const df_prof
   FILL_NAMED(event.u.run, run);
   event.u.run.name = run->job_name;
   event.u.run.job = run->job;
-  return start(plugin, context, handle, &event);
+  return start_event(plugin, context, handle, &event);
 }
 
 static int start_4(const df_profiler_table *plugin, void *context, const df_profiled_run *run,
@@ -284,8 +284,8 @@ static int start_4(const df_profiler_table *plugin, void *context, const df_prof
   FILL_NAMED(old.u.run, run);
   FILL_NAMED(new.u.run, run);
   new.u.run.group = group;
-  return plugin->version == 4 ? start(plugin, context, handle, &old)
-                              : start(plugin, context, handle, &new);
+  return plugin->version == 4 ? start_event(plugin, context, handle, &old)
+                              : start_event(plugin, context, handle, &new);
 }
 
 int df_profiler_start_run(const df_profiler_table *plugin, void *context,
@@ -313,8 +313,8 @@ int df_profiler_start_link(const df_profiler_table *plugin, void *context,
   event_1 old = {.type = DF_PROFILE_PROXY_OP, .rank = link->rank, .parent = parent};
   event_5 new = {.type = DF_PROFILE_PROXY_OP, .rank = link->rank, .parent = parent};
   old.u.link = new.u.link = content;
-  return plugin->version < 5 ? start(plugin, context, handle, &old)
-                             : start(plugin, context, handle, &new);
+  return plugin->version < 5 ? start_event(plugin, context, handle, &old)
+                             : start_event(plugin, context, handle, &new);
 }
 
 int df_profiler_start_step(const df_profiler_table *plugin, void *context, int rank, int step,
@@ -322,8 +322,8 @@ int df_profiler_start_step(const df_profiler_table *plugin, void *context, int r
   event_1 old = {.type = DF_PROFILE_PROXY_STEP, .rank = rank, .parent = parent};
   event_5 new = {.type = DF_PROFILE_PROXY_STEP, .rank = rank, .parent = parent};
   old.u.step.number = new.u.step.number = step;
-  return plugin->version < 5 ? start(plugin, context, handle, &old)
-                             : start(plugin, context, handle, &new);
+  return plugin->version < 5 ? start_event(plugin, context, handle, &old)
+                             : start_event(plugin, context, handle, &new);
 }
 
 static void record(const df_profiler_table *plugin, void *handle, int state, size_t bytes) {

@@ -1,7 +1,7 @@
 #include "host/observe/profiler_steps.h"
 
-static void start(df_steps *steps, const df_profiler_table *plugin, void *context,
-                  uint64_t sequence, uint32_t bytes) {
+static void start_step(df_steps *steps, const df_profiler_table *plugin, void *context,
+                       uint64_t sequence, uint32_t bytes) {
   for (uint32_t i = 0; i < steps->n; i++)
     if (steps->open[i].sequence == sequence)
       return; /* a further part of the message, or it is sent again */
@@ -13,7 +13,7 @@ static void start(df_steps *steps, const df_profiler_table *plugin, void *contex
   if (step->handle) df_profiler_step_moves(plugin, step->handle, steps->sends, bytes);
 }
 
-static void stop(df_steps *steps, const df_profiler_table *plugin, df_step *step) {
+static void stop_step(df_steps *steps, const df_profiler_table *plugin, df_step *step) {
   if (step->handle) {
     df_profiler_step_moved(plugin, step->handle, steps->sends);
     df_profiler_stop(plugin, step->handle);
@@ -26,16 +26,16 @@ void df_steps_receive(df_steps *steps, const df_profiler_table *plugin, void *co
   if (steps->ring != ring || steps->parent == NULL) return;
   if (what == DF_WATCH_SENDS || what == DF_WATCH_COMES) {
     if (sequence >= steps->first && sequence < steps->end)
-      start(steps, plugin, context, sequence, bytes);
+      start_step(steps, plugin, context, sequence, bytes);
     return;
   }
   for (uint32_t i = steps->n; i-- > 0;) {
     const uint64_t open = steps->open[i].sequence;
     if (what == DF_WATCH_SENT ? open <= sequence : open == sequence)
-      stop(steps, plugin, &steps->open[i]);
+      stop_step(steps, plugin, &steps->open[i]);
   }
 }
 
 void df_steps_stop(df_steps *steps, const df_profiler_table *plugin) {
-  while (steps->n) stop(steps, plugin, &steps->open[steps->n - 1]);
+  while (steps->n) stop_step(steps, plugin, &steps->open[steps->n - 1]);
 }

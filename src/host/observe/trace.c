@@ -4,7 +4,7 @@
  *   {"dfccl_trace":1,"rank":R,"ranks":N,"host":H,"process":P,"clock_ns":C,"unix_ns":"U"}
  *       The first line. C is a time of this host's monotonic clock, as all later times are; U is
  *       the same moment in nanoseconds since 1970.
- *   {"collective":K,"id":"I","name":S,"operation":O,"count":E,"bytes":B,"group":[ranks],
+ *   {"collective":K,"id":"I","name":S,"operation":O,"type":T,"count":E,"bytes":B,"group":[ranks],
  *    "algorithm":A,"split":S,"blocks":B,"slot_bytes":B,"slots":S,"form":F,
  *    "lends":0|1,"switch":W,"from_run":M,"at":T,"purpose":P,"why":S}
  *       Before the collective's first run, and again when it switches to another configuration, or
@@ -12,6 +12,11 @@
  *       if they ended late. W is the number of plan switches on this rank. P is "registered", or
  *       the purpose of the switch (control/message.h).
  *   {"run":M,"of":K,"from":T,"to":T,"status":D}   from dfcclRun* to its end, without the callback
+ *   {"waiting":K,"from_run":M,"until_run":N,"from":T}
+ *       Runs M to N - 1 were submitted, run M at T, and have not ended. Written while run M takes
+ *       long, so that the trace of a killed job has the runs in which it hung.
+ *   {"failure":K,"status":D,"at":T,"why":S}       the collective has failed: its later runs do too
+ *   {"broken":1,"status":D,"at":T,"why":S}        the whole context has failed
  *   {"callback":K,"from":T,"to":T}
  *   {"synchronise":1,"from":T,"to":T}
  *   {"end":"whole"}                               after the context's end
@@ -33,6 +38,7 @@
 #include "base/growing_text.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "host/state/registry.h"
 #include "host/state/switch_hooks.h"
 #include "primitives/elements/types.h"
 
@@ -41,9 +47,13 @@ enum {
   DF_TRACE_WHY_BYTES = 512
 };
 
+/* A run that has waited for so long is traced before it ends. */
+#define DF_TRACE_WAITING_NS UINT64_C(100000000)
+
 typedef struct df_tracer {
   int fd;
-  int ended; /* writing has failed: nothing more is added */
+  int ended;       /* writing has failed: nothing more is added */
+  int has_failure; /* lines that wait contain the end of a failed run */
   uint32_t collectives;
   df_growing_text lines;
 } df_tracer;
@@ -107,7 +117,7 @@ static void grow_why(df_growing_text *lines, const df_coll *coll) {
   df_grow_escaped(lines, why);
 }
 
-static void describe(dfcclContext_t context, df_coll *coll) {
+static void describe_collective(dfcclContext_t context, df_coll *coll) {
   df_tracer *tracer = context->tracer;
   df_growing_text *lines = &tracer->lines;
   const df_plan_key *key = &coll->exec.plan->key;
@@ -118,9 +128,11 @@ static void describe(dfcclContext_t context, df_coll *coll) {
   df_grow_format(lines, "{\"collective\":%u,\"id\":\"%" PRIu64 "\",\"name\":\"", coll->trace.number,
                  coll->id);
   df_grow_escaped(lines, coll->name);
-  df_grow_format(
-      lines, "\",\"operation\":\"%s\",\"count\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"group\":[",
-      df_operation_name(coll->operation), coll->count, coll->count * df_type_size(coll->type));
+  df_grow_format(lines,
+                 "\",\"operation\":\"%s\",\"type\":\"%s\",\"count\":%" PRIu64 ",\"bytes\":%" PRIu64
+                 ",\"group\":[",
+                 df_operation_name(coll->operation), df_type_name(coll->type), coll->count,
+                 coll->count * df_type_size(coll->type));
   for (uint32_t i = 0; i < coll->n; i++)
     df_grow_format(lines, "%s%u", i ? "," : "", coll->ranks[i]);
   df_grow_format(lines, "],\"algorithm\":\"%s",
@@ -141,7 +153,7 @@ static void describe(dfcclContext_t context, df_coll *coll) {
 }
 
 /* Keeps whole lines, or no part of them. */
-static void conclude(dfcclContext_t context, size_t before) DF_RANK_LOCKED {
+static void end_lines(dfcclContext_t context, size_t before) DF_RANK_LOCKED {
   df_growing_text *lines = &context->tracer->lines;
   if (lines->failed) {
     lines->length = before;
@@ -155,30 +167,35 @@ static void conclude(dfcclContext_t context, size_t before) DF_RANK_LOCKED {
 void df_trace_describe(dfcclContext_t context, df_coll *coll) {
   const size_t before = context->tracer->lines.length;
   if (context->tracer->ended || coll->trace.is_described) return;
-  describe(context, coll);
-  conclude(context, before);
+  describe_collective(context, coll);
+  end_lines(context, before);
 }
 
 void df_trace_run(dfcclContext_t context, df_coll *coll, uint64_t from_ns, dfcclResult_t status) {
   df_growing_text *lines = &context->tracer->lines;
   const size_t before = lines->length;
   if (context->tracer->ended) return;
-  if (!coll->trace.is_described) describe(context, coll);
+  if (!coll->trace.is_described) describe_collective(context, coll);
   df_grow_format(lines,
                  "{\"run\":%" PRIu64 ",\"of\":%u,\"from\":%" PRIu64 ",\"to\":%" PRIu64
                  ",\"status\":%d}\n",
                  coll->runs.taken - 1, coll->trace.number, from_ns, df_clock_ns(), (int)status);
-  conclude(context, before);
+  context->tracer->has_failure |= status != dfcclSuccess;
+  end_lines(context, before);
+}
+
+void df_trace_flush_failures(dfcclContext_t context) {
+  if (DF_UNLIKELY(context->tracer->has_failure)) df_trace_flush(context);
 }
 
 void df_trace_callback(dfcclContext_t context, df_coll *coll, uint64_t from_ns) {
   df_growing_text *lines = &context->tracer->lines;
   const size_t before = lines->length;
   if (context->tracer->ended) return;
-  if (!coll->trace.is_described) describe(context, coll);
+  if (!coll->trace.is_described) describe_collective(context, coll);
   df_grow_format(lines, "{\"callback\":%u,\"from\":%" PRIu64 ",\"to\":%" PRIu64 "}\n",
                  coll->trace.number, from_ns, df_clock_ns());
-  conclude(context, before);
+  end_lines(context, before);
 }
 
 void df_trace_synchronisation(dfcclContext_t context, uint64_t from_ns) {
@@ -187,12 +204,78 @@ void df_trace_synchronisation(dfcclContext_t context, uint64_t from_ns) {
   if (context->tracer->ended) return;
   df_grow_format(lines, "{\"synchronise\":1,\"from\":%" PRIu64 ",\"to\":%" PRIu64 "}\n", from_ns,
                  df_clock_ns());
-  conclude(context, before);
+  end_lines(context, before);
+}
+
+static uint64_t oldest_submission_ns(df_coll *coll) DF_RANK_LOCKED {
+  if (df_runs_in_device(coll) > 0) return df_run_in_device(coll, coll->runs.retired)->submitted_ns;
+  return coll->runs.backlog[coll->runs.backlog_head].submitted_ns;
+}
+
+static void trace_waiting(dfcclContext_t context, df_coll *coll, uint64_t now) DF_RANK_LOCKED {
+  df_growing_text *lines = &context->tracer->lines;
+  df_coll_trace *trace = &coll->trace;
+  const size_t before = lines->length;
+  if (df_runs_in_device(coll) == 0 && coll->runs.backlog_length == 0) return;
+  const uint64_t from_ns = oldest_submission_ns(coll);
+  if (from_ns + DF_TRACE_WAITING_NS > now) return;
+  if (trace->waiting_from == coll->runs.taken && trace->waiting_until == coll->runs.submitted)
+    return;
+  if (!trace->is_described) describe_collective(context, coll);
+  df_grow_format(lines,
+                 "{\"waiting\":%u,\"from_run\":%" PRIu64 ",\"until_run\":%" PRIu64
+                 ",\"from\":%" PRIu64 "}\n",
+                 trace->number, coll->runs.taken, coll->runs.submitted, from_ns);
+  trace->waiting_from = coll->runs.taken;
+  trace->waiting_until = coll->runs.submitted;
+  end_lines(context, before);
+}
+
+void df_trace_waiting_runs(dfcclContext_t context) {
+  const uint64_t now = df_clock_ns();
+  for (uint32_t i = 0; i < context->registry.n_indices && !context->tracer->ended; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll && !coll->registered && coll->runs.taken < coll->runs.submitted)
+      trace_waiting(context, coll, now);
+  }
+}
+
+static void grow_failure(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
+  df_growing_text *lines = &context->tracer->lines;
+  df_grow_format(lines, ",\"status\":%d,\"at\":%" PRIu64 ",\"why\":\"", (int)status, df_clock_ns());
+  df_grow_escaped(lines, sentence);
+  df_grow_text(lines, "\"}\n");
+}
+
+void df_trace_failure(dfcclContext_t context, df_coll *coll, dfcclResult_t status,
+                      const char *sentence) {
+  df_growing_text *lines = &context->tracer->lines;
+  const size_t before = lines->length;
+  const int is_used = coll->runs.taken < coll->runs.submitted;
+  /* A broken context ends all collectives, and its own failure is traced. */
+  if (context->tracer->ended || (context->failure.broken != dfcclSuccess && !is_used)) return;
+  if (!coll->trace.is_described) describe_collective(context, coll);
+  df_grow_format(lines, "{\"failure\":%u", coll->trace.number);
+  grow_failure(context, status, sentence);
+  end_lines(context, before);
+}
+
+void df_trace_broken(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
+  const size_t before = context->tracer->lines.length;
+  if (context->tracer->ended) return;
+  df_grow_text(&context->tracer->lines, "{\"broken\":1");
+  grow_failure(context, status, sentence);
+  end_lines(context, before);
+}
+
+int df_trace_is_behind(dfcclContext_t context) {
+  return context->tracer != NULL && context->tracer->lines.length > 0;
 }
 
 void df_trace_flush(dfcclContext_t context) {
   df_growing_text *lines = &context->tracer->lines;
   size_t written = 0;
+  context->tracer->has_failure = 0;
   while (written < lines->length) {
     const ssize_t n =
         df_write(context->tracer->fd, lines->bytes + written, lines->length - written);

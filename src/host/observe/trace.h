@@ -16,7 +16,20 @@ void df_trace_callback(dfcclContext_t context, df_coll *coll, uint64_t from_ns) 
  * from the next admitted run on. */
 void df_trace_describe(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 void df_trace_synchronisation(dfcclContext_t context, uint64_t from_ns) DF_RANK_LOCKED;
+/* Traces the runs that have waited long, so that they are in the file if the program is killed. */
+void df_trace_waiting_runs(dfcclContext_t context) DF_RANK_LOCKED;
+/* The collective has failed, or the whole context. */
+void df_trace_failure(dfcclContext_t context, df_coll *coll, dfcclResult_t status,
+                      const char *sentence) DF_RANK_LOCKED;
+void df_trace_broken(dfcclContext_t context, dfcclResult_t status,
+                     const char *sentence) DF_RANK_LOCKED;
+/* Whether lines wait to be written to the file. */
+int df_trace_is_behind(dfcclContext_t context) DF_RANK_LOCKED;
 void df_trace_flush(dfcclContext_t context) DF_RANK_LOCKED;
+/* Writes the lines if runs have failed, because many programs end at the first failure without
+ * dfcclDestroy. Called once after any number of runs, before the lock is released: a thread that
+ * receives a failure takes the lock first. */
+void df_trace_flush_failures(dfcclContext_t context) DF_RANK_LOCKED;
 void df_tracer_close(dfcclContext_t context) DF_RANK_LOCKED;
 /* In a forked child: closes the descriptor. The file is the parent's. */
 void df_tracer_close_in_child(dfcclContext_t context);

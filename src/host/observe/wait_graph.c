@@ -77,11 +77,11 @@ static int next_sleeper(const struct dfcclContext *context, uint32_t *at, df_sle
 static df_mutex list_lock = DF_MUTEX_INITIALIZER;
 static dfcclContext_t listed;
 
-static void watch_forks(void) { df_fork_waits_for(&list_lock, 1); }
+static void register_list_lock(void) { df_fork_waits_for(&list_lock, 1); }
 
 static void lock_list(void) DF_ACQUIRE(list_lock) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, watch_forks);
+  pthread_once(&once, register_list_lock);
   df_lock(&list_lock);
 }
 
@@ -159,7 +159,7 @@ static void collect_waits(df_wait_graph *graph, dfcclContext_t context) {
 }
 
 /* Marks the awaited runs that this rank has not submitted. */
-static void answer(df_wait_graph *graph, dfcclContext_t context) {
+static void mark_missing_runs(df_wait_graph *graph, dfcclContext_t context) {
   df_rank_lock(&context->lock);
   for (uint32_t i = 0; i < graph->n; i++) {
     df_wait_edge *wait = &graph->waits[i];
@@ -177,7 +177,7 @@ static void collect_graph(df_wait_graph *graph, const struct dfcclContext *conte
   for (dfcclContext_t c = listed; c; c = c->next_in_process)
     if (c->control.process_inbox == context->control.process_inbox) collect_waits(graph, c);
   for (dfcclContext_t c = listed; c; c = c->next_in_process)
-    if (c->control.process_inbox == context->control.process_inbox) answer(graph, c);
+    if (c->control.process_inbox == context->control.process_inbox) mark_missing_runs(graph, c);
   df_unlock(&list_lock);
 }
 

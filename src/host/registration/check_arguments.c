@@ -154,8 +154,8 @@ static void ask_plugin(dfcclContext_t context, const df_configuration_question *
                       advice);
 }
 
-static int choose(dfcclContext_t context, df_configuration_question *question,
-                  df_configuration *configuration) {
+static int choose_configuration(dfcclContext_t context, df_configuration_question *question,
+                                df_configuration *configuration) {
   df_advice advice;
   if (context->tuner_plugin && df_choice_takes_advice(question->tuning, &question->choice)) {
     ask_plugin(context, question, &advice);
@@ -233,12 +233,12 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
   question->choice.ordered = ordered;
   question->choice.why = why;
   question->choice.why_bytes = sizeof why;
-  const int chosen = choose(context, question, configuration);
+  const int chosen = choose_configuration(context, question, configuration);
   question->choice.why = NULL;
   if (chosen) return dfcclSuccess;
   if (strncmp(question->choice.name, "file:", 5) == 0)
     return df_fail(dfcclInvalidArgument, "options.algorithm: %s", why);
-  char name[DF_MAX_NAME];
+  char name[DF_MAX_NAME], sentence[DF_ALGORITHM_SENTENCE_BYTES];
   df_escape(name, sizeof name, question->choice.name);
   const int named = df_algorithm_by_name(question->choice.name);
   if (ordered && named >= 0 && df_algorithm_has(named, r->operation))
@@ -246,6 +246,7 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
                    "options.algorithm is \"%s\", which does not keep the order of operands; the "
                    "operator does not commute",
                    name);
-  return df_fail(dfcclInvalidArgument, "options.algorithm is \"%s\", which %s does not have", name,
-                 df_operation_name(r->operation));
+  return df_fail(dfcclInvalidArgument, "options.algorithm: %s",
+                 df_algorithm_explain(question->choice.name, (int)r->operation,
+                                      df_operation_name(r->operation), sentence));
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "control/messenger.h"
@@ -48,6 +49,11 @@ static int is_needed(const df_coll *coll) {
 
 /* ---- set-up ---- */
 
+/* A plan switch implies many runs. */
+static int fills_rings(const df_coll *coll) {
+  return coll->registered != NULL || coll->exec.configuration.policy->pages_after == 0;
+}
+
 static df_route route_of(const df_coll *coll, uint32_t which, const df_ring *ring) {
   return (df_route){.peer = coll->ranks[coll->exec.plan->links[which].peer],
                     .n_blocks = coll->exec.configuration.shape.n_blocks,
@@ -56,6 +62,7 @@ static df_route route_of(const df_coll *coll, uint32_t which, const df_ring *rin
                     .ring = *ring,
                     .slots_min = coll->exec.configuration.shape.n_slots,
                     .payload_offset = (uint8_t)coll->exec.configuration.shape.payload_offset,
+                    .fills_rings = fills_rings(coll),
                     .plan = coll->exec.plan,
                     .which = which,
                     .parts = coll->exec.configuration.shape.parts,
@@ -164,7 +171,7 @@ static dfcclResult_t set_up_links(dfcclContext_t context, df_coll *coll,
   return all;
 }
 
-static int links_stand(const df_coll *coll) DF_RANK_LOCKED {
+static int links_are_connected(const df_coll *coll) DF_RANK_LOCKED {
   for (uint32_t which = 0; which < coll->exec.plan->n_links; which++) {
     const df_remote_ends *ends = ends_of_link(coll, which);
     if (ends == NULL) return 0;
@@ -206,6 +213,71 @@ static void ask_service(dfcclContext_t context) {
   df_service_wake(&context->control);
 }
 
+/* ---- pages of deep rings ---- */
+
+/* A ring of fewer pages is not worth waking the service thread. */
+static int is_deep(const df_coll *coll, const df_link *link) {
+  enum { LEAST_PAGES = 16 };
+  const uint32_t n_slots = link->slot_mask + 1;
+  return n_slots > coll->exec.configuration.shape.n_slots &&
+         df_link_ring_bytes(link->stride, n_slots) >= LEAST_PAGES * (uint64_t)DF_PAGE;
+}
+
+/* Rings of other transports are memory of this process alone. */
+static int has_shared_rings(const dfcclContext_t context, const df_coll *coll, uint32_t which) {
+  return context->transports.to[remote_of(coll, which)->peer] == &context->transports.shm->base;
+}
+
+static int has_deep_rings(const dfcclContext_t context, const df_coll *coll) DF_RANK_LOCKED {
+  for (uint32_t which = 0; which < coll->exec.plan->n_links; which++)
+    if (has_shared_rings(context, coll, which) && is_deep(coll, &coll->exec.device.links[which]))
+      return 1;
+  return 0;
+}
+
+/* A collective that runs once has the pages of its own messages only. One that runs again gets all
+ * pages at once, so that its runs have no faults. Runs of a collective with a plan switch are
+ * watched for the switch. */
+static void expect_more_runs(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
+  if (fills_rings(coll) || !context->device.memory->host_sees_links ||
+      !has_deep_rings(context, coll))
+    return;
+  coll->exec.pages = coll->plan_switch ? DF_PAGES_DUE : DF_PAGES_LATER;
+  if (coll->plan_switch)
+    ask_service(context);
+  else
+    coll->runs.watched_from = (uint64_t)coll->exec.configuration.policy->pages_after - 1;
+}
+
+/* A few pages at a time, under the lock: a ring that has been given back must get no more pages.
+ * Between them the collective may be given up, a switch may exchange its plan and what is due, and
+ * the context may leave. */
+static void get_pages(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
+  const uint64_t most = DF_PAGES_UNDER_LOCK * (uint64_t)DF_PAGE;
+  coll->references++;
+  uint64_t at = 0;
+  for (uint32_t i = 0; coll->exec.pages == DF_PAGES_DUE && !is_given_up(coll);) {
+    const uint32_t n_links = coll->exec.plan->n_links;
+    if (i >= n_links * coll->exec.configuration.shape.n_blocks) {
+      coll->exec.pages = DF_PAGES_AS_USED;
+      break;
+    }
+    const df_link *link = &coll->exec.device.links[i];
+    const uint64_t bytes = df_link_ring_bytes(link->stride, link->slot_mask + 1);
+    if (at >= bytes || !has_shared_rings(context, coll, i % n_links) || !is_deep(coll, link)) {
+      at = 0;
+      i++;
+      continue;
+    }
+    df_segment_populate_at(link->slots + at, DF_MIN(most, bytes - at));
+    at += most;
+    df_rank_unlock(&context->lock);
+    df_cpu_yield(); /* a thread that waits for the lock must first wake up */
+    df_rank_lock(&context->lock);
+  }
+  df_coll_unreference(context, coll);
+}
+
 /* Sets up links. In the background, on the service thread, it releases the lock meanwhile. */
 static void progress(dfcclContext_t context, df_coll *coll, int in_background) DF_RANK_LOCKED {
   if (coll->exec.ready || is_given_up(coll) || coll->members.n_bound + 1 < coll->n) return;
@@ -226,7 +298,7 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) D
   }
   if (is_given_up(coll)) return;
   if (!is_needed(coll)) return;
-  if (has_links && !links_stand(coll)) return;
+  if (has_links && !links_are_connected(coll)) return;
   if (!in_background && context->device.memory->sets_up_in_background) {
     ask_service(context);
     return;
@@ -247,6 +319,7 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) D
     return;
   }
   coll->runs.admit_below = UINT64_MAX;
+  expect_more_runs(context, coll);
   df_list(context, coll);
   df_admit_listed(context);
 }
@@ -264,14 +337,19 @@ void df_links_progress_due(dfcclContext_t context) {
   if (!df_load_relaxed_u32(&context->links_due)) return;
   df_rank_lock(&context->lock);
   df_store_relaxed_u32(&context->links_due, 0);
-  for (uint32_t i = 0; i < context->registry.n_indices; i++)
-    if (df_registered(context, i) && !context->registry.by_index[i]->exec.ready)
-      progress_in_background(context, context->registry.by_index[i]);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = context->registry.by_index[i];
+    if (!df_registered(context, i)) continue;
+    if (!coll->exec.ready)
+      progress_in_background(context, coll);
+    else if (coll->exec.pages == DF_PAGES_DUE)
+      get_pages(context, coll);
+  }
   df_rank_unlock(&context->lock);
 }
 
-void df_links_told(dfcclContext_t context, df_remote *remote, uint32_t channel,
-                   const df_offer *offer) {
+void df_links_take_offer(dfcclContext_t context, df_remote *remote, uint32_t channel,
+                         const df_offer *offer) {
   df_remote_ends *ends = make_ends(remote, channel);
   if (ends == NULL) {
     df_give_up(context, dfcclOutOfMemory, "no memory for a channel of a collective's links");

@@ -11,7 +11,7 @@ void df_links_progress(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 void df_links_progress_due(dfcclContext_t context);
 /* Handles a peer's offer, which describes where this rank writes. On the service thread; releases
  * the lock meanwhile. */
-void df_links_told(dfcclContext_t context, df_remote *remote, uint32_t channel,
-                   const df_offer *offer) DF_RANK_LOCKED;
+void df_links_take_offer(dfcclContext_t context, df_remote *remote, uint32_t channel,
+                         const df_offer *offer) DF_RANK_LOCKED;
 
 #endif

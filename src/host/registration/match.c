@@ -9,182 +9,11 @@
 #include "base/mutex.h"
 #include "host/state/context.h"
 #include "host/runs/collective_failure.h"
+#include "host/registration/announcement.h"
 #include "host/registration/link_setup.h"
 #include "host/registration/match.h"
-#include "host/registration/user_operators.h"
 #include "host/state/registry.h"
 #include "host/state/switch_hooks.h"
-#include "plans/msccl/file.h"
-
-static uint32_t operator_of(const df_coll *coll) {
-  if (!df_operation_reduces(coll->operation)) return 0;
-  return coll->has_user_operator
-             ? (uint32_t)df_user_operator_kind_of(df_user_operators[coll->user_operator])
-             : (uint32_t)coll->op;
-}
-
-/* For plans from files, the file's hash is compared too. */
-static uint64_t compared_form(const df_plan *plan) {
-  const int several = plan->key.several;
-  if (plan->key.file == NULL) return (uint64_t)several;
-  return df_plan_file_facts_of(plan->key.file).hash << 1 | (uint64_t)several;
-}
-
-df_announcement df_coll_announcement(const df_coll *coll) {
-  return (df_announcement){.operation = coll->operation,
-                           .type = (uint32_t)coll->type,
-                           .op = operator_of(coll),
-                           .root = coll->root,
-                           .count = coll->pairs ? 0 : coll->count,
-                           .group_size = coll->n,
-                           .algorithm = (uint32_t)coll->exec.plan->key.algorithm,
-                           .n_blocks = coll->exec.configuration.shape.n_blocks,
-                           .n_slots = coll->exec.configuration.shape.n_slots,
-                           .stride = coll->exec.configuration.shape.stride,
-                           .payload_offset =
-                               (uint16_t)coll->exec.configuration.shape.payload_offset,
-                           .varying = (uint16_t)coll->varying,
-                           .split = coll->exec.plan->key.split,
-                           .chunk = coll->exec.configuration.shape.parts[0].chunk,
-                           .loops = coll->exec.configuration.shape.parts[0].loops,
-                           .group_step = coll->group_step,
-                           .form = compared_form(coll->exec.plan)};
-}
-
-void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) {
-  uint8_t payload[sizeof(df_announcement) + DF_MAX_RANKS * sizeof(uint32_t)];
-  df_announcement announcement = df_coll_announcement(coll);
-  df_message message = {.kind = DF_MESSAGE_ANNOUNCE, .id = coll->id, .variant = coll->variant};
-  message.payload_bytes = df_announcement_write(&announcement, coll->ranks, payload);
-  if (coll->pairs == NULL && from == 0) {
-    df_coll_send(context, coll, &message, payload);
-    return;
-  }
-  for (uint32_t i = from; i < coll->members.n_paired; i++) {
-    if (i == coll->position) continue;
-    if (coll->pairs && i < coll->n) {
-      announcement.sends = coll->pairs[i].sends;
-      announcement.receives = coll->pairs[i].receives;
-      df_announcement_write(&announcement, coll->ranks, payload);
-    }
-    df_messenger_send(&context->control, coll->ranks[i], &message, payload, -1);
-  }
-}
-
-static uint32_t announced_rank(const df_remote *remote, uint32_t i) {
-  return remote->ranks ? remote->ranks[i]
-                       : remote->first_rank + i * remote->announcement.group_step;
-}
-
-static const char *operator_name(uint32_t op) {
-  if (op == DF_KIND_USER_OPERATOR) return "user-defined";
-  if (op == DF_KIND_USER_OPERATOR_ORDERED) return "user-defined, not commutative";
-  if (op == DF_KIND_SCALED) return "premulsum";
-  return df_redop_name((dfcclRedOp_t)op);
-}
-
-static const char *algorithm_name(uint32_t algorithm) {
-  return algorithm <= DF_FROM_FILE ? df_algorithm_name((int)algorithm) : "unknown";
-}
-
-/* Index of the first rank that differs in two groups of one size; the size: there is no difference.
- */
-static uint32_t first_difference(const df_coll *coll, const df_remote *remote) {
-  uint32_t i = 0;
-  if (coll->group_step && coll->group_step == remote->announcement.group_step &&
-      coll->ranks[0] == remote->first_rank)
-    return coll->n;
-  while (i < coll->n && coll->ranks[i] == announced_rank(remote, i)) i++;
-  return i;
-}
-
-static int describe_pair(const df_coll *coll, const df_remote *remote, const df_pair *pair,
-                         char *text, size_t bytes) {
-  const df_announcement *there = &remote->announcement;
-  const uint32_t rank = coll->ranks[coll->position];
-  if (pair->sends != there->receives)
-    return snprintf(text, bytes,
-                    "rank %u sends %" PRIu64 " elements to rank %u, which receives %" PRIu64, rank,
-                    pair->sends, remote->peer, there->receives);
-  return snprintf(text, bytes,
-                  "rank %u receives %" PRIu64 " elements from rank %u, which sends %" PRIu64, rank,
-                  pair->receives, remote->peer, there->sends);
-}
-
-/* Returns 0 when nothing differs. */
-static int describe_difference(const df_coll *coll, const df_remote *remote, char *text,
-                               size_t bytes) {
-  const df_announcement announced = df_coll_announcement(coll);
-  const df_announcement *here = &announced, *there = &remote->announcement;
-  if (here->operation != there->operation) {
-    const char *name = there->operation < DF_OP_ALL
-                           ? df_operation_name((df_operation)there->operation)
-                           : "unknown";
-    return snprintf(text, bytes, "operation is %s here and %s there",
-                    df_operation_name((df_operation)here->operation), name);
-  }
-  if (here->type != there->type)
-    return snprintf(text, bytes, "data type is %s here and %s there",
-                    df_type_name((dfcclDataType_t)here->type),
-                    df_type_name((dfcclDataType_t)there->type));
-  if (here->op != there->op)
-    return snprintf(text, bytes, "reduction operator is %s here and %s there",
-                    operator_name(here->op), operator_name(there->op));
-  const struct {
-    const char *what;
-    uint64_t a, b;
-  } fields[] = {{"count", here->count, there->count},
-                {"options.varying", here->varying, there->varying},
-                {"root", here->root, there->root},
-                {"group size", here->group_size, there->group_size}};
-  for (size_t i = 0; i < DF_COUNT_OF(fields); i++)
-    if (fields[i].a != fields[i].b)
-      return snprintf(text, bytes, "%s is %" PRIu64 " here and %" PRIu64 " there", fields[i].what,
-                      fields[i].a, fields[i].b);
-  uint32_t position = first_difference(coll, remote);
-  if (position < coll->n)
-    return snprintf(text, bytes, "position %u of the group is rank %u here and rank %u there",
-                    position, coll->ranks[position], announced_rank(remote, position));
-  if (coll->pairs) {
-    const df_pair *pair =
-        &coll->pairs[df_coll_place_of(coll, remote->peer, coll->members.n_paired)];
-    if (pair->sends != there->receives || pair->receives != there->sends)
-      return describe_pair(coll, remote, pair, text, bytes);
-  }
-  if (here->algorithm != there->algorithm)
-    return snprintf(
-        text, bytes,
-        "algorithm (options.algorithm, DFCCL_TUNING or DFCCL_TUNER_PLUGIN) is %s here and %s there",
-        algorithm_name(here->algorithm), algorithm_name(there->algorithm));
-  const struct {
-    const char *what;
-    uint32_t a, b;
-  } shapes[] = {
-      {"number of blocks (block_min, net_blocks or blocks of DFCCL_TUNING, channels of "
-       "DFCCL_TUNER_PLUGIN)",
-       here->n_blocks, there->n_blocks},
-      {"number of link slots (slots of DFCCL_TUNING)", here->n_slots, there->n_slots},
-      {"slot size (slot_bytes, words_max or slot of DFCCL_TUNING)", here->stride, there->stride},
-      {"payload offset (flagged_max or words_max of DFCCL_TUNING, protocol of DFCCL_TUNER_PLUGIN)",
-       here->payload_offset, there->payload_offset},
-      {"chunk (slot_bytes or slot of DFCCL_TUNING)", here->chunk, there->chunk},
-      {"number of loops (slot_bytes or slot of DFCCL_TUNING)", here->loops, there->loops},
-      {"levels of the group (split or lanes of DFCCL_TUNING)", here->split, there->split}};
-  if (here->algorithm == DF_FROM_FILE && here->form >> 1 != there->form >> 1)
-    return snprintf(text, bytes,
-                    "algorithm's file (DFCCL_ALGORITHMS) has the hash %016" PRIx64
-                    " here and %016" PRIx64 " there",
-                    here->form >> 1, there->form >> 1);
-  if (here->form != there->form)
-    return snprintf(text, bytes,
-                    "pieces of a message (slot_bytes of DFCCL_TUNING) are %s here and %s there",
-                    here->form & 1 ? "several" : "one", there->form & 1 ? "several" : "one");
-  for (size_t i = 0; i < DF_COUNT_OF(shapes); i++)
-    if (shapes[i].a != shapes[i].b)
-      return snprintf(text, bytes, "%s is %u here and %u there", shapes[i].what, shapes[i].a,
-                      shapes[i].b);
-  return 0;
-}
 
 static df_remote *oldest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id,
                          uint64_t variant) {
@@ -204,7 +33,7 @@ df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, const df_messa
 }
 
 /* Appends the remote to the list of its peer and id. Returns 0 if there is no memory. */
-static int enter(dfcclContext_t context, df_remote *remote) {
+static int append_remote(dfcclContext_t context, df_remote *remote) {
   df_remote *last = oldest(context, remote->peer, remote->id, remote->variant);
   while (last && last->next) last = last->next;
   if (last) {
@@ -220,12 +49,12 @@ static int enter(dfcclContext_t context, df_remote *remote) {
  * not. Their announcements are matched with this registration, and they wait for this rank's.
  * Pairing keeps the order of later registrations in step. The caller binds what these ranks have
  * announced. */
-static void pair_with_strangers(dfcclContext_t context, df_coll *coll,
-                                const df_remote *member) DF_RANK_LOCKED {
+static void pair_with_other_ranks(dfcclContext_t context, df_coll *coll,
+                                  const df_remote *member) DF_RANK_LOCKED {
   for (uint32_t i = 0; i < member->announcement.group_size; i++) {
-    uint32_t stranger = announced_rank(member, i);
-    if (stranger >= context->n_ranks ||
-        df_coll_place_of(coll, stranger, coll->members.n_paired) < coll->members.n_paired)
+    uint32_t other = df_announced_rank(member, i);
+    if (other >= context->n_ranks ||
+        df_coll_place_of(coll, other, coll->members.n_paired) < coll->members.n_paired)
       continue;
     uint32_t *ranks = realloc(coll->ranks, (coll->members.n_paired + 1) * sizeof *ranks);
     if (ranks) coll->ranks = ranks;
@@ -236,24 +65,25 @@ static void pair_with_strangers(dfcclContext_t context, df_coll *coll,
       df_give_up(context, dfcclOutOfMemory, "no memory to pair mismatched groups");
       return;
     }
-    coll->ranks[coll->members.n_paired] = stranger;
+    coll->ranks[coll->members.n_paired] = other;
     coll->members.remotes[coll->members.n_paired++] = NULL;
     df_coll_announce(context, coll, coll->members.n_paired - 1);
   }
 }
 
 static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) DF_RANK_LOCKED {
-  char difference[200], sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+  char difference[384], sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   remote->bound = coll;
   remote->met = 1;
   uint32_t position = df_coll_place_of(coll, remote->peer, coll->members.n_paired);
   coll->members.remotes[position] = remote;
   if (position < coll->n) coll->members.n_bound++;
-  if (describe_difference(coll, remote, difference, sizeof difference)) {
-    snprintf(sentence, sizeof sentence, "%s: %s (here: rank %u, there: rank %u)",
-             df_coll_label(coll, label, sizeof label), difference, context->rank, remote->peer);
+  if (df_announcement_describe_difference(coll, remote, difference, sizeof difference)) {
+    const int same = remote->announcement.operation == (uint32_t)coll->operation;
+    snprintf(sentence, sizeof sentence, "%s%s%s: %s", df_coll_label(coll, label, sizeof label),
+             same ? ", " : "", same ? df_operation_name(coll->operation) : "", difference);
     df_fail_collective(context, coll, dfcclMismatch, 1, sentence);
-    if (coll->registered == NULL) pair_with_strangers(context, coll, remote);
+    if (coll->registered == NULL) pair_with_other_ranks(context, coll, remote);
   } else if (remote->failed != dfcclSuccess) {
     df_fail_collective(context, coll, remote->failed, 0,
                        remote->sentence ? remote->sentence
@@ -328,7 +158,7 @@ dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer, const df
   payload += sizeof announcement;
   memcpy(&remote->first_rank, payload, sizeof remote->first_rank);
   if (ranks) memcpy(ranks, payload, rank_bytes);
-  if (!enter(context, remote)) goto no_memory;
+  if (!append_remote(context, remote)) goto no_memory;
   df_coll *coll = df_find_variant(context, message->id, message->variant);
   if (coll) {
     uint32_t i = df_coll_place_of(coll, peer, coll->members.n_paired);
@@ -392,7 +222,7 @@ static void expect(dfcclContext_t context, const df_coll *coll, uint32_t peer) D
   if (state == DF_PEER_LEFT || state == DF_PEER_DEAD) return; /* no announcement will come */
   df_remote *place = calloc(1, sizeof *place);
   if (place) *place = (df_remote){.id = coll->id, .peer = peer, .met = 1, .expected = 1};
-  if (place && enter(context, place)) return;
+  if (place && append_remote(context, place)) return;
   free(place);
   df_give_up(context, dfcclOutOfMemory, "no memory to keep the order of announcements");
 }

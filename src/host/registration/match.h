@@ -25,10 +25,5 @@ void df_match_differing(dfcclContext_t context, df_remote *remote, uint64_t runs
 void df_match_left(dfcclContext_t context, df_remote *remote) DF_RANK_LOCKED;
 void df_match_free(dfcclContext_t context) DF_RANK_LOCKED;
 void df_remote_free(dfcclContext_t context, df_remote *remote) DF_RANK_LOCKED;
-df_announcement df_coll_announcement(const df_coll *coll);
-
-/* Announces the collective to its members from position `from` on, and to the ranks that only
- * another member's group contains. */
-void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) DF_RANK_LOCKED;
 
 #endif

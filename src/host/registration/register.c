@@ -14,6 +14,7 @@
 #include "host/state/context.h"
 #include "host/settings/abi_struct.h"
 #include "host/registration/link_setup.h"
+#include "host/registration/announcement.h"
 #include "host/registration/match.h"
 #include "host/state/registry.h"
 #include "host/registration/check_arguments.h"
@@ -189,7 +190,7 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
                      .split = choice->split,
                      .average = coll->op == dfcclAvg && df_operation_reduces(coll->operation) &&
                                 coll->n > 1,
-                     .several = coll->exec.configuration.several,
+                     .cuts = coll->exec.configuration.cuts,
                      .file = choice->file,
                      .agrees = coll->varying && df_operation_needs_agreement(coll->operation)};
   if (registration->lists) {
@@ -252,7 +253,7 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
 
   df_rank_lock(&context->lock);
   if (context->failure.broken != dfcclSuccess)
-    result = df_fail(context->failure.broken, "%s", context->failure.broken_sentence);
+    result = df_fail_again(context->failure.broken, context->failure.broken_sentence);
   else if (df_find(context, registration->id) != NULL)
     result = df_fail(dfcclInvalidUsage, "collective %" PRIu64 " is registered already on rank %u",
                      registration->id, context->rank);

@@ -16,7 +16,7 @@ static df_user_operator *make_own(void) {
   return own;
 }
 
-static dfcclResult_t enter(df_user_operator *own, dfcclRedOp_t *op) {
+static dfcclResult_t enter_operator(df_user_operator *own, dfcclRedOp_t *op) {
   uint32_t number = 0;
   if (!df_user_operator_enter(own, &number)) {
     free(own);
@@ -40,7 +40,7 @@ dfcclResult_t df_user_operator_create(dfcclContext_t context, dfcclRedOp_t *op,
   own->function = function;
   own->argument = argument;
   own->commutative = commutative != 0;
-  return enter(own, op);
+  return enter_operator(own, op);
 }
 
 dfcclResult_t df_user_operator_create_scaled(dfcclContext_t context, dfcclRedOp_t *op,
@@ -63,7 +63,7 @@ dfcclResult_t df_user_operator_create_scaled(dfcclContext_t context, dfcclRedOp_
   own->type = type;
   for (size_t at = 0; at < sizeof own->scalars; at += element)
     memcpy(own->scalars + at, scalar, element);
-  return enter(own, op);
+  return enter_operator(own, op);
 }
 
 df_user_operator_kind df_user_operator_kind_of(const df_user_operator *own) {

@@ -15,6 +15,7 @@
 #include "control/service.h"
 #include "host/state/context.h"
 #include "host/runs/collective_failure.h"
+#include "host/observe/trace.h"
 #include "host/runs/user_memory.h"
 #include "host/state/registry.h"
 #include "host/runs/runs.h"
@@ -22,7 +23,7 @@
 
 DF_COLD dfcclResult_t df_say_why_broken(dfcclContext_t context) {
   df_rank_lock(&context->lock);
-  df_fail(context->failure.broken, "%s", context->failure.broken_sentence);
+  df_fail_again(context->failure.broken, context->failure.broken_sentence);
   df_rank_unlock(&context->lock);
   return context->failure.broken;
 }
@@ -45,7 +46,9 @@ void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence
   snprintf(context->failure.broken_sentence, sizeof context->failure.broken_sentence, "%s",
            sentence);
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
-  df_service_wake(&context->control); /* The service thread then calls df_tell_broken. */
+  df_log(DF_LOG_ERROR, "rank %u: %s: %s", context->rank, df_result_name(status), sentence);
+  if (context->tracer) df_trace_broken(context, status, sentence);
+  df_service_wake(&context->control); /* The service thread then calls df_report_broken. */
 }
 
 df_message df_failure_message(const df_coll *coll) {
@@ -57,7 +60,7 @@ df_message df_failure_message(const df_coll *coll) {
                       .variant = coll->variant};
 }
 
-void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
+void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int notifies,
                         const char *sentence) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
   /* A variant in use keeps its links and descriptor, but its runs are the registered collective's,
@@ -73,11 +76,14 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
            df_result_name(status), sentence);
   } else {
     snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
-    df_log(DF_LOG_ERROR, "%s: %s", df_result_name(status), sentence);
+    /* A broken context ends all its collectives, and its own failure is logged already. */
+    df_log(context->failure.broken == dfcclSuccess ? DF_LOG_ERROR : DF_LOG_INFO, "rank %u: %s: %s",
+           context->rank, df_result_name(status), sentence);
+    if (context->tracer) df_trace_failure(context, coll, status, sentence);
   }
   df_publish_u32(&coll->exec.device.descriptor->words->cancel, (uint32_t)status);
   df_publish_u32(&context->device.shared->failures, context->device.shared->failures + 1);
-  if (tell) {
+  if (notifies) {
     df_message message = df_failure_message(coll);
     df_coll_send(context, coll, &message, coll->failure.sentence);
   }
@@ -147,6 +153,13 @@ dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, cha
            coll->members.run_limit, context->rank, because ? "; because: " : "",
            because ? peer->failure_reason : "");
   return because ? peer->failure_reason_status : dfcclRemoteError;
+}
+
+dfcclResult_t df_describe_failure(dfcclContext_t context, const df_coll *coll, char *text,
+                                  size_t bytes) {
+  if (coll->failure.failed == dfcclSuccess) return df_describe_limit(context, coll, text, bytes);
+  snprintf(text, bytes, "%s", coll->failure.sentence);
+  return coll->failure.failed;
 }
 
 /* Ends the collective when all runs that all members can complete have retired: a member

@@ -18,7 +18,7 @@ static inline dfcclResult_t df_say_broken(dfcclContext_t context) {
     return dfcclSuccess;
   return df_say_why_broken(context);
 }
-void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
+void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int notifies,
                         const char *sentence) DF_RANK_LOCKED;
 /* Ends the collective because a block has found that a member's count of this run differs. */
 void df_fail_differing(dfcclContext_t context, df_coll *coll, uint64_t run) DF_RANK_LOCKED;
@@ -30,6 +30,10 @@ void df_check_run_limit(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 /* Describes why the run after the limit never completes. Returns that run's status. */
 dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, char *text,
                                 size_t bytes) DF_RANK_LOCKED;
+/* Describes why runs are refused: the collective has failed, or all runs up to the limit were
+ * submitted. Returns the refused run's status. */
+dfcclResult_t df_describe_failure(dfcclContext_t context, const df_coll *coll, char *text,
+                                  size_t bytes) DF_RANK_LOCKED;
 /* Ends the collective because the peer left, or its context broke, before it announced the
  * collective. */
 void df_fail_unannounced(dfcclContext_t context, df_coll *coll, uint32_t peer) DF_RANK_LOCKED;

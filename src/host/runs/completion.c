@@ -8,10 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/thread.h"
+#include "control/service.h"
 #include "host/state/context.h"
 #include "host/runs/collective_failure.h"
+#include "host/runs/run_failures.h"
 #include "host/state/registry.h"
 #include "host/runs/runs.h"
 #include "host/state/switch_hooks.h"
@@ -58,6 +61,17 @@ static df_coll *stranded(dfcclContext_t context) DF_RANK_LOCKED {
   return NULL;
 }
 
+static DF_APART void end_watched(dfcclContext_t context, df_coll *coll,
+                                 const df_run *run) DF_RANK_LOCKED {
+  if (coll->exec.pages == DF_PAGES_LATER) {
+    coll->exec.pages = DF_PAGES_DUE;
+    if (coll->plan_switch == NULL) coll->runs.watched_from = UINT64_MAX;
+    df_store_relaxed_u32(&context->links_due, 1);
+    df_service_wake(&context->control);
+  }
+  df_switch_timed(context, coll, run);
+}
+
 /* The daemon has ended the oldest run. Inline, so that callers copy only the members that they use.
  */
 static inline df_run retire(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
@@ -66,8 +80,7 @@ static inline df_run retire(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKE
   df_run run = *slot;
   if (df_runs_in_device(coll) > 1) context->runs.surplus--;
   coll->runs.retired++;
-  if (DF_UNLIKELY(coll->runs.retired > coll->runs.watched_from))
-    df_switch_timed(context, coll, slot);
+  if (DF_UNLIKELY(coll->runs.retired > coll->runs.watched_from)) end_watched(context, coll, slot);
   if (DF_UNLIKELY(coll->runs.submitted > coll->members.run_limit))
     df_check_run_limit(context, coll);
   if (coll->runs.backlog_length > 0) {
@@ -75,6 +88,12 @@ static inline df_run retire(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKE
     df_admit_listed(context);
   }
   return run;
+}
+
+void df_note_failure(dfcclContext_t context, df_coll *coll, dfcclResult_t status) {
+  if (coll->runs.words->status == dfcclSuccess)
+    df_store_relaxed_u32(&coll->runs.words->status, (uint32_t)status);
+  if (context->runs.wait_all_status == dfcclSuccess) context->runs.wait_all_status = status;
 }
 
 static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_run *run,
@@ -87,10 +106,9 @@ static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_ru
   if (coll->runs.words->first_failed == UINT64_MAX) {
     df_store_relaxed_u32(&coll->runs.words->failed, (uint32_t)status);
     df_store_relaxed_u64(&coll->runs.words->first_failed, coll->runs.taken - 1);
+    df_keep_failure(context, coll, coll->runs.taken - 1, status);
   }
-  if (coll->runs.words->status == dfcclSuccess)
-    df_store_relaxed_u32(&coll->runs.words->status, (uint32_t)status);
-  if (context->runs.wait_all_status == dfcclSuccess) context->runs.wait_all_status = status;
+  df_note_failure(context, coll, status);
 }
 
 /* Takes a CQE. A lost device may still write CQEs; they are ignored, because the host completes the
@@ -160,8 +178,8 @@ static DF_APART void defer_callback(dfcclContext_t context, df_coll *coll, dfccl
  * Without a callback the run finishes at once, unless earlier runs of its collective wait for their
  * callbacks: counts must not pass an unfinished run. Returns 1 if the run finished.
  */
-static inline uint32_t conclude(dfcclContext_t context, df_coll *coll, const df_run *run,
-                                dfcclResult_t status) DF_RANK_LOCKED {
+static inline uint32_t conclude_run(dfcclContext_t context, df_coll *coll, const df_run *run,
+                                    dfcclResult_t status) DF_RANK_LOCKED {
   if (run->callback == NULL && coll->runs.words->completed + 1 == coll->runs.taken) {
     finish(context, coll);
     return 1;
@@ -175,7 +193,7 @@ static inline uint32_t end_oldest(dfcclContext_t context, df_coll *coll,
                                   dfcclResult_t status) DF_RANK_LOCKED {
   df_run run = retire(context, coll);
   note_taken(context, coll, &run, status);
-  return conclude(context, coll, &run, status);
+  return conclude_run(context, coll, &run, status);
 }
 
 /* A run that was given up ends when all runs before it have ended. */
@@ -213,7 +231,7 @@ static DF_APART uint32_t end_failure(dfcclContext_t context, df_coll *coll,
 }
 
 /* Returns 0 when no CQE and no failed collective has a run to end. */
-static int take(dfcclContext_t context) DF_RANK_LOCKED {
+static int end_next_run(dfcclContext_t context) DF_RANK_LOCKED {
   df_cqe cqe;
   df_coll *coll;
   if (pop(context, &cqe)) {
@@ -228,7 +246,7 @@ static int take(dfcclContext_t context) DF_RANK_LOCKED {
   } else if (context->runs.has_listed && (coll = failed_waiting(context)) != NULL) {
     df_run run = df_backlog_pop(context, coll);
     note_taken(context, coll, &run, coll->failure.failed);
-    conclude(context, coll, &run, coll->failure.failed);
+    conclude_run(context, coll, &run, coll->failure.failed);
   } else {
     return 0;
   }
@@ -243,7 +261,8 @@ static uint32_t reap(dfcclContext_t context) {
       !df_load_relaxed_u32(&context->runs.device_lost))
     return 0;
   df_rank_lock(&context->lock);
-  while (take(context)) taken++;
+  while (end_next_run(context)) taken++;
+  if (DF_UNLIKELY(context->tracer != NULL)) df_trace_flush_failures(context);
   df_rank_unlock(&context->lock);
   return taken;
 }
@@ -268,6 +287,7 @@ int df_complete_borrowed(dfcclContext_t context, const df_borrowed_turn *turn) {
   df_rank_lock(&context->lock);
   df_store_relaxed_u64(&context->runs.cqes_seen, context->runs.cqes_seen + 1);
   uint32_t finished = end_success(context, context->registry.by_index[turn->collective]);
+  if (DF_UNLIKELY(context->tracer != NULL)) df_trace_flush_failures(context);
   df_rank_unlock(&context->lock);
   df_wake_fence_unlocked(); /* before the loads of sleepers' flags: the lock is released already */
   df_ring_borrowed(turn, context->device.host.carrier);
@@ -400,14 +420,14 @@ static void *poller(void *argument) {
       df_pause();
       continue;
     }
-    uint32_t stream_event = df_bell_prepare(&context->runs.poller_bell);
+    uint32_t sequence = df_bell_prepare(&context->runs.poller_bell);
     /* This check reaps, because a failed collective's runs on the host have no CQE. */
     uint32_t taken = reap(context);
     if (taken > 0) wake_waiters(context);
     if (taken > 0 || df_completion_is_due(context) || df_load_relaxed_u32(&context->runs.stopping))
       df_bell_cancel(&context->runs.poller_bell);
     else
-      df_bell_sleep(&context->runs.poller_bell, stream_event, UINT64_MAX);
+      df_bell_sleep(&context->runs.poller_bell, sequence, UINT64_MAX);
     spins = 0;
   }
   return NULL;

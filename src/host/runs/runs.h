@@ -25,7 +25,9 @@ static inline dfcclResult_t df_submit(dfcclContext_t context, df_operation opera
  */
 dfcclResult_t df_submit_on_stream(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id,
                                   df_run *run, void *stream, uint64_t *number);
-/* Checks *given, and sets given->run to the number of the accepted run. */
+/* The number of a run that dfcclRun refused, so that dfcclWaitRun does not wait for another run. */
+#define DF_REFUSED_RUN UINT64_MAX
+/* Checks *given, and sets given->run to the number of the accepted run, or to DF_REFUSED_RUN. */
 dfcclResult_t df_submit_given(dfcclContext_t context, dfcclCollId_t id, dfcclRun_t *given);
 /* Lists the collective: it has runs to admit or to fail. */
 void df_list(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
@@ -54,6 +56,9 @@ int df_awaits_callbacks(dfcclContext_t context, const df_awaited *awaited, uint3
 /* Ends the borrowed turn's run as its CQE would, and rings the turn's bells. 0: df_complete has
  * work left, such as a callback. */
 int df_complete_borrowed(dfcclContext_t context, const df_borrowed_turn *turn);
+/* The next dfcclWait of the collective and the next dfcclWaitAll return the failure, unless an
+ * earlier one is noted. */
+void df_note_failure(dfcclContext_t context, df_coll *coll, dfcclResult_t status) DF_RANK_LOCKED;
 dfcclResult_t df_grow_callbacks(dfcclContext_t context) DF_RANK_LOCKED;
 /* Reserves room for the callback before a run is accepted, so that completion needs no memory. */
 static inline dfcclResult_t df_reserve_callback(dfcclContext_t context) DF_RANK_LOCKED {

@@ -159,7 +159,7 @@ static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
 /*
  * Admits runs in the order of the list, and leaves failed collectives to the next thread that
  * reaps. has_listed stays set meanwhile: the block that reads the last SQE loads has_listed after
- * its read. Either the block sees it set, or push_sqe finds the room that the block made
+ * its read. Either the block sees it set, or push finds the room that the block made
  * (df_sq_push_spmc).
  */
 void df_admit_listed(dfcclContext_t context) {
@@ -254,10 +254,21 @@ static inline dfcclResult_t check_arguments(df_coll *coll, df_run *run) DF_RANK_
 /* The operation of a call that runs one kind. */
 static df_operation kind_of(uint32_t kinds) { return (df_operation)__builtin_ctz(kinds); }
 
+/* Whether a run is refused or fails depends on the moment when this rank receives the failure, so
+ * dfcclWait reports it in both cases. */
+static dfcclResult_t refuse_failed(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
+  char sentence[DF_SENTENCE_BYTES];
+  const dfcclResult_t status = df_describe_failure(context, coll, sentence, sizeof sentence);
+  const int is_limited = coll->failure.failed == dfcclSuccess;
+  if (is_limited && coll->members.limit_rank_leaves) df_break(context, status, sentence);
+  df_note_failure(context, coll, status);
+  return is_limited ? df_fail(status, "%s", sentence) : df_fail_again(status, sentence);
+}
+
 static DF_COLD dfcclResult_t refuse_run(dfcclContext_t context, df_coll *coll, uint32_t kinds,
                                         dfcclCollId_t id) DF_RANK_LOCKED {
   if (context->failure.broken != dfcclSuccess)
-    return df_fail(context->failure.broken, "%s", context->failure.broken_sentence);
+    return df_fail_again(context->failure.broken, context->failure.broken_sentence);
   if (coll == NULL)
     return df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
                    context->rank);
@@ -275,12 +286,7 @@ static DF_COLD dfcclResult_t refuse_run(dfcclContext_t context, df_coll *coll, u
     return df_fail(dfcclInvalidArgument,
                    "collective %" PRIu64 " is registered as %s, and was run as %s", id,
                    df_operation_name(coll->operation), df_operation_name(kind_of(kinds)));
-  if (coll->failure.failed != dfcclSuccess)
-    return df_fail(coll->failure.failed, "%s", coll->failure.sentence);
-  char sentence[DF_SENTENCE_BYTES];
-  dfcclResult_t status = df_describe_limit(context, coll, sentence, sizeof sentence);
-  if (coll->members.limit_rank_leaves) df_break(context, status, sentence);
-  return df_fail(status, "%s", sentence);
+  return refuse_failed(context, coll);
 }
 
 static inline dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, uint32_t kinds,
@@ -379,7 +385,8 @@ static DF_INLINE dfcclResult_t submit_run(dfcclContext_t context, uint32_t kinds
 
 static DF_APART dfcclResult_t submit_profiled(dfcclContext_t context, uint32_t kinds,
                                               dfcclCollId_t id, df_run *run, uint64_t *number) {
-  const df_profiled_call call = df_profiler_begin(context, id, run);
+  const int has_counts = kinds == DF_OF_KIND(DF_OP_ALL_TO_ALL_DYNAMIC);
+  const df_profiled_call call = df_profiler_begin(context, id, run, has_counts);
   const dfcclResult_t result = submit_run(context, kinds, id, run, number);
   df_profiler_submitted(context, &call, run, result == dfcclSuccess);
   return result;
@@ -442,7 +449,9 @@ static dfcclResult_t check_given(const dfcclRun_t *given) {
 dfcclResult_t df_submit_given(dfcclContext_t context, dfcclCollId_t id, dfcclRun_t *given) {
   dfcclRun_t whole = DFCCL_RUN_INITIALIZER;
   dfcclResult_t result = df_growing_read(&df_growing_run, given, &whole);
-  if (result == dfcclSuccess) result = check_given(&whole);
+  if (result != dfcclSuccess) return result;
+  given->run = DF_REFUSED_RUN;
+  result = check_given(&whole);
   if (result != dfcclSuccess) return result;
   uint64_t number = 0;
   df_run run = {.send = whole.sendBuf,

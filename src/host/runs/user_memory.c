@@ -14,8 +14,8 @@
 /* Enters the mapping in the device's table. Entry 0 means no mapping, and is never used. */
 static void enter_mapping(dfcclContext_t context, df_user_memory *memory) DF_RANK_LOCKED {
   uint32_t entry = 1;
-  while (entry < DF_MAX_REACHES && context->device.mappings[entry]) entry++;
-  if (entry == DF_MAX_REACHES) return; /* messages copy the memory's data then */
+  while (entry < DF_MAX_MAPPINGS && context->device.mappings[entry]) entry++;
+  if (entry == DF_MAX_MAPPINGS) return; /* messages copy the memory's data then */
   context->device.mappings[entry] = memory->mapping;
   memory->entry = entry;
 }
@@ -40,7 +40,7 @@ dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) 
     return df_fail(dfcclOutOfMemory, "no memory for the record of %zu bytes", bytes);
   df_rank_lock(&context->lock);
   dfcclResult_t result = context->failure.broken;
-  if (result != dfcclSuccess) df_fail(result, "%s", context->failure.broken_sentence);
+  if (result != dfcclSuccess) df_fail_again(result, context->failure.broken_sentence);
   uint64_t id = context->transports.shm->next_segment_id++;
   df_rank_unlock(&context->lock);
   if (result == dfcclSuccess)
@@ -56,7 +56,7 @@ dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) 
   return dfcclSuccess;
 }
 
-static void give_mapping(dfcclContext_t context, df_user_memory *memory) DF_RANK_LOCKED {
+static void release_mapping(dfcclContext_t context, df_user_memory *memory) DF_RANK_LOCKED {
   if (memory->mapping) context->device.memory->give_mapping(&context->device, memory->mapping);
   memory->mapping = NULL;
 }
@@ -80,7 +80,7 @@ static void free_memory(dfcclContext_t context, df_user_memory *memory) {
 static int unshare_memory(dfcclContext_t context, df_user_memory *memory, int read) DF_RANK_LOCKED {
   df_endpoint *shm = &context->transports.shm->base;
   if (!shm->transport->unshare(shm, memory->segment, read)) return 0;
-  give_mapping(context, memory);
+  release_mapping(context, memory);
   return 1;
 }
 
@@ -153,7 +153,7 @@ void df_memory_keep_lent(dfcclContext_t context, const df_coll *coll) {
 static void release_list(dfcclContext_t context, df_user_memory *memory, int keep) DF_RANK_LOCKED {
   while (memory) {
     df_user_memory *next = memory->next;
-    give_mapping(context, memory); /* no other thread is left that could need the lock */
+    release_mapping(context, memory); /* no other thread is left that could need the lock */
     if (keep) {
       memory->segment->next = NULL;
       df_segment_abandon(memory->segment);

@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "host/state/context.h"
 #include "host/runs/collective_failure.h"
+#include "host/runs/run_failures.h"
 #include "host/observe/record.h"
 #include "host/state/registry.h"
 #include "host/runs/runs.h"
@@ -85,13 +86,13 @@ static void sleep_until_news(df_progress_thread *progress, int (*is_true)(df_con
   const df_carrier *carrier = context->device.host.carrier;
   if (carrier) carrier->carry(carrier->who, DF_CARRY_SLEEPS);
   df_system_add_u32(&context->runs.sleeping_waiters, 1); /* before the fence of df_bell_prepare */
-  uint32_t stream_event = df_bell_prepare(bell);
+  uint32_t sequence = df_bell_prepare(bell);
   if (is_true(condition) ||
       context->device.executor->progress_has_reason(&context->device, progress) ||
       has_news(condition))
     df_bell_cancel(bell);
   else
-    df_bell_sleep(bell, stream_event, limit);
+    df_bell_sleep(bell, sequence, limit);
   df_system_sub_u32(&context->runs.sleeping_waiters, 1);
 }
 
@@ -168,6 +169,11 @@ static dfcclResult_t refuse_in_callback(dfcclContext_t context, const char *func
   return df_remember(context, dfcclInvalidUsage);
 }
 
+static const char *sentence_of_gone(dfcclContext_t context, uint64_t registration) DF_RANK_LOCKED {
+  const df_kept_failure *kept = df_find_failure(context, registration);
+  return kept ? kept->sentence : context->failure.sentence;
+}
+
 /* Returns each failure once, also that of a collective that its callback has deregistered. */
 static dfcclResult_t take_status(dfcclContext_t context, dfcclCollId_t id,
                                  const df_awaited *awaited) {
@@ -179,8 +185,11 @@ static dfcclResult_t take_status(dfcclContext_t context, dfcclCollId_t id,
     const df_coll *coll = words->registration ? df_find(context, id) : NULL;
     status = (dfcclResult_t)words->status;
     df_store_relaxed_u32(&words->status, dfcclSuccess);
-    if (status != dfcclSuccess)
-      df_fail(status, "%s", coll ? coll->failure.sentence : context->failure.sentence);
+    if (status != dfcclSuccess) {
+      char sentence[DF_SENTENCE_BYTES];
+      if (coll) df_describe_failure(context, coll, sentence, sizeof sentence);
+      df_fail_again(status, coll ? sentence : sentence_of_gone(context, awaited->registration));
+    }
   }
   df_rank_unlock(&context->lock);
   return status;
@@ -217,7 +226,8 @@ static dfcclResult_t status_of_run(dfcclContext_t context, const df_awaited *awa
   if (is_known && awaited->target > words->first_failed) {
     const df_coll *coll = context->registry.by_line[words - context->registry.wait_words];
     status = (dfcclResult_t)words->failed;
-    df_fail(status, "%s", coll ? coll->failure.sentence : context->failure.sentence);
+    df_fail_again(status,
+                  coll ? coll->failure.sentence : sentence_of_gone(context, awaited->registration));
   }
   df_rank_unlock(&context->lock);
   if (is_known) return status;
@@ -229,10 +239,16 @@ static dfcclResult_t status_of_run(dfcclContext_t context, const df_awaited *awa
 
 static dfcclResult_t refuse_unknown_run(dfcclContext_t context, dfcclCollId_t id, uint64_t run,
                                         uint64_t submitted) {
-  df_fail(dfcclInvalidArgument,
-          "run %" PRIu64 " of collective %" PRIu64 " was not submitted on rank %u; %" PRIu64
-          " runs were, numbered from 0",
-          run, id, context->rank, submitted);
+  if (run == DF_REFUSED_RUN)
+    df_fail(dfcclInvalidArgument,
+            "dfcclRun refused the run of collective %" PRIu64
+            " on rank %u, so dfcclWaitRun has no run to wait for",
+            id, context->rank);
+  else
+    df_fail(dfcclInvalidArgument,
+            "run %" PRIu64 " of collective %" PRIu64 " was not submitted on rank %u; %" PRIu64
+            " runs were, numbered from 0",
+            run, id, context->rank, submitted);
   return df_remember(context, dfcclInvalidArgument);
 }
 
@@ -314,7 +330,7 @@ dfcclResult_t df_wait_all(dfcclContext_t context) {
   df_rank_lock(&context->lock);
   status = context->runs.wait_all_status;
   context->runs.wait_all_status = dfcclSuccess;
-  if (status != dfcclSuccess) df_fail(status, "%s", context->failure.sentence);
+  if (status != dfcclSuccess) df_fail_again(status, context->failure.sentence);
   df_rank_unlock(&context->lock);
   if (status == dfcclSuccess) status = df_say_broken(context);
   return leave(context, visits, status);

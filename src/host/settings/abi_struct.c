@@ -33,6 +33,9 @@ const df_growing df_growing_configuration =
     GROWING("configuration", dfcclConfiguration_t, "DFCCL_CONFIGURATION_INITIALIZER", algorithm,
             DFCCL_CONFIGURATION_MAGIC);
 
+const df_growing df_growing_memory =
+    GROWING("memory", dfcclMemory_t, "DFCCL_MEMORY_INITIALIZER", collectives, DFCCL_MEMORY_MAGIC);
+
 typedef struct df_growing_head {
   size_t size;
   unsigned magic, version;
@@ -43,6 +46,7 @@ DF_STATIC_ASSERT(offsetof(dfcclRun_t, sendBuf) == sizeof(df_growing_head), "run'
 DF_STATIC_ASSERT(offsetof(dfcclStats_t, sqesSubmitted) == sizeof(df_growing_head), "stats' head");
 DF_STATIC_ASSERT(offsetof(dfcclConfiguration_t, algorithm) == sizeof(df_growing_head),
                  "configuration's head");
+DF_STATIC_ASSERT(offsetof(dfcclMemory_t, collectives) == sizeof(df_growing_head), "memory's head");
 
 /*
  * Callers leave padding unset, so no new member may begin in the padding of an older header. It

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "devices/device.h"
 #include "host/settings/abi_struct.h"
 #include "primitives/movers/mover_cpu.h"
@@ -16,8 +17,8 @@
 /* tuning/table.c has the words in this order, and the table's default is 1. */
 static_assert(DF_CQ_RING == 0 && DF_CQ_PACKED == 1 && DF_CQ_SLOTS_CAS == 2, "words of cq");
 
-static dfcclResult_t read_number(const char *variable, long long least, long long most,
-                                 long long *value) {
+static dfcclResult_t read_environment_number(const char *variable, long long least, long long most,
+                                             long long *value) {
   const char *text = getenv(variable);
   if (text == NULL) return dfcclSuccess;
   char *end;
@@ -70,32 +71,9 @@ static int cuda_has_one_queue(void) {
   return value != NULL && strcmp(value, "1") == 0;
 }
 
-/* Parses numbers that replace a file's name: "set:NAME=VALUE,NAME=VALUE". */
-static dfcclResult_t read_tuning_numbers(df_tuning *tuning, const char *numbers) {
-  char text[4096] = DF_TUNING_HEADER "\nset ", sentence[DF_SENTENCE_BYTES];
-  size_t used = strlen(text);
-  for (const char *at = numbers; *at != '\0' && used + 8 < sizeof text; at++) {
-    int written = snprintf(text + used, 8, *at == ',' ? "\nset " : "%c", *at == '=' ? ' ' : *at);
-    used += (size_t)written;
-  }
-  if (used + 8 >= sizeof text)
-    return df_fail(
-        dfcclInvalidUsage,
-        "environment variable DFCCL_TUNING has %zu characters; such a long table must be "
-        "a file",
-        strlen(numbers));
-  if (!df_tuning_parse(tuning, text, used, numbers, sentence, sizeof sentence))
-    return df_fail(dfcclInvalidUsage, "DFCCL_TUNING: %s", sentence);
-  return dfcclSuccess;
-}
-
-static dfcclResult_t read_tuning(df_tuning *tuning) {
-  char path[512] = "", sentence[DF_SENTENCE_BYTES];
-  df_tuning_default(tuning);
-  const char *value = getenv("DFCCL_TUNING");
-  if (value && strncmp(value, "set:", 4) == 0) return read_tuning_numbers(tuning, value + 4);
-  dfcclResult_t result = read_text("DFCCL_TUNING", path, sizeof path);
-  if (result != dfcclSuccess || path[0] == '\0') return result;
+static dfcclResult_t read_table(df_tuning *tuning, const char *path) {
+  char sentence[DF_SENTENCE_BYTES];
+  dfcclResult_t result = dfcclSuccess;
   FILE *file = fopen(path, "rb");
   if (file == NULL)
     return df_fail(dfcclInvalidUsage, "environment variable DFCCL_TUNING names \"%s\": %s", path,
@@ -115,6 +93,31 @@ static dfcclResult_t read_tuning(df_tuning *tuning) {
   free(text);
   fclose(file);
   return result;
+}
+
+/* Reads "FILE", "set:NAME=VALUE,..." or "FILE,set:NAME=VALUE,...". */
+static dfcclResult_t read_tuning(df_tuning *tuning) {
+  char path[512], sentence[DF_SENTENCE_BYTES];
+  df_tuning_default(tuning);
+  const char *value = getenv("DFCCL_TUNING");
+  if (value == NULL) return dfcclSuccess;
+  const char *numbers = value;
+  if (strncmp(value, DF_TUNING_NUMBERS, strlen(DF_TUNING_NUMBERS)) != 0) {
+    numbers = strstr(value, "," DF_TUNING_NUMBERS);
+    const size_t length = numbers ? (size_t)(numbers - value) : strlen(value);
+    if (length == 0 || length >= sizeof path)
+      return df_fail(dfcclInvalidUsage,
+                     "environment variable DFCCL_TUNING names a file by %zu characters; it must "
+                     "have 1 to %zu",
+                     length, sizeof path - 1);
+    snprintf(path, sizeof path, "%.*s", (int)length, value);
+    const dfcclResult_t result = read_table(tuning, path);
+    if (result != dfcclSuccess || numbers == NULL) return result;
+    numbers++;
+  }
+  if (!df_tuning_set(tuning, numbers, sentence, sizeof sentence))
+    return df_fail(dfcclInvalidUsage, "DFCCL_TUNING: %s", sentence);
+  return dfcclSuccess;
 }
 
 static void not_tried(const char *sentence) {
@@ -145,27 +148,8 @@ static const char *const known_variables[] = {
     "DFCCL_ROOT", "DFCCL_DEBUG", "DFCCL_ISA", "DFCCL_ALGORITHMS", "DFCCL_TUNING", "DFCCL_RECORD",
     "DFCCL_TRACE", "DFCCL_TUNER_PLUGIN", "DFCCL_PROFILER_PLUGIN", "DFCCL_TUNE_FILE",
     /* variables of the Python package */
-    "DFCCL_TORCH_CHECK", "DFCCL_TORCH_DUMP", "DFCCL_TORCH_FLIGHT", "DFCCL_TORCH_REGISTRATIONS",
-    "DFCCL_TORCH_STACKS"};
-
-/* Number of letters to insert, delete or change (Wagner and Fischer, 1974). */
-static int distance(const char *a, size_t a_length, const char *b) {
-  enum { LONGEST = 64 };
-  int row[LONGEST];
-  size_t b_length = strlen(b);
-  if (b_length >= LONGEST || a_length >= LONGEST) return LONGEST;
-  for (size_t j = 0; j <= b_length; j++) row[j] = (int)j;
-  for (size_t i = 1; i <= a_length; i++) {
-    int diagonal = row[0];
-    row[0] = (int)i;
-    for (size_t j = 1; j <= b_length; j++) {
-      int changed = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = DF_MIN(changed, DF_MIN(row[j], row[j - 1]) + 1);
-    }
-  }
-  return row[b_length];
-}
+    "DFCCL_TORCH_CHECK", "DFCCL_TORCH_DUMP", "DFCCL_TORCH_FLIGHT", "DFCCL_TORCH_MEMORY_MB",
+    "DFCCL_TORCH_MISMATCH_S", "DFCCL_TORCH_REGISTRATIONS", "DFCCL_TORCH_STACKS"};
 
 /* Variables of earlier versions, without their prefix. They are numbers of the tuning table in this
  * version. */
@@ -180,6 +164,8 @@ static int distance(const char *a, size_t a_length, const char *b) {
   X(PREEMPT_EVERY, preempt_every)                                                                  \
   X(NAP_US, nap_us)                                                                                \
   X(CQ, cq)                                                                                        \
+  X(CUDA_COLLECTIVES, cuda_collectives)                                                            \
+  X(CUDA_TIMERS, cuda_timers)                                                                      \
   X(CUDA_THREADS, cuda_threads)                                                                    \
   X(CUDA_RELAY, cuda_relay)                                                                        \
   X(CUDA_RESTART_US, cuda_restart_us)                                                              \
@@ -212,14 +198,9 @@ dfcclResult_t df_settings_check_names(void) {
     size_t length = strcspn(*at, "=");
     dfcclResult_t result = check_not_moved(*at, length);
     if (result != dfcclSuccess) return result;
-    const char *nearest = NULL;
-    int least = 4; /* a greater distance means another word */
-    for (size_t i = 0; i < DF_COUNT_OF(known_variables); i++) {
-      int away = distance(*at, length, known_variables[i]);
-      if (away < least) nearest = known_variables[i];
-      least = DF_MIN(least, away);
-    }
-    if (least == 0) continue;
+    const char *nearest =
+        df_nearest_word(*at, length, known_variables, DF_COUNT_OF(known_variables));
+    if (nearest && strlen(nearest) == length && strncmp(*at, nearest, length) == 0) continue;
     return df_fail(dfcclInvalidUsage,
                    "unknown environment variable %.*s%s%s; "
                    "docs/CONFIGURATION.md lists them, docs/TUNING.md the numbers of the table",
@@ -238,16 +219,44 @@ static dfcclResult_t read_plugins(df_settings *s) {
   return result;
 }
 
-static dfcclResult_t read_environment(df_settings *s) {
+static dfcclResult_t read_log_level(void) {
   static const char *const levels[] = {"none", "error", "warn", "info", "trace"};
-  dfcclResult_t result;
   int level = df_read_word("DFCCL_DEBUG", levels, 5, DF_LOG_NONE, "none, error, warn, info, trace");
   if (level < 0) return dfcclInvalidUsage;
   df_log_set_level((df_log_level)level);
+  return dfcclSuccess;
+}
+
+static dfcclResult_t read_join_time(long long *milliseconds) {
+  static const char name[] = "DFCCL_INIT_TIMEOUT_MS";
+#define X(field, variable, standard, least, most, meaning)                                         \
+  if (strcmp(variable, name) == 0) {                                                               \
+    *milliseconds = (standard);                                                                    \
+    return read_environment_number(variable, (least), (most), milliseconds);                       \
+  }
+  DF_SETTINGS_MAP(X)
+#undef X
+  return dfcclInternalError;
+}
+
+dfcclResult_t df_settings_read_id(df_network *network) {
+  df_net net;
+  long long join_ms = 0;
+  dfcclResult_t result = read_log_level();
+  if (result == dfcclSuccess) result = df_settings_read_network(network, &net);
+  if (result == dfcclSuccess) result = read_join_time(&join_ms);
+  network->join_ms = (uint64_t)join_ms;
+  return result;
+}
+
+static dfcclResult_t read_environment(df_settings *s) {
+  dfcclResult_t result = read_log_level();
+  if (result != dfcclSuccess) return result;
   if ((result = df_settings_read_network(&s->network, &s->net)) != dfcclSuccess) return result;
 #define X(field, variable, standard, least, most, meaning)                                         \
   s->field = (standard);                                                                           \
-  if ((result = read_number(variable, (least), (most), &s->field)) != dfcclSuccess) return result;
+  if ((result = read_environment_number(variable, (least), (most), &s->field)) != dfcclSuccess)    \
+    return result;
   DF_SETTINGS_MAP(X)
 #undef X
   s->network.silence_ms = (int)s->net_timeout_ms;

@@ -42,12 +42,8 @@
     "online tuning: per cent of the time that slow variants and switches may cost; 0: no limit")   \
   X(context_slots, "DFCCL_CONTEXT_SLOTS", 8, 1, DF_MAX_CONTEXT_SLOTS,                              \
     "context cache slots; a power of two")                                                         \
-  X(cuda_collectives, "DFCCL_CUDA_COLLECTIVES", 4096, 1, DF_MAX_COLLECTIVES,                       \
-    "CUDA: collectives that can be registered at one time")                                        \
   X(cuda_arena_mb, "DFCCL_CUDA_ARENA_MB", 64, 2, 65536,                                            \
     "CUDA: MiB of device memory for links, allocated at the start and when more is needed")        \
-  X(cuda_timers, "DFCCL_CUDA_TIMERS", 0, 0, 1,                                                     \
-    "CUDA: 1: the daemon notes how long its parts take (dfcclGetTimes); else it has no timers")    \
   X(debug_signal, "DFCCL_DEBUG_SIGNAL", 0, 0, 1, "1: SIGUSR2 dumps every context to standard error")
 
 /* AUTO, NONE: shared memory within the host. TCP, BACKEND: no shared memory with other processes. A
@@ -82,7 +78,9 @@ dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *confi
 /* dfcclInvalidUsage names a variable that the library does not have. */
 dfcclResult_t df_settings_check_names(void);
 
-/* Reads all settings that a unique id needs. dfcclInvalidUsage names a variable. */
+/* Reads DFCCL_DEBUG and all settings that a unique id needs. dfcclInvalidUsage names a variable. */
+dfcclResult_t df_settings_read_id(df_network *network);
+/* Reads the settings of the network. dfcclInvalidUsage names a variable. */
 dfcclResult_t df_settings_read_network(df_network *network, df_net *net);
 /* Reads a variable whose value is a word. Returns its index in words; `standard` if the variable is
  * not set; -1 after df_fail. list: the words, for the message. */

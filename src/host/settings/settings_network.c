@@ -42,7 +42,8 @@ static dfcclResult_t read_interfaces(df_network *network) {
   if (all == NULL) return df_fail(dfcclOutOfMemory, "no memory for the interfaces");
   dfcclResult_t result = df_interfaces_find(all, network->interfaces);
   free(all);
-  return result;
+  /* Only the join needs the interface, and waits for it. */
+  return result == dfcclInProgress ? dfcclSuccess : result;
 }
 
 /* "50000" or "50000-50100" */
@@ -199,9 +200,9 @@ static dfcclResult_t read_security(df_network *network) {
   network->security = (df_security)word;
   if (network->security == DF_SECURITY_TLS) return read_tls(&network->tls);
   if (network->security != DF_SECURITY_NONE) return dfcclSuccess;
-  /* dfcclGetUniqueId calls this before DFCCL_DEBUG is read. */
+  /* A tool may call this before DFCCL_DEBUG is read. */
   if (df_log_get_level() >= DF_LOG_WARN && df_system_exchange_u32(&was_said, 1) == 0)
-    df_log(DF_LOG_WARN, "DFCCL_NET_SECURITY =none: any process that reaches this job's ports may "
+    df_log(DF_LOG_WARN, "DFCCL_NET_SECURITY=none: any process that reaches this job's ports may "
                         "join it, and read and change its data");
   if (network->has_secret) return dfcclSuccess;
   dfcclResult_t result = df_handshake_ready();

@@ -112,6 +112,13 @@ typedef struct df_coll_members {
   uint64_t run_limit;    /* runs that all members can complete */
 } df_coll_members;
 
+/* When deep rings get their pages. */
+typedef enum {
+  DF_PAGES_AS_USED,
+  DF_PAGES_LATER, /* after the first runs */
+  DF_PAGES_DUE    /* the service thread allocates them */
+} df_ring_pages;
+
 /* The plan that the collective's runs execute, and the plan's links. Owner:
  * registration/link_setup.c; register.c sets plan and configuration. */
 typedef struct df_coll_execution {
@@ -121,6 +128,7 @@ typedef struct df_coll_execution {
   df_ring ring;   /* for each ring that this rank receives in; n_slots 0: not chosen yet */
   int setting_up; /* a transport sets up links, and may have released the lock meanwhile */
   int ready;      /* all links are connected: runs may be admitted */
+  df_ring_pages pages;
   int first_turn; /* the thread that submits a run may execute its first turn */
   df_common common;
 } df_coll_execution;
@@ -133,8 +141,8 @@ typedef struct df_coll_runs {
   /* Runs from this one on are held back: until links are connected (then it is 0), or until the
    * members agree about a plan variant. switching/plan_switch.c sets it too, and skew. */
   uint64_t admit_below;
-  /* A plan switch is notified of the end of this run and of all later ones; UINT64_MAX: of no run.
-   * switching/switch_timing.c sets it. */
+  /* A plan switch is notified of the end of this run and of all later ones, as are deep rings that
+   * wait for their pages; UINT64_MAX: of no run. switching/switch_timing.c sets it too. */
   uint64_t watched_from;
   uint64_t skew;    /* run r is the device's run r + skew, modulo 2^64 */
   uint64_t retired; /* runs whose CQE was taken */
@@ -165,6 +173,7 @@ typedef struct df_coll_failure {
 typedef struct df_coll_trace {
   uint32_t number;  /* 0: none yet */
   int is_described; /* the trace describes the collective with its present plan */
+  uint64_t waiting_from, waiting_until; /* the waiting runs that were traced last */
 } df_coll_trace;
 
 /* The members of this struct itself describe the registration. registration/register.c sets them
@@ -196,6 +205,7 @@ typedef struct df_coll {
   int has_user_operator;  /* user_operator is used */
   uint32_t user_operator; /* number of the operator (primitives/user_operator.h) */
   df_pair *pairs;         /* [n]; NULL: not a vector collective */
+  uint64_t record_bytes;  /* memory of this process that the registration has */
   df_coll_trace trace;
   df_coll_execution exec;
   df_coll_failure failure;

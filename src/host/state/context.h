@@ -69,11 +69,11 @@ typedef struct df_transports {
   df_shm_endpoint *shm; /* always open */
   df_endpoint *wire;    /* NULL: no pair needs the network transport */
   df_endpoint **to;
-  uint8_t *serves;             /* [n_ranks] 1: shared memory connects this rank and that one */
-  uint8_t *wire_serves;        /* [n_ranks] 1: the network transport does */
-  struct df_loss_told *losses; /* lost connections whose consequences are not decided yet */
-  struct df_pings *pings;      /* heartbeats; NULL: no rank needs any */
-  int all_have_aes;            /* whether the processor of every rank has AES instructions */
+  uint8_t *serves;                 /* [n_ranks] 1: shared memory connects this rank and that one */
+  uint8_t *wire_serves;            /* [n_ranks] 1: the network transport does */
+  struct df_reported_loss *losses; /* lost connections whose consequences are not decided yet */
+  struct df_pings *pings;          /* heartbeats; NULL: no rank needs any */
+  int all_have_aes;                /* whether the processor of every rank has AES instructions */
 } df_transports;
 
 enum { DF_RECENT_IDS = 64 };
@@ -89,6 +89,7 @@ typedef struct df_registry {
   uint32_t *free_lines;
   uint32_t n_free_lines, n_lines;
   uint32_t n_colls, n_variants; /* in the table */
+  uint64_t record_bytes;        /* the sum over them */
   uint64_t proposals;           /* plan switches that this rank has proposed */
   df_coll *latest;              /* result of the latest look-up */
   df_wait_words *wait_words;    /* [capacity] by line */
@@ -134,13 +135,28 @@ typedef struct df_pending_dump {
   uint64_t give_up_ns; /* valid if has_turn */
 } df_pending_dump;
 
+enum { DF_KEPT_FAILURES = 8 };
+
+/* The failure of one registration: its runs from the first one on. */
+typedef struct df_kept_failure {
+  dfcclCollId_t id;
+  uint64_t registration; /* df_wait_words.latest */
+  uint64_t first;
+  dfcclResult_t status;
+  char sentence[DF_SENTENCE_BYTES];
+} df_kept_failure;
+
 typedef struct df_failure {
   dfcclResult_t broken; /* other than dfcclSuccess: every later registration and run is refused */
   char broken_sentence[DF_SENTENCE_BYTES];
   df_failure_reason failure_reason; /* valid if broken */
-  int told_broken;                  /* the peers have been notified */
+  int has_reported_broken;          /* the peers have been notified */
   int given_up;
   char sentence[DF_SENTENCE_BYTES]; /* text of the latest failure */
+  /* The latest failures of registrations: the newest is kept[(n_kept - 1) % DF_KEPT_FAILURES].
+   * runs/run_failures.c owns both. */
+  df_kept_failure kept[DF_KEPT_FAILURES];
+  uint64_t n_kept;
   int timed_out
       DF_GUARDED_BY(df_rank_role); /* a run has timed out since the service thread last checked */
   uint32_t signals_handled;

@@ -160,12 +160,30 @@ void df_coll_free(df_coll *coll) {
   free(coll);
 }
 
+/* Memory that the collective has on this rank, apart from rings and from plans that it shares.
+ * Common slots, and lists that grow while runs wait, are not counted. */
+static uint64_t record_bytes(const df_coll *coll) {
+  const df_plan *plan = coll->exec.plan;
+  const df_shape *shape = &coll->exec.configuration.shape;
+  const uint64_t of_block = plan->n_links * sizeof(df_link) + shape->scratch_bytes +
+                            sizeof(df_part) + sizeof(uint64_t) + sizeof(df_cursor);
+  const uint64_t of_member = sizeof(uint32_t) + sizeof(df_remote *) + sizeof(df_remote) +
+                             (coll->pairs ? sizeof(df_pair) : 0);
+  return sizeof *coll + coll->n * of_member + sizeof(df_wait_words) + sizeof(df_descriptor) +
+         sizeof(df_run_words) + sizeof(df_run_counters) + shape->n_blocks * of_block +
+         plan->n_extents * sizeof *plan->extents +
+         (coll->own_policy ? sizeof *coll->own_policy : 0) +
+         (df_operation_has_piece_table(plan->key.operation) ? df_plan_bytes(plan) : 0);
+}
+
 int df_registry_enter(dfcclContext_t context, df_coll *coll) {
   if (!ck_hs_put(&context->registry.colls, coll_hash(coll, 0), coll)) return 0;
   take_line(context, coll);
   context->registry.by_index[coll->index] = coll;
   *(coll->registered ? &context->registry.n_variants : &context->registry.n_colls) += 1;
   coll->references = 1;
+  coll->record_bytes = record_bytes(coll);
+  context->registry.record_bytes += coll->record_bytes;
   return 1;
 }
 
@@ -185,6 +203,7 @@ void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
   context->device.memory->forget(&context->device, &coll->exec.device);
   df_registry_give_index(context, coll->index);
   give_line(context, coll);
+  context->registry.record_bytes -= coll->record_bytes;
   *(coll->registered ? &context->registry.n_variants : &context->registry.n_colls) -= 1;
   df_plan_release(&context->plans, coll->exec.plan);
   df_coll_free(coll);

@@ -16,7 +16,7 @@ typedef struct df_tuner {
   df_search search;
   df_space space;
   /* times of the runs that are measured at the moment */
-  uint32_t told; /* members whose times have arrived */
+  uint32_t n_reported; /* members whose times have arrived */
   double sum_ns;
   uint32_t ns[DF_MOST_TIMES];
 } df_tuner;
@@ -27,41 +27,42 @@ static df_tuner *tuner_of(const df_coll *registered) { return registered->plan_s
 
 /* ---- requests ---- */
 
-static void stop(dfcclContext_t context, df_coll *registered, const char *why) DF_RANK_LOCKED {
+static void stop_search(dfcclContext_t context, df_coll *registered,
+                        const char *why) DF_RANK_LOCKED {
   df_search_stop(&tuner_of(registered)->search);
   df_plan_switch_count(context, registered, 0);
   df_log(DF_LOG_INFO, "the tuner of collective %llu stops: %s", (unsigned long long)registered->id,
          why);
 }
 
-static void take_news(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
+static void take_result(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   df_tuner *tuner = tuner_of(registered);
   df_search *search = &tuner->search;
-  if (!search->has_news) return;
-  search->has_news = 0;
+  if (!search->has_result) return;
+  search->has_result = 0;
   df_tuning_store_note(context, registered,
                        df_space_rule(&tuner->space, &search->descent, &search->winner),
                        search->tuned_ns * 1e-3, search->registered_ns * 1e-3);
 }
 
-static void ask(dfcclContext_t context, df_coll *registered,
-                const df_search_request *request) DF_RANK_LOCKED {
+static void request_variant(dfcclContext_t context, df_coll *registered,
+                            const df_search_request *request) DF_RANK_LOCKED {
   df_tuner *tuner = tuner_of(registered);
   const df_variant_spec spec =
       df_space_variant(&tuner->space, &tuner->search.descent, &request->point);
-  tuner->told = 0;
+  tuner->n_reported = 0;
   if (df_plan_switch_propose(context, registered, &spec, request->purpose,
                              (uint32_t)request->runs) != dfcclSuccess)
-    stop(context, registered, df_last_sentence());
+    stop_search(context, registered, df_last_sentence());
 }
 
 /* Performs the request of the search policy. It is the last statement of each handler, because the
  * answer to a request may be handled before it returns. */
-static void obey(dfcclContext_t context, df_coll *registered,
-                 df_search_request request) DF_RANK_LOCKED {
+static void perform(dfcclContext_t context, df_coll *registered,
+                    df_search_request request) DF_RANK_LOCKED {
   const uint64_t until = registered->runs.retired + request.runs;
   if (request.kind == DF_REQUEST_NOTHING) return;
-  take_news(context, registered);
+  take_result(context, registered);
   if (request.kind != DF_REQUEST_STOP)
     df_plan_switch_count(context, registered, df_search_counts(&tuner_of(registered)->search));
   if ((request.kind == DF_REQUEST_REST || request.kind == DF_REQUEST_WATCH) &&
@@ -69,7 +70,7 @@ static void obey(dfcclContext_t context, df_coll *registered,
     df_plan_switch_keep(context, registered, request.purpose);
   switch (request.kind) {
   case DF_REQUEST_VARIANT:
-    ask(context, registered, &request);
+    request_variant(context, registered, &request);
     return;
   case DF_REQUEST_REST:
   case DF_REQUEST_WATCH:
@@ -79,7 +80,7 @@ static void obey(dfcclContext_t context, df_coll *registered,
       df_plan_switch_time(context, registered, until - DF_SEARCH_WINDOW, until);
     return;
   default:
-    stop(context, registered, "too many variants in a row were refused");
+    stop_search(context, registered, "too many variants in a row were refused");
   }
 }
 
@@ -128,15 +129,15 @@ static void handle_own(dfcclContext_t context, df_coll *registered, const uint32
   df_search *search = &tuner_of(registered)->search;
   if (search->state == DF_SEARCH_WARMING) {
     make_space(context, registered, tuner_of(registered));
-    obey(context, registered, df_search_begin(search, registered->runs.retired, ns, n));
+    perform(context, registered, df_search_begin(search, registered->runs.retired, ns, n));
   } else if (search->state == DF_SEARCH_WATCHING) {
-    obey(context, registered,
-         df_search_watched(search, registered->runs.retired, ns, n,
-                           !df_plan_switch_is_busy(registered)));
+    perform(context, registered,
+            df_search_watched(search, registered->runs.retired, ns, n,
+                              !df_plan_switch_is_busy(registered)));
   } else {
-    obey(context, registered,
-         df_search_rested(search, registered->runs.retired, ns, n,
-                          !df_plan_switch_is_busy(registered)));
+    perform(context, registered,
+            df_search_rested(search, registered->runs.retired, ns, n,
+                             !df_plan_switch_is_busy(registered)));
   }
 }
 
@@ -149,39 +150,43 @@ static void take_times(const df_coll *registered, df_tuner *tuner, const uint32_
   double sum_ns = 0;
   for (uint32_t i = 0; i < n; i++) sum_ns += (double)ns[i];
   const int counts =
-      tuner->told == 0 ||
+      tuner->n_reported == 0 ||
       (registered->exec.configuration.runs_ahead ? sum_ns > tuner->sum_ns : sum_ns < tuner->sum_ns);
   for (uint32_t i = 0; i < n; i++)
-    if (tuner->search.by_mean ? counts : tuner->told == 0 || ns[i] < tuner->ns[i])
+    if (tuner->search.by_mean ? counts : tuner->n_reported == 0 || ns[i] < tuner->ns[i])
       tuner->ns[i] = ns[i];
   if (counts) tuner->sum_ns = sum_ns;
 }
 
-static void handle_told(dfcclContext_t context, df_coll *registered, const uint32_t *ns,
-                        uint32_t n) DF_RANK_LOCKED {
+static void handle_reported(dfcclContext_t context, df_coll *registered, const uint32_t *ns,
+                            uint32_t n) DF_RANK_LOCKED {
   DF_ASSERT_RANK_LOCKED(&context->lock);
   df_tuner *tuner = tuner_of(registered);
   take_times(registered, tuner, ns, n);
-  if (++tuner->told < registered->n) return;
-  obey(context, registered,
-       df_search_reported(&tuner->search, registered->runs.retired, tuner->ns, n, tuner->sum_ns));
+  if (++tuner->n_reported < registered->n) return;
+  perform(
+      context, registered,
+      df_search_reported(&tuner->search, registered->runs.retired, tuner->ns, n, tuner->sum_ns));
 }
 
 static void handle_ran(dfcclContext_t context, df_coll *registered, uint32_t ns) DF_RANK_LOCKED {
   DF_ASSERT_RANK_LOCKED(&context->lock);
-  obey(context, registered,
-       df_search_ran(&tuner_of(registered)->search, registered->runs.retired, ns,
-                     df_plan_switch_is_complete(registered), !df_plan_switch_is_busy(registered)));
+  perform(context, registered,
+          df_search_ran(&tuner_of(registered)->search, registered->runs.retired, ns,
+                        df_plan_switch_is_complete(registered),
+                        !df_plan_switch_is_busy(registered)));
 }
 
 static void handle_called_off(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   DF_ASSERT_RANK_LOCKED(&context->lock);
-  obey(context, registered,
-       df_search_called_off(&tuner_of(registered)->search, registered->runs.retired));
+  perform(context, registered,
+          df_search_called_off(&tuner_of(registered)->search, registered->runs.retired));
 }
 
-static const df_plan_switch_owner owner = {
-    .told = handle_told, .own = handle_own, .ran = handle_ran, .called_off = handle_called_off};
+static const df_plan_switch_owner owner = {.reported = handle_reported,
+                                           .own = handle_own,
+                                           .ran = handle_ran,
+                                           .called_off = handle_called_off};
 
 /* ---- registration ---- */
 

@@ -10,6 +10,7 @@
 #include "control/messenger.h"
 #include "host/switching/switch_timing.h"
 #include "host/registration/link_setup.h"
+#include "host/registration/announcement.h"
 #include "host/registration/match.h"
 #include "host/registration/register.h"
 #include "host/state/registry.h"
@@ -27,7 +28,7 @@ enum {
   DF_PLAN_SWITCH_RANK_SHIFT = 40 /* a variant's number: its leader's rank, then a count */
 };
 
-static uint32_t leader_of(const df_coll *registered) { return registered->ranks[0]; }
+static uint32_t leader_rank(const df_coll *registered) { return registered->ranks[0]; }
 
 static void send(dfcclContext_t context, const df_coll *registered, uint32_t rank,
                  df_message_kind kind, uint64_t a, uint64_t b) DF_RANK_LOCKED {
@@ -39,8 +40,8 @@ static void send(dfcclContext_t context, const df_coll *registered, uint32_t ran
   df_messenger_send(&context->control, rank, &message, NULL, -1);
 }
 
-static void send_all(dfcclContext_t context, df_coll *registered, df_message_kind kind, uint64_t a,
-                     uint64_t b) DF_RANK_LOCKED {
+static void send_to_members(dfcclContext_t context, df_coll *registered, df_message_kind kind,
+                            uint64_t a, uint64_t b) DF_RANK_LOCKED {
   for (uint32_t i = 0; i < registered->n; i++)
     if (i != registered->position) send(context, registered, registered->ranks[i], kind, a, b);
 }
@@ -109,7 +110,7 @@ static int perform(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   if (registered->position == 0)
     handle_retired(registered, 0);
   else
-    send(context, registered, leader_of(registered), DF_MESSAGE_RETIRED, 0, 0);
+    send(context, registered, leader_rank(registered), DF_MESSAGE_RETIRED, 0, 0);
   return 1;
 }
 
@@ -145,20 +146,21 @@ static void commit(dfcclContext_t context, df_coll *registered, uint64_t first,
   go_on(context, registered);
 }
 
-static void handle_answer(dfcclContext_t context, df_coll *registered, uint32_t position,
-                          uint64_t floor, int is_refused);
+static void handle_member_answer(dfcclContext_t context, df_coll *registered, uint32_t position,
+                                 uint64_t floor, int is_refused);
 
-static void answer(dfcclContext_t context, df_coll *registered, int is_refused) DF_RANK_LOCKED {
+static void answer_leader(dfcclContext_t context, df_coll *registered,
+                          int is_refused) DF_RANK_LOCKED {
   df_plan_switch *plan_switch = registered->plan_switch;
   const uint64_t floor = registered->runs.admitted + DF_PLAN_SWITCH_AHEAD;
   if (!plan_switch->is_pending || plan_switch->has_answered) return;
   plan_switch->has_answered = 1;
   if (!is_refused) registered->runs.admit_below = floor;
   if (registered->position == 0) {
-    handle_answer(context, registered, 0, floor, is_refused);
+    handle_member_answer(context, registered, 0, floor, is_refused);
     return;
   }
-  send(context, registered, leader_of(registered), DF_MESSAGE_READY, floor, (uint64_t)is_refused);
+  send(context, registered, leader_rank(registered), DF_MESSAGE_READY, floor, (uint64_t)is_refused);
   if (is_refused) cancel(context, registered);
 }
 
@@ -172,7 +174,7 @@ static int has_place(const dfcclContext_t context) {
   return context->registry.n_colls + context->registry.n_variants < context->device.capacity / 2;
 }
 
-static int is_sound(const df_variant_spec *spec) {
+static int is_valid_spec(const df_variant_spec *spec) {
   return spec->algorithm <= DF_FROM_FILE && spec->slot_bytes <= DF_MAX_SLOT_BYTES &&
          (spec->slots == 0 ||
           (spec->slots >= DF_MIN_LINK_SLOTS && spec->slots <= DF_MAX_LINK_SLOTS &&
@@ -188,13 +190,13 @@ static void take_proposal(dfcclContext_t context, df_coll *registered, uint64_t 
   plan_switch->is_pending = 1;
   plan_switch->has_answered = 0;
   if (spec->algorithm == DF_AS_REGISTERED) {
-    answer(context, registered, !is_open(context, registered));
+    answer_leader(context, registered, !is_open(context, registered));
     return;
   }
   df_coll *variant = NULL;
-  if (!is_open(context, registered) || !has_place(context) || !is_sound(spec) ||
+  if (!is_open(context, registered) || !has_place(context) || !is_valid_spec(spec) ||
       df_register_variant(context, registered, number, spec, &variant) != dfcclSuccess) {
-    answer(context, registered, 1);
+    answer_leader(context, registered, 1);
     return;
   }
   plan_switch->candidate = variant;
@@ -205,7 +207,7 @@ static void take_proposal(dfcclContext_t context, df_coll *registered, uint64_t 
   df_coll_unreference(context, variant);
 }
 
-static df_plan_switch *epoch_of_candidate(const df_coll *variant) {
+static df_plan_switch *pending_switch(const df_coll *variant) {
   df_plan_switch *plan_switch = variant->registered->plan_switch;
   return plan_switch && plan_switch->candidate == variant && plan_switch->is_pending ? plan_switch
                                                                                      : NULL;
@@ -219,12 +221,12 @@ static int is_agreed(const df_coll *variant) {
 
 static void variant_links_connected(dfcclContext_t context, df_coll *variant) DF_RANK_LOCKED {
   DF_ASSERT_RANK_LOCKED(&context->lock);
-  if (epoch_of_candidate(variant)) answer(context, variant->registered, 0);
+  if (pending_switch(variant)) answer_leader(context, variant->registered, 0);
 }
 
 static void variant_lost(dfcclContext_t context, df_coll *variant) DF_RANK_LOCKED {
   DF_ASSERT_RANK_LOCKED(&context->lock);
-  if (epoch_of_candidate(variant)) answer(context, variant->registered, 1);
+  if (pending_switch(variant)) answer_leader(context, variant->registered, 1);
 }
 
 /* ---- the leader ---- */
@@ -243,16 +245,17 @@ int df_plan_switch_is_busy(const df_coll *registered) {
 static void call_off(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   if (!registered->plan_switch->asks) return;
   registered->plan_switch->asks = 0;
-  send_all(context, registered, DF_MESSAGE_CANCEL, 0, 0);
+  send_to_members(context, registered, DF_MESSAGE_CANCEL, 0, 0);
   cancel(context, registered);
   if (registered->plan_switch->owner)
     registered->plan_switch->owner->called_off(context, registered);
 }
 
-static void handle_answer(dfcclContext_t context, df_coll *registered, uint32_t position,
-                          uint64_t floor, int is_refused) DF_RANK_LOCKED {
+static void handle_member_answer(dfcclContext_t context, df_coll *registered, uint32_t position,
+                                 uint64_t floor, int is_refused) DF_RANK_LOCKED {
   df_plan_switch *plan_switch = registered->plan_switch;
-  if (!plan_switch->asks || !df_plan_switch_is_first(registered, position, DF_HEARD_ANSWER)) return;
+  if (!plan_switch->asks || !df_plan_switch_is_first(registered, position, DF_RECEIVED_ANSWER))
+    return;
   if (is_refused || !is_open(context, registered)) {
     call_off(context, registered);
     return;
@@ -261,13 +264,13 @@ static void handle_answer(dfcclContext_t context, df_coll *registered, uint32_t 
   if (++plan_switch->answers < registered->n) return;
   plan_switch->asks = 0;
   plan_switch->to_retire = registered->n;
-  send_all(context, registered, DF_MESSAGE_COMMIT, plan_switch->most, plan_switch->to_time);
+  send_to_members(context, registered, DF_MESSAGE_COMMIT, plan_switch->most, plan_switch->to_time);
   commit(context, registered, plan_switch->most, plan_switch->to_time);
 }
 
 static void handle_retired(df_coll *registered, uint32_t position) {
   if (registered->plan_switch->to_retire > 0 &&
-      df_plan_switch_is_first(registered, position, DF_HEARD_RETIRED))
+      df_plan_switch_is_first(registered, position, DF_RECEIVED_RETIRED))
     registered->plan_switch->to_retire--;
 }
 
@@ -279,8 +282,8 @@ static void limited(dfcclContext_t context, df_coll *registered, uint32_t peer) 
   if (registered->plan_switch == NULL) return;
   if (registered->position == 0) {
     call_off(context, registered);
-  } else if (leader_of(registered) == peer) {
-    answer(context, registered, 1);
+  } else if (leader_rank(registered) == peer) {
+    answer_leader(context, registered, 1);
     cancel(context, registered); /* a COMMIT would have arrived before */
   }
 }
@@ -309,7 +312,7 @@ static void end(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
 
 static void freed(df_coll *registered) {
   free(registered->plan_switch->tuner);
-  free(registered->plan_switch->heard);
+  free(registered->plan_switch->received);
   free(registered->plan_switch);
 }
 
@@ -341,15 +344,15 @@ df_plan_switch *df_plan_switch_of(df_coll *registered) {
   return registered->plan_switch;
 }
 
-static dfcclResult_t refuse(const dfcclContext_t context,
-                            const df_coll *registered) DF_RANK_LOCKED {
+static dfcclResult_t refuse_switch(const dfcclContext_t context,
+                                   const df_coll *registered) DF_RANK_LOCKED {
   const char *why = "a vector collective has only one algorithm";
   if (registered->position != 0) {
     return df_fail(
         dfcclInvalidUsage,
         "collective %" PRIu64
         ": rank %u is not the first of its group; only that one, rank %u, may change the algorithm",
-        registered->id, context->rank, leader_of(registered));
+        registered->id, context->rank, leader_rank(registered));
   }
   if (df_plan_switch_is_busy(registered))
     why = "a switch to another algorithm is in progress; each member switches at its next run";
@@ -370,15 +373,15 @@ dfcclResult_t df_plan_switch_propose(dfcclContext_t context, df_coll *registered
                                      uint32_t to_time) {
   if (registered->position != 0 || df_plan_switch_is_busy(registered) ||
       !is_open(context, registered) || !has_variants(registered))
-    return refuse(context, registered);
+    return refuse_switch(context, registered);
   df_plan_switch *plan_switch = df_plan_switch_of(registered);
-  if (plan_switch && plan_switch->heard == NULL) plan_switch->heard = malloc(registered->n);
-  if (plan_switch == NULL || plan_switch->heard == NULL)
+  if (plan_switch && plan_switch->received == NULL) plan_switch->received = malloc(registered->n);
+  if (plan_switch == NULL || plan_switch->received == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for a variant of collective %" PRIu64,
                    registered->id);
   const uint64_t number =
       (uint64_t)(context->rank + 1) << DF_PLAN_SWITCH_RANK_SHIFT | ++context->registry.proposals;
-  memset(plan_switch->heard, 0, registered->n);
+  memset(plan_switch->received, 0, registered->n);
   if (plan_switch->timed_number) df_plan_switch_set_range(context, registered, 0, 0, 0);
   plan_switch->asks = 1;
   plan_switch->answers = 0;
@@ -405,7 +408,7 @@ void df_plan_switch_keep(dfcclContext_t context, df_coll *registered, df_purpose
   if (df_plan_switch_is_busy(registered) || registered->plan_switch->purpose == purpose ||
       registered->plan_switch->switches == 0)
     return;
-  send_all(context, registered, DF_MESSAGE_PURPOSE, purpose, 0);
+  send_to_members(context, registered, DF_MESSAGE_PURPOSE, purpose, 0);
   stay(context, registered, purpose);
 }
 
@@ -415,9 +418,9 @@ static void handle_proposal(dfcclContext_t context, uint32_t from, df_coll *regi
                             const df_message *message) DF_RANK_LOCKED {
   df_variant_spec spec;
   memcpy(&spec, df_message_payload(message), sizeof spec);
-  if (registered && message->variant && leader_of(registered) == from && has_variants(registered) &&
-      df_plan_switch_of(registered) && !registered->plan_switch->is_pending &&
-      registered->plan_switch->first == UINT64_MAX) {
+  if (registered && message->variant && leader_rank(registered) == from &&
+      has_variants(registered) && df_plan_switch_of(registered) &&
+      !registered->plan_switch->is_pending && registered->plan_switch->first == UINT64_MAX) {
     take_proposal(context, registered, message->variant, (df_purpose)message->a, &spec);
     return;
   }
@@ -446,9 +449,9 @@ void df_plan_switch_receive(dfcclContext_t context, uint32_t from, const df_mess
   const uint32_t position = df_coll_place_of(registered, from, registered->n);
   if (position == registered->n)
     return; /* the message belongs to an earlier registration, or to a cancelled switch */
-  const int leads = registered->position == 0, is_led = !leads && leader_of(registered) == from;
+  const int leads = registered->position == 0, is_led = !leads && leader_rank(registered) == from;
   if (leads && message->kind == DF_MESSAGE_READY)
-    handle_answer(context, registered, position, message->a, message->b != 0);
+    handle_member_answer(context, registered, position, message->a, message->b != 0);
   else if (leads && message->kind == DF_MESSAGE_TIMES)
     df_plan_switch_receive_times(context, registered, position, message);
   else if (leads && message->kind == DF_MESSAGE_RETIRED)
@@ -484,13 +487,12 @@ dfcclResult_t df_plan_switch_ask(dfcclContext_t context, dfcclCollId_t id,
 
 dfcclResult_t df_set_algorithm(dfcclContext_t context, dfcclCollId_t id, const char *algorithm) {
   df_variant_spec spec = {.algorithm = DF_AS_REGISTERED};
-  char name[DF_MAX_NAME];
+  char sentence[DF_ALGORITHM_SENTENCE_BYTES];
   if (algorithm != NULL) {
     const int named = df_algorithm_by_name(algorithm);
-    df_escape(name, sizeof name, algorithm);
     if (named < 0)
-      return df_fail(dfcclInvalidArgument, "unknown algorithm \"%s\"; docs/TUNING.md lists them",
-                     name);
+      return df_fail(dfcclInvalidArgument, "%s",
+                     df_algorithm_explain(algorithm, -1, NULL, sentence));
     spec.algorithm = (uint32_t)named;
   }
   return df_plan_switch_ask(context, id, &spec);

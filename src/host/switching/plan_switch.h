@@ -31,7 +31,7 @@
 /* The part that requests switches, on the leader. The caller holds the lock. */
 typedef struct df_plan_switch_owner {
   /* A member's times of the runs that were requested; once from each member. */
-  void (*told)(dfcclContext_t context, df_coll *registered, const uint32_t *ns, uint32_t n);
+  void (*reported)(dfcclContext_t context, df_coll *registered, const uint32_t *ns, uint32_t n);
   /* This rank's times, which df_plan_switch_time has requested. */
   void (*own)(dfcclContext_t context, df_coll *registered, const uint32_t *ns, uint32_t n);
   /* The time of one run of this rank, while df_plan_switch_count is on. */
@@ -62,20 +62,25 @@ typedef struct df_plan_switch {
   struct df_tuner *tuner;            /* the owner's; freed with this record */
                                      /* the members below are used on the leader */
   int asks;                          /* a proposal of the leader is not decided yet */
-  uint8_t *heard;            /* [n] by position in the group: bits of messages that have arrived */
-  uint32_t answers, tellers; /* members that have answered; whose times have arrived */
-  uint32_t to_retire;        /* members that have not switched yet */
-  uint64_t most;             /* highest floor of the members that have answered */
-  uint32_t to_time;          /* number of runs that the members time */
+  uint8_t *received; /* [n] by position in the group: bits of messages that have arrived */
+  uint32_t answers, reporters; /* members that have answered; whose times have arrived */
+  uint32_t to_retire;          /* members that have not switched yet */
+  uint64_t most;               /* highest floor of the members that have answered */
+  uint32_t to_time;            /* number of runs that the members time */
 } df_plan_switch;
 
 /* Messages that the leader accepts once from each member in a switch. */
-typedef enum { DF_HEARD_ANSWER = 1, DF_HEARD_TIMES = 2, DF_HEARD_RETIRED = 4 } df_heard;
+typedef enum {
+  DF_RECEIVED_ANSWER = 1,
+  DF_RECEIVED_TIMES = 2,
+  DF_RECEIVED_RETIRED = 4
+} df_received_kind;
 
-static inline int df_plan_switch_is_first(df_coll *registered, uint32_t position, df_heard what) {
-  uint8_t *heard = &registered->plan_switch->heard[position];
-  if (*heard & what) return 0;
-  *heard |= (uint8_t)what;
+static inline int df_plan_switch_is_first(df_coll *registered, uint32_t position,
+                                          df_received_kind what) {
+  uint8_t *received = &registered->plan_switch->received[position];
+  if (*received & what) return 0;
+  *received |= (uint8_t)what;
   return 1;
 }
 

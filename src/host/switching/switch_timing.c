@@ -26,7 +26,7 @@ static void measure(dfcclContext_t context, df_plan_switch *plan_switch, int on)
 
 /* Starts to watch runs from the one before the first timed run, because its end may be the
  * beginning of the first timed one. */
-static void heed(dfcclContext_t context, df_coll *registered) {
+static void update_timing(dfcclContext_t context, df_coll *registered) {
   df_plan_switch *plan_switch = registered->plan_switch;
   const uint64_t before =
       plan_switch->timed_from - (plan_switch->timed_from > 0 && needs_clock(plan_switch));
@@ -44,7 +44,7 @@ void df_plan_switch_set_range(dfcclContext_t context, df_coll *registered, uint6
   plan_switch->timed_from = from;
   plan_switch->timed_to = to;
   plan_switch->timed_number = number;
-  heed(context, registered);
+  update_timing(context, registered);
 }
 
 void df_plan_switch_time(dfcclContext_t context, df_coll *registered, uint64_t from,
@@ -56,7 +56,7 @@ void df_plan_switch_time(dfcclContext_t context, df_coll *registered, uint64_t f
 void df_plan_switch_count(dfcclContext_t context, df_coll *registered, int on) {
   if (registered->plan_switch->counts == on) return;
   registered->plan_switch->counts = on;
-  heed(context, registered);
+  update_timing(context, registered);
 }
 
 int df_plan_switch_is_complete(const df_coll *registered) {
@@ -64,17 +64,17 @@ int df_plan_switch_is_complete(const df_coll *registered) {
          registered->plan_switch->first == UINT64_MAX;
 }
 
-static void tell_leader(dfcclContext_t context, df_coll *registered, uint32_t position,
-                        uint64_t from, const uint32_t *ns, uint32_t n) {
+static void report_to_leader(dfcclContext_t context, df_coll *registered, uint32_t position,
+                             uint64_t from, const uint32_t *ns, uint32_t n) {
   df_plan_switch *plan_switch = registered->plan_switch;
   if (plan_switch->owner == NULL || plan_switch->asks || n != plan_switch->to_time ||
       from != plan_switch->most + 1 ||
-      !df_plan_switch_is_first(registered, position, DF_HEARD_TIMES))
+      !df_plan_switch_is_first(registered, position, DF_RECEIVED_TIMES))
     return; /* the member sent wrong or late times */
-  plan_switch->owner->told(context, registered, ns, n);
+  plan_switch->owner->reported(context, registered, ns, n);
 }
 
-static void tell_times(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
+static void report_times(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   df_plan_switch *plan_switch = registered->plan_switch;
   const uint64_t from = plan_switch->timed_from, number = plan_switch->timed_number;
   const uint32_t n = (uint32_t)(plan_switch->timed_to - from);
@@ -86,7 +86,7 @@ static void tell_times(dfcclContext_t context, df_coll *registered) DF_RANK_LOCK
     return;
   }
   if (registered->position == 0) {
-    tell_leader(context, registered, 0, from, ns, n);
+    report_to_leader(context, registered, 0, from, ns, n);
     return;
   }
   /* By now another switch may have been proposed, so the message has the number of the timed one.
@@ -101,7 +101,7 @@ static void tell_times(dfcclContext_t context, df_coll *registered) DF_RANK_LOCK
 
 /* Runs that wait for each other take turns: then the time from end to end counts. UINT32_MAX: the
  * beginning is unknown, because the run was submitted before timing was on. */
-static uint32_t time_of(df_plan_switch *plan_switch, const df_run *run) {
+static uint32_t run_time_ns(df_plan_switch *plan_switch, const df_run *run) {
   const uint64_t now = df_clock_ns(), since = DF_MAX(run->submitted_ns, plan_switch->last_end_ns);
   plan_switch->last_end_ns = now;
   return since == 0 ? UINT32_MAX : (uint32_t)DF_MIN(now - since, (uint64_t)UINT32_MAX - 1);
@@ -113,7 +113,7 @@ void df_plan_switch_timed(dfcclContext_t context, df_coll *registered, const df_
   const uint64_t number = registered->runs.retired - 1;
   if (plan_switch->counts || needs_clock(plan_switch)) {
     measure(context, plan_switch, 1);
-    const uint32_t ns = time_of(plan_switch, run);
+    const uint32_t ns = run_time_ns(plan_switch, run);
     if (number >= plan_switch->timed_from && number < plan_switch->timed_to)
       plan_switch->times[number - plan_switch->timed_from] = ns;
     /* The owner may request another variant, and then no times of this one. */
@@ -121,13 +121,13 @@ void df_plan_switch_timed(dfcclContext_t context, df_coll *registered, const df_
       plan_switch->owner->ran(context, registered, ns);
   }
   if (has_range(plan_switch) && number + 1 >= plan_switch->timed_to)
-    tell_times(context, registered);
+    report_times(context, registered);
 }
 
 void df_plan_switch_receive_times(dfcclContext_t context, df_coll *registered, uint32_t position,
                                   const df_message *message) {
   uint32_t ns[DF_MOST_TIMES];
   memcpy(ns, df_message_payload(message), message->payload_bytes);
-  tell_leader(context, registered, position, message->a, ns,
-              message->payload_bytes / (uint32_t)sizeof ns[0]);
+  report_to_leader(context, registered, position, message->a, ns,
+                   message->payload_bytes / (uint32_t)sizeof ns[0]);
 }

@@ -31,14 +31,14 @@ static df_memory_kind kind_of(const dfcclContext_t context, const df_coll *regis
                                                        : registered->exec.configuration.memory;
 }
 
-static uint64_t bytes_of(const df_coll *registered) {
+static uint64_t larger_buffer_bytes(const df_coll *registered) {
   return df_larger_buffer(registered->operation, registered->n, registered->count,
                           (uint32_t)df_type_size(registered->type));
 }
 
 const df_rule *df_tuning_store_find(const dfcclContext_t context, const df_coll *registered) {
   return df_tuning_cache_find(&context->tuning_cache, registered->operation, registered->n,
-                              bytes_of(registered), kind_of(context, registered));
+                              larger_buffer_bytes(registered), kind_of(context, registered));
 }
 
 void df_tuning_store_note(dfcclContext_t context, const df_coll *registered, df_rule rule,
@@ -47,7 +47,7 @@ void df_tuning_store_note(dfcclContext_t context, const df_coll *registered, df_
   rule.operation = registered->operation;
   rule.memory = kind_of(context, registered);
   rule.ranks_least = rule.ranks_most = registered->n;
-  rule.bytes_least = rule.bytes_most = bytes_of(registered);
+  rule.bytes_least = rule.bytes_most = larger_buffer_bytes(registered);
   const df_tuning_cache tuning_cache = {
       .rule = rule, .us = us, .registered_us = registered_us, .is_new = 1};
   df_tuning_cache_note(&context->tuning_cache, &tuning_cache);

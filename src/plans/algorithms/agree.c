@@ -18,11 +18,11 @@ static void pass(df_plan *plan, uint32_t flags, uint32_t v) {
 
 void df_plan_agree(df_plan *plan) {
   const uint32_t n = plan->key.n, v = (plan->key.position + n - plan->key.root) % n;
-  const uint32_t mapping = v ? v & -v : n; /* children are v + 1, v + 2, v + 4, ... */
+  const uint32_t span = v ? v & -v : n; /* children are v + 1, v + 2, v + 4, ... */
   if (plan->key.operation != DF_OP_REDUCE && plan->key.operation != DF_OP_GATHER) {
-    for (uint32_t d = 1; d < mapping && v + d < n; d *= 2) pass(plan, DF_PRIM_RECV, v + d);
+    for (uint32_t d = 1; d < span && v + d < n; d *= 2) pass(plan, DF_PRIM_RECV, v + d);
     if (v) pass(plan, DF_PRIM_SEND, v & (v - 1));
   }
   if (v) pass(plan, DF_PRIM_RECV, v & (v - 1));
-  for (uint32_t d = 1; d < mapping && v + d < n; d *= 2) pass(plan, DF_PRIM_SEND, v + d);
+  for (uint32_t d = 1; d < span && v + d < n; d *= 2) pass(plan, DF_PRIM_SEND, v + d);
 }

@@ -24,55 +24,65 @@ static uint32_t digits_of(uint32_t n, uint32_t base, uint32_t values[DIGITS_MOST
   return digits;
 }
 
-static void send_row(df_plan *plan, uint32_t piece, uint32_t n, uint32_t to, df_place from) {
-  df_plan_send(plan, piece, to, from);
-  df_plan_widen(plan, n, 1);
-}
-
-/* The members of the group are `step` apart, and so are their shares of the pieces. */
+/* The members of the group are `step` apart, and so are their shares of the buffer. */
 typedef struct digit {
-  uint32_t first, step, values, own; /* first: first member of the group, and first of its pieces */
+  uint32_t first, step, values, own; /* first: first member of the group, and first of its shares */
 } digit;
 
 static uint32_t other(const digit *d, uint32_t turns) {
   return d->first + (d->own + turns) % d->values * d->step;
 }
 
+static void send_rows(df_plan *plan, const digit *d, int is_own, uint32_t at, int from_input) {
+  const uint32_t share = df_plan_share(plan), n = d->step * share, row = df_plan_row(plan, n);
+  for (uint32_t t = 1; t < d->values; t++) {
+    const uint32_t to = other(d, t) + plan->key.position - other(d, 0);
+    const uint32_t piece = other(d, is_own ? 0 : t) * share + at;
+    df_plan_send(plan, piece, to, from_input ? df_input(piece) : df_output(piece));
+    df_plan_widen(plan, DF_MIN(row, n - at), 1);
+  }
+}
+
+static void reduce_rows(df_plan *plan, const digit *d, uint32_t at, int is_first) {
+  const uint32_t share = df_plan_share(plan), n = d->step * share, row = df_plan_row(plan, n);
+  const uint32_t piece = other(d, 0) * share + at;
+  for (uint32_t t = 1; t < d->values; t++) {
+    const uint32_t from = other(d, d->values - t);
+    const int last = d->step == 1 && t + 1 == d->values;
+    df_plan_reduce(plan,
+                   df_plan_order(d->own, (from - d->first) / d->step) |
+                       (last ? df_plan_average(plan) : 0),
+                   piece, from + plan->key.position - other(d, 0), DF_NO_PEER,
+                   is_first && t == 1 ? df_input(piece) : df_output(piece), df_output(piece));
+    df_plan_widen(plan, DF_MIN(row, n - at), 1);
+  }
+}
+
+static void receive_rows(df_plan *plan, const digit *d, uint32_t at) {
+  const uint32_t share = df_plan_share(plan), n = d->step * share, row = df_plan_row(plan, n);
+  for (uint32_t t = 1; t < d->values; t++) {
+    const uint32_t from = other(d, d->values - t), piece = from * share + at;
+    df_plan_receive(plan, piece, from + plan->key.position - other(d, 0), DF_NO_PEER,
+                    df_output(piece));
+    df_plan_widen(plan, DF_MIN(row, n - at), 1);
+  }
+}
+
 /* The own share is received from all others. Sums are in the output and are lent to the members
- * that continue with them. */
+ * that continue with them. Each member sends one message ahead of those that it has received. */
 static void scatter_digit(df_plan *plan, const digit *d, int is_first) {
-  const uint32_t wide = plan->key.several ? d->step : 1, own = other(d, 0);
-  const uint32_t offset = plan->key.position - own; /* index among the members that have
-                                                       this digit */
-  for (uint32_t i = 0; i < d->step; i += wide) {
-    for (uint32_t t = 1; t < d->values; t++) {
-      const uint32_t to = other(d, t);
-      send_row(plan, to + i, wide, to + offset, is_first ? df_input(to + i) : df_output(to + i));
-    }
-    for (uint32_t t = 1; t < d->values; t++) {
-      const uint32_t from = other(d, d->values - t);
-      const int last = d->step == 1 && t + 1 == d->values;
-      df_plan_reduce(
-          plan,
-          df_plan_order(d->own, (from - d->first) / d->step) | (last ? df_plan_average(plan) : 0),
-          own + i, from + offset, DF_NO_PEER,
-          is_first && t == 1 ? df_input(own + i) : df_output(own + i), df_output(own + i));
-      df_plan_widen(plan, wide, 1);
-    }
+  const uint32_t n = d->step * df_plan_share(plan), row = df_plan_row(plan, n);
+  for (uint32_t at = 0; at < n + row; at += row) {
+    if (at < n) send_rows(plan, d, 0, at, is_first);
+    if (at >= row) reduce_rows(plan, d, at - row, is_first);
   }
 }
 
 static void gather_digit(df_plan *plan, const digit *d) {
-  const uint32_t wide = plan->key.several ? d->step : 1, own = other(d, 0);
-  const uint32_t offset = plan->key.position - own;
-  for (uint32_t i = 0; i < d->step; i += wide) {
-    for (uint32_t t = 1; t < d->values; t++)
-      send_row(plan, own + i, wide, other(d, t) + offset, df_output(own + i));
-    for (uint32_t t = 1; t < d->values; t++) {
-      const uint32_t from = other(d, d->values - t);
-      df_plan_receive(plan, from + i, from + offset, DF_NO_PEER, df_output(from + i));
-      df_plan_widen(plan, wide, 1);
-    }
+  const uint32_t n = d->step * df_plan_share(plan), row = df_plan_row(plan, n);
+  for (uint32_t at = 0; at < n + row; at += row) {
+    if (at < n) send_rows(plan, d, 1, at, 0);
+    if (at >= row) receive_rows(plan, d, at - row);
   }
 }
 
@@ -81,8 +91,8 @@ void df_plan_bcube(df_plan *plan) {
   uint32_t values[DIGITS_MOST] = {n}, digits = digits_of(n, base, values);
   digit all[DIGITS_MOST];
   plan->geometry = DF_GEOMETRY_PARTITION;
-  plan->pieces = n;
-  if (plan->key.several) plan->longest = n / values[0];
+  plan->pieces = n * df_plan_share(plan);
+  df_plan_set_longest(plan, plan->pieces / values[0]);
   for (uint32_t i = 0, first = 0, size = n; i < digits; i++) {
     const uint32_t step = size / values[i], own = (plan->key.position - first) / step;
     all[i] = (digit){first, step, values[i], own};

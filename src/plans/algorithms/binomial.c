@@ -11,8 +11,8 @@ static uint32_t position_of(const df_plan *plan, uint32_t v) {
 
 /* Size of v's subtree. Children are v + 1, v + 2, v + 4, ... */
 static uint32_t span(uint32_t v, uint32_t n) {
-  uint32_t mapping = v ? v & -v : n;
-  return v + mapping < n ? mapping : n - v;
+  const uint32_t most = v ? v & -v : n;
+  return v + most < n ? most : n - v;
 }
 
 /* The largest subtree is served first, because it has the longest path. */

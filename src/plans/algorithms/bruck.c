@@ -11,14 +11,18 @@ static void all_gather(df_plan *plan) {
   df_plan_copy(plan, 0, r, DF_NO_PEER, df_input(0), df_output(r));
   for (uint32_t d = 1; d < n; d *= 2) {
     uint32_t to = (r + n - d) % n, from = (r + d) % n;
-    const uint32_t round = DF_MIN(d, n - d), wide = plan->key.several ? round : 1;
-    plan->longest = DF_MAX(plan->longest, wide);
-    for (uint32_t i = 0; i < round; i += wide) {
-      uint32_t have = (r + i) % n, get = (from + i) % n;
-      df_plan_send(plan, have, to, df_output(have));
-      df_plan_widen(plan, wide, 1);
+    const uint32_t round = DF_MIN(d, n - d), row = df_plan_row(plan, round);
+    df_plan_set_longest(plan, round);
+    /* One message is ahead of those that have been received. */
+    for (uint32_t i = 0; i < round + row; i += row) {
+      const uint32_t have = (r + i) % n, get = (from + i + n - row) % n;
+      if (i < round) {
+        df_plan_send(plan, have, to, df_output(have));
+        df_plan_widen(plan, DF_MIN(row, round - i), 1);
+      }
+      if (i < row) continue;
       df_plan_receive(plan, get, from, DF_NO_PEER, df_output(get));
-      df_plan_widen(plan, wide, 1);
+      df_plan_widen(plan, DF_MIN(row, round - (i - row)), 1);
     }
   }
 }
@@ -59,8 +63,8 @@ static void all_to_all(df_plan *plan) {
   plan->scratch_pieces = n;
   plan->direct_in_place = 0;
   for (uint32_t d = 1; d < n; d *= 2) {
-    if (plan->key.several) pass_several(plan, d);
-    for (uint32_t j = d; !plan->key.several && j < n; j++)
+    if (df_plan_is_whole(plan)) pass_several(plan, d);
+    for (uint32_t j = d; !df_plan_is_whole(plan) && j < n; j++)
       if (j & d) pass(plan, d, j, 1, 1);
   }
   df_plan_copy(plan, 0, r, DF_NO_PEER, df_input(r), df_output(r));

@@ -87,7 +87,7 @@ static void all_reduce(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;
   const node trees[TREES] = {all_reduce_node(0, r, n), all_reduce_node(1, r, n)};
   /* A short collective cannot fill a pipeline. */
-  plan->pieces = plan->key.several ? TREES : TREES * DEPTH;
+  plan->pieces = df_plan_is_whole(plan) ? TREES : TREES * DEPTH;
   for (uint32_t i = 0; i < plan->pieces; i++) {
     const uint32_t piece = i ^ first_up(trees);
     up(plan, &trees[piece % TREES], piece, DF_NO_PEER, df_output(piece));

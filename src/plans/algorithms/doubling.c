@@ -48,14 +48,14 @@ static void all_gather(df_plan *plan) {
   df_fold fold = df_fold_of(n);
   plan->geometry = DF_GEOMETRY_PIECES;
   plan->pieces = n;
-  const uint32_t others = plan->key.several ? n - 1 : 1; /* all pieces except the folded member's */
-  if (plan->key.several) plan->longest = fold.extra ? n - 1 : DF_MAX(n / 2, 1u);
+  const uint32_t others = df_plan_row(plan, n - 1); /* all pieces except the folded member's */
+  df_plan_set_longest(plan, fold.extra ? n - 1 : DF_MAX(n / 2, 1u));
   if (df_fold_is_folded(fold, r)) {
     df_plan_copy(plan, 0, r, r + 1, df_input(0), df_output(r));
     for (uint32_t at = 1; at < n; at += others) {
       piece = (r + at) % n;
       df_plan_receive(plan, piece, r + 1, DF_NO_PEER, df_output(piece));
-      df_plan_widen(plan, others, 1);
+      df_plan_widen(plan, DF_MIN(others, n - at), 1);
     }
     return;
   }
@@ -65,16 +65,17 @@ static void all_gather(df_plan *plan) {
   for (uint32_t d = 1; d < fold.size; d *= 2) {
     uint32_t partner = df_fold_member(fold, v ^ d);
     const df_fold_members have = df_fold_range(fold, v, d), get = df_fold_range(fold, v ^ d, d);
-    /* One piece at a time, so that two slots suffice. */
-    const uint32_t wide = plan->key.several ? n : 1;
-    for (uint32_t at = 0; at < DF_MAX(have.n, get.n); at += wide) {
+    /* One message is ahead of those that have been received, so that two slots suffice. */
+    const uint32_t row = df_plan_row(plan, n);
+    for (uint32_t at = 0; at < DF_MAX(have.n, get.n + row); at += row) {
       if (at < have.n) {
         df_plan_send(plan, have.first + at, partner, df_output(have.first + at));
-        df_plan_widen(plan, DF_MIN(wide, have.n), 1);
+        df_plan_widen(plan, DF_MIN(row, have.n - at), 1);
       }
-      if (at < get.n) {
-        df_plan_receive(plan, get.first + at, partner, DF_NO_PEER, df_output(get.first + at));
-        df_plan_widen(plan, DF_MIN(wide, get.n), 1);
+      if (at >= row && at - row < get.n) {
+        piece = get.first + at - row;
+        df_plan_receive(plan, piece, partner, DF_NO_PEER, df_output(piece));
+        df_plan_widen(plan, DF_MIN(row, get.n - (at - row)), 1);
       }
     }
   }
@@ -82,7 +83,7 @@ static void all_gather(df_plan *plan) {
   for (uint32_t at = 0; at + 1 < n; at += others) {
     piece = (r + at) % n;
     df_plan_send(plan, piece, r - 1, df_output(piece));
-    df_plan_widen(plan, others, 1);
+    df_plan_widen(plan, DF_MIN(others, n - 1 - at), 1);
   }
 }
 

@@ -14,7 +14,7 @@
 df_run df_run_of(const df_plan *plan, df_members list, uint32_t at, uint32_t base) {
   const uint32_t n = plan->key.n;
   df_run run = {.piece = list.at[at], .n = 1, .stride = 1};
-  if (!plan->key.several || at + 1 >= list.n) return run;
+  if (!df_plan_is_whole(plan) || at + 1 >= list.n) return run;
   const uint32_t step = (list.at[at + 1] + n - list.at[at]) % n;
   while (at + run.n < list.n) {
     const uint32_t last = list.at[at + run.n - 1], next = list.at[at + run.n];
@@ -104,8 +104,8 @@ static void all_reduce_in_ring(const df_hierarchy *h) {
       h->host_channel == DF_NO_PEER ? DF_NO_PEER : df_partner_on(h, df_host_after(h, 1));
   const uint32_t previous =
       h->host_channel == DF_NO_PEER ? DF_NO_PEER : df_partner_on(h, df_host_before(h, 1));
-  df_sum sums[DF_LANES_MOST] = {0};
-  df_run runs[DF_LANES_MOST] = {0};
+  df_sum sums[DF_HOST_CHANNELS_MOST] = {0};
+  df_run runs[DF_HOST_CHANNELS_MOST] = {0};
   for (uint32_t s = 0; s < hosts; s++) {
     const uint32_t b = df_host_before(h, 1 + s);
     const int final = s + 1 == hosts;
@@ -135,8 +135,8 @@ static void all_reduce_in_ring(const df_hierarchy *h) {
 /* Piece k is the part of host channel k, which is exchanged between hosts as a whole. */
 static void all_reduce_by_doubling(const df_hierarchy *h) {
   df_plan *plan = h->plan;
-  df_sum sums[DF_LANES_MOST] = {0};
-  df_run runs[DF_LANES_MOST] = {0};
+  df_sum sums[DF_HOST_CHANNELS_MOST] = {0};
+  df_run runs[DF_HOST_CHANNELS_MOST] = {0};
   const int alone = h->n_hosts == 1, is_single = df_host_members(&h->view, h->host).n == 1;
   for (uint32_t k = 0; k < h->host_channels; k++) {
     runs[k] = (df_run){k, 1, 1};
@@ -162,7 +162,7 @@ static void all_reduce_by_doubling(const df_hierarchy *h) {
 /* ---- broadcast and reduce: piece k is the part of host channel k */
 
 /* On the root's host, the root itself acts as the leader of its host channel. */
-static uint32_t speaker_of(const df_hierarchy *h, uint32_t host, uint32_t host_channel) {
+static uint32_t acting_leader(const df_hierarchy *h, uint32_t host, uint32_t host_channel) {
   const uint32_t root = h->plan->key.root;
   if (host == df_host_of(&h->view, root) && host_channel == df_host_channel_of(&h->view, root))
     return root;
@@ -172,12 +172,12 @@ static uint32_t speaker_of(const df_hierarchy *h, uint32_t host, uint32_t host_c
 /* Hosts are numbered from the root's host: a chain if pieces are long, else a binomial tree. Hosts
  * with the largest subtree come first. */
 static uint32_t parent_host(const df_hierarchy *h, uint32_t v) {
-  return h->plan->key.several ? v & (v - 1) : v - 1;
+  return df_plan_is_whole(h->plan) ? v & (v - 1) : v - 1;
 }
 static df_members child_hosts(const df_hierarchy *h, uint32_t v, uint32_t *children) {
   const uint32_t hosts = h->n_hosts;
   df_members list = {children, 0};
-  if (!h->plan->key.several) {
+  if (!df_plan_is_whole(h->plan)) {
     if (v + 1 < hosts) children[list.n++] = v + 1;
     return list;
   }
@@ -188,27 +188,26 @@ static df_members child_hosts(const df_hierarchy *h, uint32_t v, uint32_t *child
   return list;
 }
 
-static void walk_hosts(const df_hierarchy *h,
-                       void (*lane_part)(const df_hierarchy *h, uint32_t k, uint32_t parent,
-                                         df_members hosts)) {
+static void walk_hosts(const df_hierarchy *h, void (*part)(const df_hierarchy *h, uint32_t k,
+                                                           uint32_t parent, df_members hosts)) {
   const uint32_t root = h->plan->key.root, first = df_host_of(&h->view, root);
   const uint32_t v = (h->host + h->n_hosts - first) % h->n_hosts;
   uint32_t room[32], children[32];
   for (uint32_t k = 0; k < h->host_channels; k++) {
     df_members hosts = {children, 0};
     uint32_t parent = DF_NO_PEER;
-    if (speaker_of(h, h->host, k) == h->r) {
+    if (acting_leader(h, h->host, k) == h->r) {
       const df_members numbers = child_hosts(h, v, room);
       for (; hosts.n < numbers.n; hosts.n++)
-        children[hosts.n] = speaker_of(h, (numbers.at[hosts.n] + first) % h->n_hosts, k);
-      if (v > 0) parent = speaker_of(h, (parent_host(h, v) + first) % h->n_hosts, k);
+        children[hosts.n] = acting_leader(h, (numbers.at[hosts.n] + first) % h->n_hosts, k);
+      if (v > 0) parent = acting_leader(h, (parent_host(h, v) + first) % h->n_hosts, k);
     }
-    lane_part(h, k, parent, hosts);
+    part(h, k, parent, hosts);
   }
 }
 
 /* parent, hosts: the channel's leaders on other hosts. */
-static void broadcast_lane(const df_hierarchy *h, uint32_t k, uint32_t parent, df_members hosts) {
+static void broadcast_part(const df_hierarchy *h, uint32_t k, uint32_t parent, df_members hosts) {
   df_plan *plan = h->plan;
   const uint32_t root = plan->key.root;
   const int is_roots = h->host == df_host_of(&h->view, root);
@@ -223,7 +222,7 @@ static void broadcast_lane(const df_hierarchy *h, uint32_t k, uint32_t parent, d
     df_plan_send(plan, k, family.children.at[i], df_output(k));
 }
 
-static void reduce_lane(const df_hierarchy *h, uint32_t k, uint32_t parent, df_members hosts) {
+static void reduce_part(const df_hierarchy *h, uint32_t k, uint32_t parent, df_members hosts) {
   df_plan *plan = h->plan;
   const uint32_t root = plan->key.root;
   const int is_roots = h->host == df_host_of(&h->view, root);
@@ -246,7 +245,7 @@ static void reduce_lane(const df_hierarchy *h, uint32_t k, uint32_t parent, df_m
 
 static void build(df_hierarchy *h) {
   df_plan *plan = h->plan;
-  const int is_short = plan->key.several;
+  const int is_short = df_plan_is_whole(plan);
   switch (plan->key.operation) {
   case DF_OP_ALL_GATHER:
     df_hierarchical_all_gather(h);
@@ -269,7 +268,7 @@ static void build(df_hierarchy *h) {
   default:
     plan->pieces = h->host_channels;
     plan->scratch_pieces = plan->key.operation == DF_OP_REDUCE;
-    walk_hosts(h, plan->key.operation == DF_OP_REDUCE ? reduce_lane : broadcast_lane);
+    walk_hosts(h, plan->key.operation == DF_OP_REDUCE ? reduce_part : broadcast_part);
   }
 }
 

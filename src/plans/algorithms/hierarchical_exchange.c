@@ -39,20 +39,20 @@ static void collect(const exchange *e, uint32_t host) {
   const df_hierarchy *h = e->h;
   df_plan *plan = h->plan;
   const uint32_t host_channel = df_host_channel_of(&h->view, h->r),
-                 speaker = df_host_channel_leader(&h->view, h->host, host_channel);
+                 leader = df_host_channel_leader(&h->view, h->host, host_channel);
   const df_members there = df_host_members(&h->view, host);
   const df_members own = df_host_channel_members(&h->view, h->host, host_channel);
   for (uint32_t at = 0; at < own.n; at++)
     for (uint32_t i = 0; i < there.n;) {
       const df_run run = df_run_of(plan, there, i, DF_ANYWHERE);
       const uint32_t place = e->collected + at * there.n + i;
-      if (own.at[at] == h->r && h->r != speaker)
-        df_plan_send_run(plan, run, speaker, df_input(run.piece));
-      if (own.at[at] != h->r && h->r == speaker) {
+      if (own.at[at] == h->r && h->r != leader)
+        df_plan_send_run(plan, run, leader, df_input(run.piece));
+      if (own.at[at] != h->r && h->r == leader) {
         df_plan_receive(plan, run.piece, own.at[at], DF_NO_PEER, df_scratch(place));
         df_plan_widen(plan, run.n, 1);
       }
-      for (uint32_t p = 0; own.at[at] == h->r && h->r == speaker && p < run.n; p++)
+      for (uint32_t p = 0; own.at[at] == h->r && h->r == leader && p < run.n; p++)
         df_plan_copy(plan, 0, 0, DF_NO_PEER, df_input(there.at[i + p]), df_scratch(place + p));
       i += run.n;
     }
@@ -64,7 +64,8 @@ static void swap(const exchange *e, uint32_t to, uint32_t from) {
   const uint32_t out = df_host_channel_members(&h->view, h->host, h->host_channel).n *
                        df_host_members(&h->view, to).n;
   const uint32_t in = df_host_channel_members(&h->view, from, h->host_channel).n * here;
-  const uint32_t most_out = h->plan->key.several ? out : 1, most_in = h->plan->key.several ? in : 1;
+  const uint32_t most_out = df_plan_is_whole(h->plan) ? out : 1,
+                 most_in = df_plan_is_whole(h->plan) ? in : 1;
   for (uint32_t o = 0, i = 0; o < out || i < in; o += most_out, i += most_in) {
     if (o < out) {
       df_plan_send(h->plan, 0, df_partner_on(h, to), df_scratch(e->collected + o));
@@ -112,7 +113,7 @@ static void keep(exchange *e, df_members there, uint32_t host_channel, uint32_t 
 /* The rows are processed one by one, so that leaders that send to each other receive in between. */
 static void hand_out_and_keep(exchange *e, uint32_t from) {
   const df_hierarchy *h = e->h;
-  const int several = h->plan->key.several;
+  const int several = df_plan_is_whole(h->plan);
   for (uint32_t row = 0, more = 1; more; row++) {
     more = 0;
     for (int keeps = h->host_channel == DF_NO_PEER; keeps <= 1; keeps++)
@@ -143,7 +144,7 @@ void df_hierarchical_all_to_all(const df_hierarchy *h) {
   plan->pieces = n;
   plan->direct_in_place = 0; /* received chunks overwrite what would be lent */
   plan->scratch_pieces = n + 2 * rows;
-  if (plan->key.several) plan->longest = rows;
+  if (df_plan_is_whole(plan)) plan->longest = rows;
   within(h);
   e.owner = malloc(sizeof *e.owner * n);
   plan->failed |= e.owner == NULL || plan->scratch_pieces > UINT16_MAX;

@@ -18,8 +18,8 @@ static uint32_t previous_in_ring(const df_hierarchy *h) {
 }
 
 /* The pieces of a host channel on `hosts` hosts, the first of which is `host`. */
-static df_members host_channels(const df_hierarchy *h, uint32_t host, uint32_t hosts,
-                                uint32_t host_channel, uint32_t *room) {
+static df_members channel_pieces(const df_hierarchy *h, uint32_t host, uint32_t hosts,
+                                 uint32_t host_channel, uint32_t *room) {
   df_members list = {room, 0};
   for (uint32_t i = 0; i < hosts; i++) {
     const df_members part =
@@ -65,7 +65,7 @@ static void gather_host(const df_hierarchy *h) {
 static void gather_in_ring(const df_hierarchy *h) {
   df_plan *plan = h->plan;
   const uint32_t next = next_in_ring(h), previous = previous_in_ring(h);
-  df_run runs[DF_LANES_MOST] = {0};
+  df_run runs[DF_HOST_CHANNELS_MOST] = {0};
   for (uint32_t at = 0; at < df_host_channel_longest(h); at++)
     for (uint32_t s = 0; s < h->n_hosts; s++) {
       for (uint32_t k = 0; k < h->host_channels; k++)
@@ -101,15 +101,15 @@ static df_run next_run(const df_hierarchy *h, reading *r, uint32_t base) {
 static void gather_in_rounds(const df_hierarchy *h, reading *out, reading *in) {
   df_plan *plan = h->plan;
   const uint32_t hosts = h->n_hosts;
-  df_run runs[DF_LANES_MOST] = {0};
+  df_run runs[DF_HOST_CHANNELS_MOST] = {0};
   for (uint32_t d = 1; d < hosts; d *= 2) {
     const uint32_t wide = DF_MIN(d, hosts - d);
     for (uint32_t k = 0; k < h->host_channels; k++) {
-      in[k].list = host_channels(h, df_host_after(h, d), wide, k, in[k].room);
+      in[k].list = channel_pieces(h, df_host_after(h, d), wide, k, in[k].room);
       in[k].at = 0;
     }
     if (h->host_channel != DF_NO_PEER)
-      out->list = host_channels(h, h->host, wide, h->host_channel, out->room);
+      out->list = channel_pieces(h, h->host, wide, h->host_channel, out->room);
     out->at = 0;
     for (int more = 1; more;) {
       more = 0;
@@ -146,16 +146,16 @@ static void begin(const df_hierarchy *h) {
   df_plan *plan = h->plan;
   plan->geometry = DF_GEOMETRY_PIECES;
   plan->pieces = plan->key.n;
-  if (plan->key.several) plan->longest = plan->key.n;
+  if (df_plan_is_whole(plan)) plan->longest = plan->key.n;
 }
 
 void df_hierarchical_all_gather(const df_hierarchy *h) {
-  reading out, in[DF_LANES_MOST];
+  reading out, in[DF_HOST_CHANNELS_MOST];
   begin(h);
   df_plan_copy(h->plan, 0, h->r, DF_NO_PEER, df_input(0), df_output(h->r));
   gather_host(h);
   if (h->n_hosts == 1) return;
-  if (!h->plan->key.several) {
+  if (!df_plan_is_whole(h->plan)) {
     gather_in_ring(h);
     return;
   }
@@ -169,7 +169,7 @@ void df_hierarchical_all_gather(const df_hierarchy *h) {
 /* A host's own pieces come last in the ring, and are summed at their owners. */
 static void scatter_in_ring(const df_hierarchy *h) {
   const uint32_t next = next_in_ring(h), previous = previous_in_ring(h);
-  df_sum sums[DF_LANES_MOST] = {0};
+  df_sum sums[DF_HOST_CHANNELS_MOST] = {0};
   for (uint32_t at = 0; at < df_host_channel_longest(h); at++)
     for (uint32_t s = 0; s < h->n_hosts; s++) {
       const int final = s + 1 == h->n_hosts;
@@ -206,9 +206,9 @@ static uint32_t place_of(const df_hierarchy *h, uint32_t base, uint32_t piece) {
 static void sum_host(const df_hierarchy *h, reading *in, uint32_t base) {
   const int alone = h->n_hosts == 1;
   const uint32_t first = is_host_by_host(h) ? h->host : 0;
-  df_sum sums[DF_LANES_MOST] = {0};
+  df_sum sums[DF_HOST_CHANNELS_MOST] = {0};
   for (uint32_t k = 0; k < h->host_channels; k++) {
-    in[k].list = host_channels(h, first, h->n_hosts, k, in[k].room);
+    in[k].list = channel_pieces(h, first, h->n_hosts, k, in[k].room);
     in[k].at = 0;
   }
   for (int more = 1; more;) {
@@ -238,8 +238,8 @@ static void scatter_in_rounds(const df_hierarchy *h, reading *out, reading *in, 
     const uint32_t wide = DF_MIN(d, hosts - d);
     const uint32_t to = df_partner_on(h, df_host_after(h, d));
     const uint32_t from = df_partner_on(h, df_host_before(h, d));
-    out->list = host_channels(h, df_host_after(h, d), wide, h->host_channel, out->room);
-    in->list = host_channels(h, h->host, wide, h->host_channel, in->room);
+    out->list = channel_pieces(h, df_host_after(h, d), wide, h->host_channel, out->room);
+    in->list = channel_pieces(h, h->host, wide, h->host_channel, in->room);
     out->at = in->at = 0;
     while (out->at < out->list.n || in->at < in->list.n) {
       const df_run send = next_run(h, out, base), receive = next_run(h, in, base);
@@ -256,10 +256,10 @@ static void scatter_in_rounds(const df_hierarchy *h, reading *out, reading *in, 
 /* Sends the sums from the leader of a host channel to their owners. */
 static void give_to_owners(const df_hierarchy *h, uint32_t base) {
   df_plan *plan = h->plan;
-  const uint32_t speaker =
+  const uint32_t leader =
       df_host_channel_leader(&h->view, h->host, df_host_channel_of(&h->view, h->r));
-  if (h->r != speaker) {
-    df_plan_receive(plan, h->r, speaker, DF_NO_PEER, df_output(0));
+  if (h->r != leader) {
+    df_plan_receive(plan, h->r, leader, DF_NO_PEER, df_output(0));
     return;
   }
   const df_members own = df_host_channel_members(&h->view, h->host, h->host_channel);
@@ -269,9 +269,9 @@ static void give_to_owners(const df_hierarchy *h, uint32_t base) {
 }
 
 void df_hierarchical_reduce_scatter(const df_hierarchy *h) {
-  reading out, in[DF_LANES_MOST];
+  reading out, in[DF_HOST_CHANNELS_MOST];
   begin(h);
-  if (!h->plan->key.several) {
+  if (!df_plan_is_whole(h->plan)) {
     h->plan->scratch_pieces = 1; /* a sum is sent or stored before the next one begins */
     scatter_in_ring(h);
     return;

@@ -107,7 +107,7 @@ static int check_links(df_checker *c) {
   return 1;
 }
 
-static int check_that_all_were_heard(df_checker *c) {
+static int check_that_all_were_received(df_checker *c) {
   const int all_must = c->o->varying || c->key.operation == DF_OP_BARRIER;
   for (uint32_t r = 0; all_must && r < c->n; r++)
     for (uint32_t other = 0; other < c->n; other++)
@@ -135,7 +135,7 @@ static int execute(df_checker *c) {
     }
   }
   c->executed = 1;
-  return check_links(c) && check_that_all_were_heard(c) && check_results(c);
+  return check_links(c) && check_that_all_were_received(c) && check_results(c);
 }
 
 static int prepare(df_checker *c) {

@@ -49,8 +49,8 @@ static int reduce(df_checker *c, uint32_t rank, df_check_value *into, const df_c
   return 1;
 }
 
-/* Reads a message. A lent place still contains the message's value, because write_place refuses all
- * writes to it. */
+/* Reads a message. A lent place still contains the message's value, because df_check_write
+ * refuses all writes to it. */
 static int open_message(df_checker *c, uint32_t rank, df_check_part *m, df_check_value *v) {
   *v = m->value;
   if (m->lent == NULL) return 1;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plans/build.h"
 #include "plans/check/check.h"
 #include "plans/msccl/convert.h"
 
@@ -63,7 +64,7 @@ static df_plan_key key_of(const df_plan_file *file, uint32_t position, int avera
                        .position = position,
                        .root = file->model.root,
                        .average = average,
-                       .several = several,
+                       .cuts.row = several ? DF_ROW_WHOLE : 1,
                        .file = file};
 }
 
@@ -141,15 +142,15 @@ static int prove_form(df_plan_file *file, int which, form *f, df_file_diagnostic
       const question whole = {.in_place = in_place, .lending = DF_LENDS_NOTHING, .slots = least};
       const question cut = {
           .in_place = in_place, .lending = DF_LENDS_NOTHING, .slots = least, .last_pieces = 1};
-      const question scaled = {.in_place = in_place,
-                               .scales = reduces && !average,
-                               .lending = DF_LENDS_NOTHING,
-                               .slots = least};
+      const question scaled = {
+          .in_place = in_place, .scales = 1, .lending = DF_LENDS_NOTHING, .slots = least};
       if (!is_proven(p, &whole)) fine = report_finding(p, diagnostic);
       f->ordered &= p->findings.ordered;
       f->same_bits &= p->findings.same_bits;
       if (fine && !is_proven(p, &cut)) fine = report_finding(p, diagnostic);
-      if (fine && !is_proven(p, &scaled)) fine = report_finding(p, diagnostic);
+      /* Only operators other than dfcclAvg scale inputs. */
+      if (fine && reduces && !average && !is_proven(p, &scaled))
+        fine = report_finding(p, diagnostic);
     }
   }
   if (fine == 1) {
@@ -260,7 +261,7 @@ void df_plan_from_file(df_plan *plan) {
   char unused[16];
   const df_plan_file *file = plan->key.file;
   df_file_diagnostic diagnostic = {.file = "", .sentence = unused, .bytes = sizeof unused};
-  const int which = plan->key.several && file->forms[ROWS].exists ? ROWS : ONE_BY_ONE;
+  const int which = df_plan_is_whole(plan) && file->forms[ROWS].exists ? ROWS : ONE_BY_ONE;
   const form *f = &file->forms[which];
   df_plan *plans[DF_FILE_MOST_RANKS] = {NULL};
   plans[plan->key.position] = plan;

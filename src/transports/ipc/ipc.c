@@ -16,4 +16,6 @@ const df_transport df_transport_ipc = {.name = "ipc",
                                        .unshare = df_shm_unshare,
                                        .accept = df_shm_accept,
                                        .connect = df_shm_connect,
-                                       .release = df_shm_release};
+                                       .release = df_shm_release,
+                                       .add_memory = df_shm_add_memory,
+                                       .add_all_memory = df_shm_add_all_memory};

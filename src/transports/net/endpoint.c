@@ -10,6 +10,7 @@
 #include "base/cpu.h"
 #include "transports/net/connect/connections.h"
 #include "transports/net/connect/control_reconnect.h"
+#include "transports/net/link_rings.h"
 #include "transports/net/offer.h"
 
 enum {
@@ -17,7 +18,8 @@ enum {
   DAY_MS = 86400000, /* the longest permitted time means for ever */
   FIRST_NAP_NS = 100000,
   LAST_NAP_NS = 1000000,
-  COST = 1000, /* higher than the cost of any shared memory */
+  LOOK_MS = 1000, /* longest time between two looks while something may become due */
+  COST = 1000,    /* higher than the cost of any shared memory */
   COST_WHERE_WANTED = 1,
   /* These values are added up. If very many ASKS_SEND add up to ASKS_ALL, the result is
    * harmless. */
@@ -46,7 +48,7 @@ struct df_link_handle {
   df_link_handle *next, **at;
   df_pump *pump;
   df_pump_link *link;
-  uint8_t *rings;
+  df_net_rings rings;
 };
 
 static endpoint *endpoint_of(df_endpoint *base) { return (endpoint *)(void *)base; }
@@ -116,22 +118,24 @@ static int carry_for_blocks(void *who, df_carry why) {
 static void *pump_for_all(void *argument) {
   endpoint *ep = argument;
   uint64_t nap_ns = FIRST_NAP_NS;
+  /* No event reports that the rest of a record is missing. */
+  const int idle_ms = df_protection_needs_keys(&ep->connections.protection) ? LOOK_MS : -1;
   while (!df_load_relaxed_u32(&ep->stopping)) {
     const uint32_t driven = df_load_relaxed_u32(&ep->driven);
     if (driven != df_load_relaxed_u32(&ep->driven_seen)) {
       df_store_relaxed_u32(&ep->driven_seen, driven);
-      const uint32_t handle = df_bell_prepare(&ep->nap_bell);
+      const uint32_t sequence = df_bell_prepare(&ep->nap_bell);
       if (df_load_relaxed_u32(&ep->stopping))
         df_bell_cancel(&ep->nap_bell);
       else
-        df_bell_sleep(&ep->nap_bell, handle, nap_ns);
+        df_bell_sleep(&ep->nap_bell, sequence, nap_ns);
       nap_ns = DF_MIN(2 * nap_ns, LAST_NAP_NS);
       continue;
     }
     nap_ns = FIRST_NAP_NS;
     if (run_pump(ep, DF_CARRY_ALL)) continue;
     const uint64_t ns = df_load_relaxed_u64(&ep->patience_ns);
-    const int ms = ns == UINT64_MAX ? -1 : (int)DF_MIN(ns / 1000000 + 1, (uint64_t)1000);
+    const int ms = ns == UINT64_MAX ? idle_ms : (int)DF_MIN(ns / 1000000 + 1, (uint64_t)LOOK_MS);
     df_tcp_wait(&ep->connections.tcp, ms);
   }
   return NULL;
@@ -226,69 +230,10 @@ static uint64_t channel_refused_ns(void *base, uint32_t peer) {
 
 /* ---- links */
 
-/* Makes zeroed rings for all blocks. Unlocks the lock of the rank meanwhile if patience allows
- * it. */
-static dfcclResult_t make_rings(endpoint *ep, const df_route *route, df_patience *patience,
-                                uint8_t **rings) DF_NO_THREAD_SAFETY_ANALYSIS
-/* unlocks and locks again under one condition */ {
-  const uint64_t bytes =
-      df_link_ring_bytes(route->ring.stride, route->ring.n_slots) * route->n_blocks;
-  const uint32_t pages = (uint32_t)DF_DIV_UP(bytes, (uint64_t)DF_PAGE);
-  if (!patience->may_wait && pages > patience->pages_left) return dfcclInProgress;
-  if (!patience->may_wait) patience->pages_left -= pages;
-  if (patience->may_wait) df_rank_unlock(ep->base.owner.lock);
-  *rings = aligned_alloc(DF_CACHE_LINE, DF_ALIGN_UP(bytes, (uint64_t)DF_CACHE_LINE));
-  if (*rings) memset(*rings, 0, bytes);
-  if (patience->may_wait) df_rank_lock(ep->base.owner.lock);
-  if (*rings) return dfcclSuccess;
-  return df_fail(dfcclOutOfMemory, "no memory for rings of %llu bytes", (unsigned long long)bytes);
-}
-
-static void fill_ends(endpoint *ep, const df_route *route, uint8_t *rings, df_link *pumps) {
-  const df_plan_link *planned = &route->plan->links[route->which];
-  const uint64_t ring_bytes = df_link_ring_bytes(route->ring.stride, route->ring.n_slots);
-  for (uint32_t block = 0; block < route->n_blocks; block++) {
-    uint8_t *ring = rings + block * ring_bytes;
-    df_link *end = &route->ends[block * route->end_step];
-    *end =
-        (df_link){.slots = ring,
-                  .credit = (uint64_t *)(ring + (uint64_t)route->ring.stride * route->ring.n_slots),
-                  .peer_bell = &ep->bell,
-                  .stride = route->ring.stride,
-                  .slot_mask = route->ring.n_slots - 1,
-                  .messages = planned->messages,
-                  .peer = route->peer,
-                  .payload_offset = route->payload_offset,
-                  .same_process = 1, /* the pump is in this process and reads lent buffers */
-                  .sends = (uint8_t)planned->sends,
-                  .release_mask = route->ring.release_mask};
-    pumps[block] = *end;
-    /* Both ends compare a piece with the minimum. A message of several pieces is longer than a
-     * piece, so it is copied. */
-    if (end->sends)
-      end->lend_min = route->plan->longest > 1 ? UINT64_MAX : ep->connections.lend_min;
-    pumps[block].sends = !planned->sends;
-    pumps[block].peer_bell = ep->base.owner.bell;
-  }
-}
-
-static void find_pieces(const df_route *route, df_pump_pieces *piece_of) {
-  const df_plan *plan = route->plan;
-  const int sends = plan->links[route->which].sends;
-  for (uint32_t i = 0; i < plan->n_primitives; i++) {
-    const df_primitive *prim = &plan->primitives[i];
-    const df_pump_pieces pieces = {prim->piece, prim->pieces, prim->stride};
-    if (sends && prim->flags & DF_PRIM_SEND && prim->send_link == route->which)
-      piece_of[prim->send_ordinal] = pieces;
-    if (!sends && prim->flags & DF_PRIM_RECV && prim->recv_link == route->which)
-      piece_of[prim->recv_ordinal] = pieces;
-  }
-}
-
 /* [endpoint's lock] Takes ownership of the rings. offer: the receiver's, at the sender; else
  * NULL. */
 static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_net_offer *offer,
-                               uint8_t *rings, df_link_handle **out) {
+                               const df_net_rings *rings, df_link_handle **out) {
   const df_plan_link *planned = &route->plan->links[route->which];
   df_net_peer *peer = NULL;
   df_link *ends = aligned_alloc(DF_CACHE_LINE, route->n_blocks * sizeof *ends);
@@ -298,8 +243,9 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_net
   if (result == dfcclSuccess && (ends == NULL || piece_of == NULL || handle == NULL))
     result = df_fail(dfcclOutOfMemory, "no memory for the record of a link");
   if (result == dfcclSuccess) {
-    fill_ends(ep, route, rings, ends);
-    find_pieces(route, piece_of);
+    df_net_rings_fill_ends(rings, route, &ep->bell, ep->base.owner.bell, ep->connections.lend_min,
+                           ends);
+    df_net_rings_find_pieces(route, piece_of);
     const df_pump_route pump_route = {.ends = ends,
                                       .parts = route->parts,
                                       .piece_of = piece_of,
@@ -322,11 +268,11 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_net
   free(piece_of);
   if (result != dfcclSuccess) {
     free(handle);
-    free(rings);
+    df_net_rings_free(rings);
     return result;
   }
   handle->pump = peer->pump;
-  handle->rings = rings;
+  handle->rings = *rings;
   handle->next = ep->handles;
   handle->at = &ep->handles;
   if (ep->handles) ep->handles->at = &handle->next;
@@ -339,11 +285,11 @@ static dfcclResult_t net_accept(df_endpoint *base, const df_route *route, df_pat
                                 df_offer *offer, df_link_handle **handle) DF_RANK_LOCKED {
   endpoint *ep = endpoint_of(base);
   DF_ASSERT_RANK_LOCKED(ep->base.owner.lock);
-  uint8_t *rings;
-  dfcclResult_t result = make_rings(ep, route, patience, &rings);
+  df_net_rings rings;
+  dfcclResult_t result = df_net_rings_make(&rings, route, patience, ep->base.owner.lock);
   if (result != dfcclSuccess) return result;
   df_lock(&ep->lock);
-  result = make_link(ep, route, NULL, rings, handle);
+  result = make_link(ep, route, NULL, &rings, handle);
   if (result == dfcclSuccess) {
     df_net_offer mine = {.magic = DF_NET_OFFER_MAGIC,
                          .link = (*handle)->link->id,
@@ -365,8 +311,19 @@ static void net_release(df_endpoint *base, df_link_handle *handle) {
   *handle->at = handle->next;
   if (handle->next) handle->next->at = handle->at;
   unlock(ep);
-  free(handle->rings);
+  df_net_rings_free(&handle->rings);
   free(handle);
+}
+
+static void net_add_memory(df_endpoint *base, const df_link_handle *handle,
+                           df_ring_memory *memory) {
+  (void)base;
+  if (handle) df_net_rings_add_memory(&handle->rings, memory);
+}
+
+static void net_add_all_memory(df_endpoint *base, df_ring_memory *memory) {
+  for (const df_link_handle *each = endpoint_of(base)->handles; each; each = each->next)
+    net_add_memory(base, each, memory);
 }
 
 /* A rank of another host is called at the address where the mesh has found it. */
@@ -395,11 +352,11 @@ static dfcclResult_t net_connect(df_endpoint *base, const df_route *given, df_pa
   df_route deep = *given, *route = &deep;
   deep.ring.n_slots = theirs.n_slots;
   deep.ring.release_mask = theirs.release_mask;
-  uint8_t *rings;
-  dfcclResult_t result = make_rings(ep, route, patience, &rings);
+  df_net_rings rings;
+  dfcclResult_t result = df_net_rings_make(&rings, route, patience, ep->base.owner.lock);
   if (result != dfcclSuccess) return result;
   df_lock(&ep->lock);
-  result = make_link(ep, route, &theirs, rings, handle);
+  result = make_link(ep, route, &theirs, &rings, handle);
   if (result == dfcclSuccess) call_peer(ep, route->peer, &theirs);
   unlock(ep);
   return result;
@@ -510,4 +467,6 @@ const df_transport df_transport_net = {.name = "wire",
                                        .unshare = net_unshare,
                                        .accept = net_accept,
                                        .connect = net_connect,
-                                       .release = net_release};
+                                       .release = net_release,
+                                       .add_memory = net_add_memory,
+                                       .add_all_memory = net_add_all_memory};

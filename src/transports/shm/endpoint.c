@@ -21,13 +21,22 @@ const df_transport df_transport_shm = {.name = "shm",
                                        .unshare = df_shm_unshare,
                                        .accept = df_shm_accept,
                                        .connect = df_shm_connect,
-                                       .release = df_shm_release};
+                                       .release = df_shm_release,
+                                       .add_memory = df_shm_add_memory,
+                                       .add_all_memory = df_shm_add_all_memory};
 
-static int unmap_tick(void *room) {
+static int memory_tick(void *room) {
   const df_shm_endpoint *endpoint = room;
+  if (df_arena_is_dirty(&endpoint->arena)) return 0;
   return endpoint->unmaps_due ? 1 : -1;
 }
-static void unmap(void *endpoint) { df_unmap_due(endpoint); }
+/* Cleans one range at a time, so that messages do not wait for all of them. */
+static void unmap_and_clean(void *room) {
+  df_shm_endpoint *endpoint = room;
+  df_unmap_due(endpoint);
+  if (df_arena_is_dirty(&endpoint->arena))
+    df_arena_clean(&endpoint->arena, endpoint->base.owner.control->lock);
+}
 
 static dfcclResult_t make_peers(df_shm_endpoint *endpoint) {
   const uint32_t n_ranks = endpoint->base.owner.control->n_ranks;
@@ -52,6 +61,8 @@ dfcclResult_t df_shm_open(df_endpoint **out, const df_endpoint_owner *owner) {
   endpoint->memory = *owner->memory;
   endpoint->next_segment_id = 1; /* 0 is the home segment */
   endpoint->arena.next_id = DF_FIRST_LINKS_SEGMENT;
+  endpoint->arena.cleaner = owner->control;
+  endpoint->commons.stays_dirty = 1;
   dfcclResult_t result = make_peers(endpoint);
   if (result == dfcclSuccess) result = df_segment_create(&endpoint->home, 0, sizeof(df_bell));
   if (result != dfcclSuccess) {
@@ -59,7 +70,7 @@ dfcclResult_t df_shm_open(df_endpoint **out, const df_endpoint_owner *owner) {
     return result;
   }
   df_shm_subscribe(endpoint);
-  df_service_add_job(owner->control, endpoint, unmap_tick, unmap);
+  df_service_add_job(owner->control, endpoint, memory_tick, unmap_and_clean);
   *out = &endpoint->base;
   return dfcclSuccess;
 }
@@ -69,6 +80,7 @@ static void close_peers(df_shm_endpoint *endpoint) {
     df_shm_peer *peer = &endpoint->peers[r];
     free(peer->announced);
     free(peer->mapped_ranges);
+    free(peer->ways);
     while (peer->segments) {
       df_segment *next = peer->segments->next;
       df_segment_destroy(peer->segments);
@@ -76,6 +88,10 @@ static void close_peers(df_shm_endpoint *endpoint) {
     }
   }
   free(endpoint->peers);
+}
+
+void df_shm_leave(df_shm_endpoint *endpoint) {
+  endpoint->arena.keeps_contents = endpoint->commons.keeps_contents = 1;
 }
 
 void df_shm_close(df_endpoint *base, int keep) {

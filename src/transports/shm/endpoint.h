@@ -17,6 +17,8 @@ typedef struct df_shm_peer {
       mapped_ranges;
   uint64_t *announced; /* ids of the ring segments that were announced to the peer */
   uint32_t n_announced;
+  /* [DF_RING_KINDS] ways of the latest links to the peer (df_ways_memory); or NULL */
+  uint32_t (*ways)[DF_DISTANCES];
   int maps;    /* the peer may have mapped memory of the device of this rank */
   int closing; /* the mappings of memory of its device must be closed */
 } df_shm_peer;
@@ -58,6 +60,8 @@ extern const df_transport df_transport_shm;
 
 dfcclResult_t df_shm_open(df_endpoint **endpoint, const df_endpoint_owner *owner);
 void df_shm_close(df_endpoint *endpoint, int keep);
+/* This rank leaves: peers may still read what it gives back from now on. */
+void df_shm_leave(df_shm_endpoint *endpoint);
 /* Announces the home segment. Every peer must have it before any other message. */
 void df_shm_announce_home(df_shm_endpoint *endpoint) DF_RANK_LOCKED;
 /* Returns NULL if the peer has not announced its bell yet. */
@@ -76,6 +80,8 @@ dfcclResult_t df_shm_accept(df_endpoint *endpoint, const df_route *route, df_pat
 dfcclResult_t df_shm_connect(df_endpoint *endpoint, const df_route *route, df_patience *patience,
                              const df_offer *offer, df_link_handle **handle);
 void df_shm_release(df_endpoint *endpoint, df_link_handle *handle);
+void df_shm_add_memory(df_endpoint *endpoint, const df_link_handle *handle, df_ring_memory *memory);
+void df_shm_add_all_memory(df_endpoint *endpoint, df_ring_memory *memory);
 
 void df_shm_share(df_endpoint *endpoint, df_segment *segment, uint64_t *mapping) DF_RANK_LOCKED;
 int df_shm_unshare(df_endpoint *endpoint, df_segment *segment, int may_be_read) DF_RANK_LOCKED;

@@ -8,18 +8,26 @@
 #include "transports/shm/endpoint.h"
 
 struct df_link_handle {
-  df_range range;
+  df_range range;      /* receiving */
+  uint32_t *ways_read; /* receiving: [n_blocks][DF_WAYS] */
+  df_ways *ways;       /* sending: [n_blocks] */
 };
+
+static void free_handle(df_link_handle *handle) {
+  if (handle == NULL) return;
+  free(handle->ways_read);
+  free(handle->ways);
+  free(handle);
+}
 
 static uint64_t bytes_of(const df_ring *ring, uint32_t n_blocks) {
   return df_link_ring_bytes(ring->stride, ring->n_slots) * n_blocks;
 }
 
-/* A deep ring gets all of its pages before its first use. */
 static int is_deep(const df_route *route, uint32_t n_slots) { return n_slots > route->slots_min; }
 
 static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, const df_ring *ring,
-                      uint8_t *rings) {
+                      uint8_t *rings, const df_link_handle *handle) {
   const df_plan_link *planned = &route->plan->links[route->which];
   const df_shared_memory *memory = &endpoint->memory;
   const df_shm_peer *peer = &endpoint->peers[route->peer];
@@ -35,14 +43,17 @@ static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, co
     link->credit = (uint64_t *)(at + (uint64_t)ring->stride * ring->n_slots);
     link->peer_bell = peer->bell;
     link->stride = ring->stride;
-    link->slot_mask = ring->n_slots - 1;
-    link->release_mask = ring->release_mask;
+    link->slot_mask = (uint8_t)(ring->n_slots - 1);
+    link->release_mask = (uint8_t)ring->release_mask;
     link->messages = planned->messages;
-    link->peer = route->peer;
+    link->peer = (uint16_t)route->peer;
     link->payload_offset = route->payload_offset;
     link->same_process = (uint8_t)reads_all;
     link->sends = (uint8_t)planned->sends;
-    link->far_ns = ring->far_ns;
+    if (planned->sends)
+      link->ways = handle ? &handle->ways[block] : NULL;
+    else
+      link->ways_read = handle->ways_read ? &handle->ways_read[block * DF_WAYS] : NULL;
     /* A device follows the addresses of its own mappings, and cannot read the table of the host. */
     link->mapped_ranges = asks ? peer->mapped_ranges : NULL;
   }
@@ -67,6 +78,7 @@ static void announce_segment(df_shm_endpoint *endpoint, uint32_t rank,
  * begin. */
 static uint64_t pages_of(const df_route *route) {
   const df_ring *ring = &route->ring;
+  if (!route->fills_rings) return 0;
   uint64_t bytes = df_link_ring_bytes(ring->stride, ring->n_slots);
   uint64_t pages = DF_ALIGN_UP(bytes, (uint64_t)DF_PAGE) / DF_PAGE;
   if (!is_deep(route, ring->n_slots)) pages = DF_MIN(pages, ring->n_slots + 1ull);
@@ -84,9 +96,9 @@ static dfcclResult_t prepare(df_shm_endpoint *endpoint, const df_route *route,
                                  .n_slots = route->ring.n_slots,
                                  .stride = route->ring.stride};
   if (may_wait) df_rank_unlock(lock);
-  if (is_deep(route, route->ring.n_slots))
+  if (route->fills_rings && is_deep(route, route->ring.n_slots))
     df_segment_populate(range->segment, range->offset, range->bytes);
-  dfcclResult_t result = memory->clear(memory->device, &rings);
+  dfcclResult_t result = memory->clear ? memory->clear(memory->device, &rings) : dfcclSuccess;
   if (may_wait) df_rank_lock(lock);
   return result;
 }
@@ -99,16 +111,19 @@ dfcclResult_t df_shm_accept(df_endpoint *base, const df_route *route, df_patienc
   if (!patience->may_wait &&
       (endpoint->memory.sets_up_in_background || pages > patience->pages_left))
     return dfcclInProgress;
-  df_link_handle *handle = malloc(sizeof *handle);
-  if (handle == NULL || !df_shm_have_mapped_ranges(endpoint, route->peer)) {
-    free(handle);
+  df_link_handle *handle = calloc(1, sizeof *handle);
+  if (handle && route->ring.has_ways)
+    handle->ways_read = calloc((size_t)route->n_blocks * DF_WAYS, sizeof *handle->ways_read);
+  if (handle == NULL || (route->ring.has_ways && handle->ways_read == NULL) ||
+      !df_shm_have_mapped_ranges(endpoint, route->peer)) {
+    free_handle(handle);
     return df_fail(dfcclOutOfMemory, "no memory to receive from rank %u", route->peer);
   }
   dfcclResult_t result =
       df_arena_take_apart(&endpoint->arena, base->owner.control->lock,
                           bytes_of(&route->ring, route->n_blocks), &handle->range);
   if (result != dfcclSuccess) {
-    free(handle);
+    free_handle(handle);
     return result;
   }
   result = prepare(endpoint, route, &handle->range, patience->may_wait);
@@ -118,7 +133,7 @@ dfcclResult_t df_shm_accept(df_endpoint *base, const df_route *route, df_patienc
   }
   if (!patience->may_wait) patience->pages_left -= (uint32_t)pages;
   const df_range *range = &handle->range;
-  fill_ends(endpoint, route, &route->ring, range->segment->base + range->offset);
+  fill_ends(endpoint, route, &route->ring, range->segment->base + range->offset, handle);
   announce_segment(endpoint, route->peer, range->segment);
   const int is_local = base->owner.control->peers[route->peer].local;
   const df_shm_offer made = {.segment = is_local ? (uint64_t)(uintptr_t)range->segment
@@ -133,8 +148,22 @@ dfcclResult_t df_shm_accept(df_endpoint *base, const df_route *route, df_patienc
 
 void df_shm_release(df_endpoint *base, df_link_handle *handle) {
   if (handle == NULL) return;
-  df_arena_give(&((df_shm_endpoint *)base)->arena, &handle->range);
-  free(handle);
+  if (handle->range.segment) df_arena_give(&((df_shm_endpoint *)base)->arena, &handle->range);
+  free_handle(handle);
+}
+
+void df_shm_add_memory(df_endpoint *base, const df_link_handle *handle, df_ring_memory *memory) {
+  (void)base;
+  if (handle == NULL || handle->range.segment == NULL) return;
+  const df_range *range = &handle->range;
+  memory->reserved += range->bytes;
+  memory->used += df_segment_used(range->segment, range->offset, range->bytes);
+}
+
+void df_shm_add_all_memory(df_endpoint *base, df_ring_memory *memory) {
+  const df_shm_endpoint *endpoint = (const df_shm_endpoint *)base;
+  memory->reserved += endpoint->arena.used_bytes + endpoint->commons.used_bytes;
+  memory->used += df_arena_used(&endpoint->arena) + df_arena_used(&endpoint->commons);
 }
 
 /* Returns 0 if the offer is malformed. */
@@ -162,6 +191,24 @@ static int find_offered(const df_shm_endpoint *endpoint, const df_route *route,
          (bytes <= segment->bytes && offer->offset <= segment->bytes - bytes);
 }
 
+/* Begins with the ways of earlier links of the kind. Returns 0 if there is no memory. */
+static int make_ways(df_shm_endpoint *endpoint, const df_route *route, df_link_handle **out) {
+  df_shm_peer *peer = &endpoint->peers[route->peer];
+  *out = NULL;
+  if (!route->ring.has_ways) return 1;
+  df_link_handle *handle = calloc(1, sizeof *handle);
+  if (peer->ways == NULL) peer->ways = calloc(DF_RING_KINDS, sizeof *peer->ways);
+  if (handle) handle->ways = calloc(route->n_blocks, sizeof *handle->ways);
+  if (handle == NULL || handle->ways == NULL || peer->ways == NULL) {
+    free_handle(handle);
+    return 0;
+  }
+  for (uint32_t block = 0; block < route->n_blocks; block++)
+    df_ways_open(&handle->ways[block], route->ring.ways, peer->ways[route->ring.kind]);
+  *out = handle;
+  return 1;
+}
+
 dfcclResult_t df_shm_connect(df_endpoint *base, const df_route *route, df_patience *patience,
                              const df_offer *offer, df_link_handle **handle) DF_RANK_LOCKED {
   df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
@@ -176,14 +223,15 @@ dfcclResult_t df_shm_connect(df_endpoint *base, const df_route *route, df_patien
                    "rank %u offered links outside of the memory that it shares with rank %u",
                    route->peer, control->rank);
   if (offered.segment->base == NULL) return dfcclInProgress;
-  if (is_deep(route, ring.n_slots) && !control->peers[route->peer].local) {
+  if (route->fills_rings && is_deep(route, ring.n_slots) && !control->peers[route->peer].local) {
     if (!patience->may_wait) return dfcclInProgress;
     /* Only the service thread, which is this thread, removes segments of rings. */
     df_rank_unlock(control->lock);
     df_segment_populate(offered.segment, offered.offset, offered.bytes);
     df_rank_lock(control->lock);
   }
-  fill_ends(endpoint, route, &ring, offered.segment->base + offered.offset);
-  *handle = NULL; /* the mapping stays */
+  if (!make_ways(endpoint, route, handle))
+    return df_fail(dfcclOutOfMemory, "no memory to send to rank %u", route->peer);
+  fill_ends(endpoint, route, &ring, offered.segment->base + offered.offset, *handle);
   return dfcclSuccess;
 }

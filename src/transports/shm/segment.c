@@ -13,6 +13,7 @@
 #include "base/quiet_signals.h"
 #include "base/limits.h"
 #include "bootstrap/net/sockets.h"
+#include "control/service.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14; older kernels refuse it */
@@ -103,12 +104,38 @@ close_file:
   return result;
 }
 
+static uint64_t page_bytes(void) {
+  return (uint64_t)sysconf(_SC_PAGESIZE); /* Arm also has larger pages than DF_PAGE */
+}
+
 void df_segment_populate(const df_segment *segment, uint64_t offset, uint64_t bytes) {
-  /* The page size of the machine: Arm also has larger ones. */
-  const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  const uint64_t page = page_bytes();
   uint64_t first = offset / page * page;
   uint64_t last = DF_MIN(DF_ALIGN_UP(offset + bytes, page), segment->bytes);
   (void)madvise(segment->base + first, last - first, MADV_POPULATE_WRITE);
+}
+
+void df_segment_populate_at(const uint8_t *address, uint64_t bytes) {
+  const uint64_t page = page_bytes(), before = (uintptr_t)address % page;
+  (void)madvise((void *)(uintptr_t)(address - before), before + bytes, MADV_POPULATE_WRITE);
+}
+
+uint64_t df_segment_used_at(const uint8_t *address, uint64_t bytes) {
+  enum { PAGES_AT_ONCE = 256 };
+  const uint64_t page = page_bytes(), first = (uintptr_t)address, end = first + bytes;
+  unsigned char exists[PAGES_AT_ONCE];
+  uint64_t used = 0;
+  for (uint64_t at = first / page * page; at < end; at += PAGES_AT_ONCE * page) {
+    const uint64_t length = DF_MIN(DF_ALIGN_UP(end - at, page), PAGES_AT_ONCE * page);
+    if (mincore((void *)(uintptr_t)at, length, exists) != 0) return bytes; /* forbidden */
+    for (uint64_t i = 0; i < length / page; i++)
+      if (exists[i] & 1) used += DF_MIN(end, at + (i + 1) * page) - DF_MAX(first, at + i * page);
+  }
+  return used;
+}
+
+uint64_t df_segment_used(const df_segment *segment, uint64_t offset, uint64_t bytes) {
+  return segment->destroy ? bytes : df_segment_used_at(segment->base + offset, bytes);
 }
 
 void df_segment_destroy(df_segment *segment) {
@@ -188,8 +215,118 @@ static df_range **find_range(df_arena *arena, uint64_t bytes) {
   return at;
 }
 
+/* Memory of a device is cleared at set-up. A rank that leaves keeps what its peers may read. */
+static int must_be_zero(const df_arena *arena) {
+  return arena->create == NULL && !arena->keeps_contents && !arena->stays_dirty;
+}
+
+/* Returns the pages to the system; they read as zero. */
+static void release_pages(const df_segment *segment, uint64_t first, uint64_t last) {
+  if (first >= last || fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                 (off_t)first, (off_t)(last - first)) == 0)
+    return;
+  memset(segment->base + first, 0, last - first); /* a filter of system calls may forbid it */
+}
+
+/* Makes the range zero. The free range that contains it decides which of its pages are free as a
+ * whole. */
+static void clear(const df_range *range, uint64_t free_from, uint64_t free_to) {
+  const uint64_t page = page_bytes(), end = range->offset + range->bytes;
+  const uint64_t first = DF_MAX(DF_ALIGN_UP(free_from, page), range->offset / page * page);
+  const uint64_t last = DF_MIN(free_to / page * page, DF_ALIGN_UP(end, page));
+  uint8_t *base = range->segment->base;
+  if (first >= last) {
+    memset(base + range->offset, 0, range->bytes);
+    return;
+  }
+  if (first > range->offset) memset(base + range->offset, 0, first - range->offset);
+  if (last < end) memset(base + last, 0, end - last);
+  release_pages(range->segment, first, last);
+}
+
+/* Makes the range zero, if the arena requires that, and free. */
+static void make_free(df_arena *arena, const df_range *range) {
+  df_range *before = NULL, *after = arena->free_ranges;
+  while (after && comes_before(after, range)) {
+    before = after;
+    after = after->next;
+  }
+  const int joins_before = before && touches(before, range);
+  const int joins_after = after && touches(range, after);
+  if (must_be_zero(arena))
+    clear(range, joins_before ? before->offset : range->offset,
+          joins_after ? after->offset + after->bytes : range->offset + range->bytes);
+  if (joins_before) {
+    before->bytes += range->bytes;
+    if (joins_after) {
+      before->bytes += after->bytes;
+      before->next = after->next;
+      free(after);
+    }
+    return;
+  }
+  if (joins_after) {
+    after->offset = range->offset;
+    after->bytes += range->bytes;
+    return;
+  }
+  df_range *record = malloc(sizeof *record);
+  if (record == NULL) return; /* the range stays unused until the context ends */
+  *record = *range;
+  record->next = after;
+  if (before)
+    before->next = record;
+  else
+    arena->free_ranges = record;
+}
+
+/* Returns 0 if the range must be made free at once. */
+static int leave_dirty(df_arena *arena, const df_range *range) {
+  if (arena->cleaner == NULL || !must_be_zero(arena) || range->bytes <= DF_CLEARED_UNDER_LOCK)
+    return 0;
+  df_range *record = malloc(sizeof *record);
+  if (record == NULL) return 0;
+  *record = *range;
+  record->next = arena->dirty_ranges;
+  arena->dirty_ranges = record;
+  df_store_relaxed_u32(&arena->is_dirty, 1);
+  df_service_wake(arena->cleaner);
+  return 1;
+}
+
+void df_arena_give(df_arena *arena, const df_range *range) {
+  arena->used_bytes -= range->bytes;
+  if (!leave_dirty(arena, range)) make_free(arena, range);
+}
+
+static int take_dirty(df_arena *arena, df_range *range) {
+  df_range *first = arena->dirty_ranges;
+  if (first == NULL) return 0;
+  *range = *first;
+  arena->dirty_ranges = first->next;
+  df_store_relaxed_u32(&arena->is_dirty, arena->dirty_ranges != NULL);
+  free(first);
+  return 1;
+}
+
+void df_arena_clean(df_arena *arena, df_rank_mutex *lock) {
+  df_range range;
+  df_rank_lock(lock);
+  if (take_dirty(arena, &range)) {
+    df_rank_unlock(lock);
+    clear(&range, range.offset, range.offset + range.bytes);
+    df_rank_lock(lock);
+    make_free(arena, &range); /* finds little left to clear: pages that neighbours share */
+  }
+  df_rank_unlock(lock);
+}
+
 dfcclResult_t df_arena_take(df_arena *arena, uint64_t bytes, df_range *range) {
-  df_range **at = find_range(arena, bytes);
+  df_range **at = find_range(arena, bytes), dirty;
+  while (*at == NULL && take_dirty(arena, &dirty)) { /* rather than grow */
+    make_free(arena, &dirty);
+    at = find_range(arena, bytes);
+  }
   if (*at == NULL) {
     if (arena->grows_apart) return dfcclInProgress;
     dfcclResult_t result = grow(arena, bytes);
@@ -226,43 +363,28 @@ dfcclResult_t df_arena_take_apart(df_arena *arena, df_rank_mutex *lock, uint64_t
   return result;
 }
 
-void df_arena_give(df_arena *arena, const df_range *range) {
-  arena->used_bytes -= range->bytes;
-  df_range *before = NULL, *after = arena->free_ranges;
-  while (after && comes_before(after, range)) {
-    before = after;
-    after = after->next;
+uint64_t df_arena_used(const df_arena *arena) {
+  enum { BLOCK = 512 }; /* st_blocks counts these, whatever the file system's are */
+  if (arena->create) return arena->used_bytes;
+  uint64_t used = 0;
+  for (const df_segment *segment = arena->segments; segment; segment = segment->next) {
+    struct stat status;
+    used += fstat(segment->fd, &status) == 0 ? (uint64_t)status.st_blocks * BLOCK : segment->bytes;
   }
-  if (before && touches(before, range)) {
-    before->bytes += range->bytes;
-    if (after && touches(before, after)) {
-      before->bytes += after->bytes;
-      before->next = after->next;
-      free(after);
-    }
-    return;
+  return used;
+}
+
+static void free_records(df_range **ranges) {
+  while (*ranges) {
+    df_range *next = (*ranges)->next;
+    free(*ranges);
+    *ranges = next;
   }
-  if (after && touches(range, after)) {
-    after->offset = range->offset;
-    after->bytes += range->bytes;
-    return;
-  }
-  df_range *record = malloc(sizeof *record);
-  if (record == NULL) return; /* the range stays unused until the context ends */
-  *record = *range;
-  record->next = after;
-  if (before)
-    before->next = record;
-  else
-    arena->free_ranges = record;
 }
 
 df_segment *df_arena_dissolve(df_arena *arena) {
-  while (arena->free_ranges) {
-    df_range *next = arena->free_ranges->next;
-    free(arena->free_ranges);
-    arena->free_ranges = next;
-  }
+  free_records(&arena->free_ranges);
+  free_records(&arena->dirty_ranges);
   df_segment *segments = arena->segments;
   arena->segments = NULL;
   return segments;

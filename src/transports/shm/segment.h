@@ -5,9 +5,11 @@
 #ifndef DF_TRANSPORTS_SHM_SEGMENT_H
 #define DF_TRANSPORTS_SHM_SEGMENT_H
 
+#include "base/atomic.h"
 #include "base/limits.h"
 #include "base/mutex.h"
 #include "base/result.h"
+#include "control/messenger.h"
 #include "control/process_inbox.h"
 
 typedef struct df_segment {
@@ -33,6 +35,10 @@ dfcclResult_t df_segment_create(df_segment **segment, uint64_t id, size_t bytes)
  * fd, and closes it. */
 dfcclResult_t df_segment_map(df_segment **segment, uint64_t id, size_t bytes, int fd);
 void df_segment_destroy(df_segment *segment);
+/* Returns how many of these bytes are in pages that exist. Device memory exists as a whole. */
+uint64_t df_segment_used(const df_segment *segment, uint64_t offset, uint64_t bytes);
+/* The same for memory of pages at any address. */
+uint64_t df_segment_used_at(const uint8_t *address, uint64_t bytes);
 /* Leaves the segments to the ranks of this process, which may still point into them. */
 void df_segment_bury(df_process_inbox *world, df_segment *segments);
 /* Keeps the segments until the process ends. */
@@ -40,6 +46,8 @@ void df_segment_abandon(df_segment *segments);
 /* Allocates the pages now, so that the first lap of a ring has no page faults. Failures are
  * ignored. */
 void df_segment_populate(const df_segment *segment, uint64_t offset, uint64_t bytes);
+/* The same for memory at an address within a segment. */
+void df_segment_populate_at(const uint8_t *address, uint64_t bytes);
 
 typedef struct df_range {
   df_segment *segment;
@@ -47,9 +55,15 @@ typedef struct df_range {
   struct df_range *next;
 } df_range;
 
+/* Free memory of an arena of memfds is zero, unless it stays dirty, and its whole pages have been
+ * returned to the system. So a range costs only the pages that its owner writes. */
 typedef struct df_arena {
   df_segment *segments;
-  df_range *free_ranges; /* sorted by segment and offset; no two are adjacent */
+  df_range *free_ranges;  /* sorted by segment and offset; no two are adjacent */
+  df_range *dirty_ranges; /* large ranges that were given back, and must become zero first */
+  uint32_t is_dirty;      /* there are such ranges; the service thread reads it without the lock */
+  /* Its service thread makes dirty ranges zero, without the lock. NULL: df_arena_give does so. */
+  df_control *cleaner;
   uint64_t next_id;
   uint64_t used_bytes;
   /* Makes a segment; NULL and segment_bytes 0: memfds of the standard size. */
@@ -58,10 +72,15 @@ typedef struct df_arena {
   uint64_t segment_bytes;
   /* create may wait: callers make segments without the lock. */
   int grows_apart;
+  int keeps_contents; /* ranges that are given back keep their contents, and are not taken again */
+  /* Ranges that are given back are not made zero: a peer's block may still read them, whose run was
+   * cancelled, and what it reads does not matter. */
+  int stays_dirty;
 } df_arena;
 
-/* Takes a range, which is not zeroed. `bytes`: a multiple of a cache line. dfcclInProgress: first
- * add a segment of df_arena_wants bytes. */
+/* Takes a range, which is zero if the arena has memfds and its ranges do not stay dirty. `bytes`: a
+ * multiple of a cache line.
+ * dfcclInProgress: first add a segment of df_arena_wants bytes. */
 dfcclResult_t df_arena_take(df_arena *arena, uint64_t bytes, df_range *range);
 /* The same for grows_apart: unlocks the lock while the arena grows. */
 dfcclResult_t df_arena_take_apart(df_arena *arena, df_rank_mutex *lock, uint64_t bytes,
@@ -69,7 +88,15 @@ dfcclResult_t df_arena_take_apart(df_arena *arena, df_rank_mutex *lock, uint64_t
 uint64_t df_arena_wants(const df_arena *arena, uint64_t bytes);
 /* Takes ownership of the segment on dfcclSuccess; fails with dfcclOutOfMemory. */
 dfcclResult_t df_arena_add(df_arena *arena, df_segment *segment);
+/* Nobody writes to the range any more. */
 void df_arena_give(df_arena *arena, const df_range *range);
+static inline int df_arena_is_dirty(const df_arena *arena) {
+  return df_load_relaxed_u32(&arena->is_dirty) != 0;
+}
+/* Makes one dirty range zero, and then free. The service thread calls it without the lock. */
+void df_arena_clean(df_arena *arena, df_rank_mutex *lock);
+/* Returns the bytes of pages that exist. */
+uint64_t df_arena_used(const df_arena *arena);
 /* Frees everything except the segments, which must outlive readers in this process. */
 df_segment *df_arena_dissolve(df_arena *arena);
 

@@ -28,7 +28,8 @@ struct df_shared_memory {
   dfcclResult_t (*map)(struct df_rank_device *device, uint32_t peer, df_segment **segment,
                        const df_message *message, int fd);
   /* Clears rings, so that no word of an earlier collective is treated as one of the new collective.
-   * Called with the lock, or without it if the device sets_up_in_background. */
+   * Called with the lock, or without it if the device sets_up_in_background. NULL: the arena clears
+   * memory when it is given back. */
   dfcclResult_t (*clear)(struct df_rank_device *device, const df_device_rings *rings);
   /* Returns 1 if a peer in this process can read every buffer of this rank. */
   int (*lends_to)(struct df_rank_device *device, uint32_t peer);

@@ -40,8 +40,8 @@ void df_shm_share(df_endpoint *base, df_segment *segment, uint64_t *mapping) {
       shared->is_mapped[r] = (uint8_t)df_shm_offer_segment(endpoint, r, segment, DF_SEGMENT_USER);
 }
 
-static void tell_unshared(df_shm_endpoint *endpoint, df_shared *shared,
-                          int may_be_read) DF_RANK_LOCKED {
+static void report_unshared(df_shm_endpoint *endpoint, df_shared *shared,
+                            int may_be_read) DF_RANK_LOCKED {
   df_control *control = endpoint->base.owner.control;
   df_message message = {
       .kind = DF_MESSAGE_UNMAP, .id = shared->segment->id, .a = (uint64_t)may_be_read};
@@ -57,7 +57,7 @@ int df_shm_unshare(df_endpoint *base, df_segment *segment, int may_be_read) {
   DF_ASSERT_RANK_LOCKED(endpoint->base.owner.control->lock);
   df_shared *shared = find_shared(endpoint, segment->id);
   if (shared == NULL) return 1;
-  if (!shared->is_unshared) tell_unshared(endpoint, shared, may_be_read);
+  if (!shared->is_unshared) report_unshared(endpoint, shared, may_be_read);
   if (df_is_mapped(endpoint, shared)) return 0;
   df_shared **at = &endpoint->shared;
   while (*at != shared) at = &(*at)->next;

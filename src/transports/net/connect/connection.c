@@ -160,6 +160,7 @@ static void on_connected(df_connections *all, df_net_peer *peer, uint32_t port) 
   if (has_moved) c->path = c->called_path;
   c->lost_ns = 0;
   c->vain_looks = 0;
+  c->rest_due_ns = 0;
   c->stream->is_ready = 1; /* frames may have arrived together with the proof */
   describe(all, c);
   set_silence(all, peer, c);
@@ -323,6 +324,11 @@ void df_connection_call_all(df_connections *all, df_net_peer *peer) {
       call(all, peer, i);
     else if (c->stream && c->state != DF_CONNECTION_CONNECTED && df_clock_ns() >= c->due_ns)
       df_connection_lose(all, peer, i, "nobody answered");
+    else if (c->state == DF_CONNECTION_CONNECTED && c->rest_due_ns &&
+             df_clock_ns() >= c->rest_due_ns)
+      df_connection_lose(all, peer, i,
+                         "an encrypted record has arrived by half, and its rest is missing: its "
+                         "length was changed on the way, or the other end is stopped");
     else if (c->stream == NULL && c->lost_ns && !peer->is_lost && !peer->pump->remote_leaves &&
              df_clock_ns() >= df_connection_end_ns(all, peer, i))
       df_connection_lose_peer(all, peer, c, c->why);

@@ -124,6 +124,16 @@ static int has_resting_stream(const df_connections *all) {
   return 0;
 }
 
+/* The length of a TLS record is not protected: one that is made longer on the way would never be
+ * complete. */
+static void await_rest(const df_connections *all, df_connection *c, int came, int has_more) {
+  if (c->frames->awaits_rest == NULL || all->silence_ms == 0) return;
+  if (has_more || !c->frames->awaits_rest(c->frames))
+    c->rest_due_ns = 0;
+  else if (came || c->rest_due_ns == 0)
+    c->rest_due_ns = df_clock_ns() + all->silence_ms * (uint64_t)1000000;
+}
+
 static int receive(df_connections *all, df_net_peer *peer, uint32_t port, int spins) {
   df_connection *c = &peer->ports[port];
   const df_channel *channel = &peer->pump->ports[port].channel;
@@ -144,6 +154,7 @@ static int receive(df_connections *all, df_net_peer *peer, uint32_t port, int sp
   c->vain_looks = came ? 0 : c->vain_looks + 1;
   c->has_received |= came;
   if (came) c->received_ns = df_clock_ns();
+  await_rest(all, c, came, channel->has_more);
   /* The budget was smaller than the amount that is there. */
   if (c->carried && channel->has_more)
     c->carried->is_ready = all->left_work = 1;

@@ -37,6 +37,8 @@ typedef struct df_connection {
   int calls;        /* this end calls, and calls again after a loss */
   uint64_t call_ns; /* time of the next call, at the earliest */
   uint64_t due_ns;  /* time at which an attempt is given up */
+  uint64_t
+      rest_due_ns;  /* time at which the rest of a record must have arrived; 0: none is missing */
   uint64_t lost_ns; /* time since which it is wanted; 0: connected, or not wanted */
   uint32_t vain_tries;
   int lacks_port; /* the latest call found no free port on this host */

@@ -59,7 +59,7 @@ dfcclResult_t df_path_finder_open(df_path_finder **finder, const char *interface
   if (*finder == NULL) return df_fail(dfcclOutOfMemory, "no memory for the interfaces");
   (*finder)->most = most;
   const dfcclResult_t result = df_interfaces_find(&(*finder)->interfaces, interfaces);
-  if (result == dfcclSuccess) return dfcclSuccess;
+  if (result == dfcclSuccess || result == dfcclInProgress) return dfcclSuccess;
   free(*finder);
   *finder = NULL;
   return result;

@@ -119,7 +119,7 @@ static dfcclResult_t net_backend_begin(df_net_backend *base, const df_net_backen
   o->next = net_backend->streams;
   net_backend->streams = o;
   o->stream->owner = net_backend;
-  o->stream->tell = wake_owner;
+  o->stream->notify = wake_owner;
   df_plugin_thread_adopt(net_backend->thread, o->stream);
   *out = &o->base;
   return dfcclSuccess;
@@ -129,7 +129,7 @@ static void net_backend_end(df_net_backend_stream *base) {
   owned *o = owned_of(base), **at = &o->net_backend->streams;
   note_failure(o);
   df_plugin_lock();
-  o->stream->tell = NULL;
+  o->stream->notify = NULL;
   df_plugin_unlock();
   df_publish_u32(&o->stream->is_over,
                  1); /* after this store the thread of the plugin may free it */
@@ -141,7 +141,7 @@ static void net_backend_end(df_net_backend_stream *base) {
 
 /* ---- sending messages */
 
-static void tell_handle(owned *o) {
+static void send_handle(owned *o) {
   int number;
   const df_plugin_device *device = df_plugin_thread_device(o->net_backend->thread, &number);
   df_plugin_offer mine = {
@@ -158,15 +158,16 @@ static void tell_handle(owned *o) {
 static void report_progress(owned *o) {
   df_plugin_stream *stream = o->stream;
   const uint32_t phase = df_observe_u32(&stream->phase);
-  if (phase >= DF_PLUGIN_LISTENS && !o->has_sent_handle) tell_handle(o);
+  if (phase >= DF_PLUGIN_LISTENS && !o->has_sent_handle) send_handle(o);
   if (phase >= DF_PLUGIN_CALLED && !o->has_sent_connected) {
     o->has_sent_connected = 1;
     (void)df_plugin_rendezvous_send(&o->rendezvous, DF_PLUGIN_MESSAGE_CONNECTED, 0, NULL, 0);
   }
   const uint32_t naps = df_observe_u32(&stream->naps);
-  if (naps != stream->told && df_plugin_rendezvous_send(&o->rendezvous, DF_PLUGIN_MESSAGE_SLEEPS,
-                                                        stream->n_napped, NULL, 0)) {
-    df_publish_u32(&stream->told, naps);
+  if (naps != stream->naps_reported &&
+      df_plugin_rendezvous_send(&o->rendezvous, DF_PLUGIN_MESSAGE_SLEEPS, stream->n_napped, NULL,
+                                0)) {
+    df_publish_u32(&stream->naps_reported, naps);
     df_plugin_thread_ring(o->net_backend->thread);
   }
   if (o->must_wake && df_plugin_rendezvous_send(&o->rendezvous, DF_PLUGIN_MESSAGE_WAKE, 0, NULL, 0))
@@ -262,7 +263,7 @@ static df_connect_state net_backend_connect(df_net_backend_stream *base) {
                                                                   : DF_CONNECT_PENDING;
 }
 
-static void net_backend_hear(df_net_backend_stream *base) {
+static void net_backend_read(df_net_backend_stream *base) {
   receive_messages(owned_of(base));
   report_progress(owned_of(base));
 }
@@ -403,7 +404,7 @@ const df_net_backend_ops df_net_backend_plugin = {.name = "plugin",
                                                   .close = net_backend_close,
                                                   .begin = net_backend_begin,
                                                   .connect = net_backend_connect,
-                                                  .on_readable = net_backend_hear,
+                                                  .on_readable = net_backend_read,
                                                   .end = net_backend_end,
                                                   .look = net_backend_look,
                                                   .has_unsent = net_backend_has_unsent,

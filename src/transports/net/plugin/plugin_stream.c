@@ -113,7 +113,7 @@ static int connect_both(df_plugin_stream *stream, const df_plugin *plugin, int d
          (stream->sender != NULL) + (stream->receiver != NULL) > had;
 }
 
-static df_plugin_progress come_to_stand(df_plugin_stream *stream, const df_plugin *plugin) {
+static df_plugin_progress advance_connection(df_plugin_stream *stream, const df_plugin *plugin) {
   int device;
   (void)df_plugin_thread_device(stream->thread, &device);
   if (stream->phase == DF_PLUGIN_BEGINS) {
@@ -215,15 +215,15 @@ static df_plugin_progress rest(df_plugin_stream *stream, uint64_t now_ns) {
   const uint32_t wakes = df_observe_u32(&stream->wakes);
   if (stream->posted != stream->sent || stream->posted != df_observe_u32(&stream->written))
     return DF_PLUGIN_ASKS;
-  const uint32_t told = df_observe_u32(&stream->told);
+  const uint32_t reported = df_observe_u32(&stream->naps_reported);
   if (wakes != stream->wakes_seen) {
     stream->wakes_seen = wakes;
     stream->busy_ns = now_ns;
     stream->rests = 0;
   }
   if (stream->n_napped != stream->arrived) stream->rests = 0;
-  if (stream->rests) return told == stream->naps ? DF_PLUGIN_SLEEPS : DF_PLUGIN_ASKS;
-  if (told != stream->naps || now_ns - stream->busy_ns < DROWSY_NS) return DF_PLUGIN_ASKS;
+  if (stream->rests) return reported == stream->naps ? DF_PLUGIN_SLEEPS : DF_PLUGIN_ASKS;
+  if (reported != stream->naps || now_ns - stream->busy_ns < DROWSY_NS) return DF_PLUGIN_ASKS;
   stream->rests = 1;
   stream->n_napped = stream->arrived;
   df_publish_u32(&stream->naps, stream->naps + 1);
@@ -233,7 +233,7 @@ static df_plugin_progress rest(df_plugin_stream *stream, uint64_t now_ns) {
 df_plugin_progress df_plugin_stream_work(df_plugin_stream *stream, uint64_t now_ns) {
   const df_plugin *plugin = df_plugin_thread_plugin(stream->thread);
   if (stream->has_failed) return DF_PLUGIN_SLEEPS;
-  if (stream->phase != DF_PLUGIN_CONNECTED) return come_to_stand(stream, plugin);
+  if (stream->phase != DF_PLUGIN_CONNECTED) return advance_connection(stream, plugin);
   int did = ask_for_some(stream, plugin);
   if (!stream->has_failed) did |= send_some(stream, plugin);
   if (!stream->has_failed) did |= test_sends(stream, plugin);

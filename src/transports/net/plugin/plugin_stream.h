@@ -49,16 +49,16 @@ typedef struct df_plugin_stream {
   /* Published by the owner. */
   DF_ALIGNED(64) uint32_t has_remote_handle;
   uint32_t remote_has_called;
-  uint32_t written; /* messages */
-  uint32_t taken;   /* messages whose cells are free again */
-  uint32_t told;    /* number of naps that the remote end was notified of */
-  uint32_t wakes;   /* how often the remote end announced that it sends again */
+  uint32_t written;       /* messages */
+  uint32_t taken;         /* messages whose cells are free again */
+  uint32_t naps_reported; /* number of naps that the remote end was notified of */
+  uint32_t wakes;         /* how often the remote end announced that it sends again */
   uint32_t is_over;
   DF_ALIGNED(16) uint8_t remote_handle[DF_PLUGIN_HANDLE_BYTES];
 
   /* [df_plugin_lock] */
-  void (*tell)(struct df_plugin_stream
-                   *stream); /* notifies the owner of progress; NULL: the owner has gone */
+  void (*notify)(struct df_plugin_stream
+                     *stream); /* notifies the owner of progress; NULL: the owner has gone */
   void *owner;
 
   /* Used by the thread of the plugin. */

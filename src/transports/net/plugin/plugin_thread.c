@@ -104,9 +104,9 @@ static void take_new(df_plugin_thread *thread, df_plugin_stream **streams) {
   }
 }
 
-static void tell(df_plugin_stream *stream) {
+static void notify(df_plugin_stream *stream) {
   df_lock(&lock);
-  if (stream->tell) stream->tell(stream);
+  if (stream->notify) stream->notify(stream);
   df_unlock(&lock);
 }
 
@@ -120,7 +120,7 @@ static df_plugin_progress work_all(df_plugin_stream **streams, uint64_t now_ns) 
       continue;
     }
     const df_plugin_progress now = df_plugin_stream_work(stream, now_ns);
-    if (now == DF_PLUGIN_MOVED) tell(stream);
+    if (now == DF_PLUGIN_MOVED) notify(stream);
     if (now > most) most = now;
     at = &stream->next;
   }
@@ -130,11 +130,11 @@ static df_plugin_progress work_all(df_plugin_stream **streams, uint64_t now_ns) 
 /* Sleeps until df_plugin_thread_ring is called, or for a nap if only calls of the plugin can show
  * progress. */
 static void rest(df_plugin_thread *thread, uint32_t calls, uint64_t nap_ns) {
-  const uint32_t handle = df_bell_prepare(&thread->bell);
+  const uint32_t sequence = df_bell_prepare(&thread->bell);
   if (df_load_relaxed_u32(&thread->calls) != calls)
     df_bell_cancel(&thread->bell);
   else
-    df_bell_sleep(&thread->bell, handle, nap_ns);
+    df_bell_sleep(&thread->bell, sequence, nap_ns);
 }
 
 static void serve(df_plugin_thread *thread) {

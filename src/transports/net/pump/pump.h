@@ -116,7 +116,7 @@ static inline void df_pump_notify_watch(const df_pump *pump, df_watch_event what
                                         const df_pump_ring *ring, uint64_t sequence,
                                         uint32_t bytes) {
   if (DF_UNLIKELY(pump->watch != NULL))
-    pump->watch->tell(pump->watch->who, what, ring->end.slots, sequence, bytes);
+    pump->watch->report(pump->watch->who, what, ring->end.slots, sequence, bytes);
 }
 /* Rings the bell that receiving has noted. */
 void df_pump_ring_peers(df_pump *pump);

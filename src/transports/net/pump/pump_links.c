@@ -108,8 +108,8 @@ static void begin_ring(df_pump_link *link, const df_pump_route *route, uint32_t 
                          .run = route->parts[block],
                          .next = 1,
                          .have = link->have + (size_t)block * n_slots};
+  ring->end.ways = NULL;
   ring->end.release_mask = 0; /* the block of the remote end decides how often it releases */
-  ring->end.far_ns = 0;
   if (ring->part.loops == 0) return;
   /* No later loop has more messages than the first one. */
   for (uint32_t i = 0; i < link->messages && !ring->has_messages; i++)

@@ -43,10 +43,10 @@ typedef struct df_pump_ring {
   uint64_t *have;  /* incoming: for each slot, a bit for each part that has arrived */
   uint32_t at;     /* outgoing: parts of message `next` that were sent */
   int has_messages;
-  int has_count;   /* the count of the next message was carried */
-  int may_lend;    /* incoming: messages are long enough to be lent */
-  int tells_state; /* incoming: a DF_FRAME_STATE has to be sent */
-  int is_halted;   /* outgoing: nothing is sent until DF_FRAME_STATE arrives */
+  int has_count;    /* the count of the next message was carried */
+  int may_lend;     /* incoming: messages are long enough to be lent */
+  int state_is_due; /* incoming: a DF_FRAME_STATE has to be sent */
+  int is_halted;    /* outgoing: nothing is sent until DF_FRAME_STATE arrives */
 } df_pump_ring;
 
 typedef struct df_pump_link {

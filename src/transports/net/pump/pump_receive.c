@@ -46,7 +46,7 @@ static void take_open(df_pump *pump, const df_pump_port *port, df_pump_link *lin
   for (uint32_t i = 0; i < pump->n_ports && link->varying; i++) /* see is_late */
     if (pump->ports[i].target == link) pump->ports[i].target = NULL;
   for (uint32_t block = 0; block < link->n_blocks && frame->part; block++) {
-    link->rings[block].tells_state = 1;
+    link->rings[block].state_is_due = 1;
     link->rings[block].has_count = 0; /* the count is sent again */
   }
 }

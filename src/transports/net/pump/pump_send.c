@@ -1,62 +1,5 @@
 #include "transports/net/pump/pump.h"
 
-#include <stdlib.h>
-
-/* ---- making ---- */
-
-dfcclResult_t df_pump_make(df_pump **out, uint32_t frame_bytes) {
-  df_pump *pump = calloc(1, sizeof *pump);
-  if (pump == NULL) return df_fail(dfcclOutOfMemory, "no memory for a connection's pump");
-  pump->frame_bytes = frame_bytes;
-  pump->quickest = DF_PUMP_BULK;
-  *out = pump;
-  return dfcclSuccess;
-}
-
-void df_pump_free(df_pump *pump) {
-  df_pump_links_free(&pump->links);
-  for (uint32_t i = 0; i < pump->n_ports; i++) df_channel_free(&pump->ports[i].channel);
-  free(pump);
-}
-
-dfcclResult_t df_pump_add_port(df_pump *pump) {
-  DF_ASSERT(pump->n_ports < DF_PUMP_PORTS_MOST);
-  df_pump_port *port = &pump->ports[pump->n_ports];
-  *port = (df_pump_port){.rest = 0};
-  if (!df_channel_make(&port->channel, pump->frame_bytes))
-    return df_fail(dfcclOutOfMemory, "no memory for a connection's pump");
-  pump->n_ports++;
-  return dfcclSuccess;
-}
-
-dfcclResult_t df_pump_accept(df_pump *pump, const df_pump_route *route, df_pump_link **link) {
-  dfcclResult_t result = df_pump_links_add(&pump->links, route, pump->frame_bytes, link);
-  if (result != dfcclSuccess) return result;
-  (*link)->incoming = 1;
-  for (uint32_t b = 0; b < route->n_blocks; b++) {
-    df_pump_ring *ring = &(*link)->rings[b];
-    ring->may_lend = (uint64_t)ring->part.chunk * route->element_bytes >= pump->lend_min;
-  }
-  return result;
-}
-
-dfcclResult_t df_pump_connect(df_pump *pump, const df_pump_route *route, uint32_t remote_id,
-                              uint32_t remote_slots, df_pump_link **link) {
-  dfcclResult_t result = df_pump_links_add(&pump->links, route, pump->frame_bytes, link);
-  if (result != dfcclSuccess) return result;
-  (*link)->remote_id = remote_id;
-  (*link)->remote_slots = remote_slots;
-  return dfcclSuccess;
-}
-
-void df_pump_release(df_pump *pump, df_pump_link *link) {
-  for (uint32_t i = 0; i < pump->n_ports; i++) {
-    df_channel_disown(&pump->ports[i].channel, link);
-    if (pump->ports[i].target == link) pump->ports[i].target = NULL;
-  }
-  df_pump_links_remove(&pump->links, link);
-}
-
 /* ---- ports come and go ---- */
 
 /* Any port of large messages may carry any of them, unless they must arrive in order. */
@@ -76,7 +19,7 @@ static int is_connected(const df_pump *pump, uint32_t which) {
 static void halt(const df_pump *pump, df_pump_link *link, uint32_t lost) {
   if (link->incoming) {
     for (uint32_t b = 0; b < link->n_blocks && lost == DF_PUMP_SMALL; b++)
-      link->rings[b].tells_state = link->is_open;
+      link->rings[b].state_is_due = link->is_open;
     return;
   }
   if (!is_for(pump, link, lost)) return;
@@ -192,13 +135,13 @@ typedef enum { NO_CREDIT, LOOSE_CREDIT, DUE_CREDIT } credit_state;
 
 /* Loose: the remote end has slots left, so the credit may wait for other frames. */
 static credit_state look_at_credit(const df_pump_ring *ring) {
-  const uint64_t credit = df_observe_u64(ring->end.credit), told = ring->credit;
-  if (credit == told) return NO_CREDIT;
+  const uint64_t credit = df_observe_u64(ring->end.credit), announced = ring->credit;
+  if (credit == announced) return NO_CREDIT;
   const uint32_t n_slots = ring->end.slot_mask + 1;
   /* A run that has lent its buffer to one peer waits for the credits of all its receivers, but
    * sends LENT only to that one. */
-  const int is_wanted = ring->may_lend || (ring->wanted > told && ring->wanted <= credit);
-  return is_wanted || credit - told >= n_slots / 2 ? DUE_CREDIT : LOOSE_CREDIT;
+  const int is_wanted = ring->may_lend || (ring->wanted > announced && ring->wanted <= credit);
+  return is_wanted || credit - announced >= n_slots / 2 ? DUE_CREDIT : LOOSE_CREDIT;
 }
 
 static void send_credit(df_channel *channel, df_pump_link *link, uint32_t block) {
@@ -213,7 +156,7 @@ static void send_credit(df_channel *channel, df_pump_link *link, uint32_t block)
 /* Sends the complete state of a ring after a loss: count, position and credit. */
 static void send_state(df_channel *channel, df_pump_link *link, uint32_t block) {
   df_pump_ring *ring = &link->rings[block];
-  ring->tells_state = 0;
+  ring->state_is_due = 0;
   if (link->varying) put_count(channel, link, block, ring->run.elements);
   const uint64_t have = ring->have[ring->next & ring->end.slot_mask];
   const df_frame frame = {.link = link->remote_id,
@@ -232,7 +175,7 @@ static int send_credits(df_channel *channel, df_pump_link *link, int with_loose)
   if (!link->incoming || !link->is_open) return 0;
   for (uint32_t block = 0; block < link->n_blocks && df_channel_has_room(channel); block++) {
     df_pump_ring *ring = &link->rings[block];
-    if (ring->tells_state) {
+    if (ring->state_is_due) {
       send_state(channel, link, block);
       continue;
     }
@@ -256,7 +199,7 @@ static int is_pending(df_pump_link *link) {
   for (uint32_t block = 0; block < link->n_blocks; block++) {
     df_pump_ring *ring = &link->rings[block];
     int is_direct;
-    if (link->incoming ? link->is_open && (ring->tells_state || look_at_credit(ring) == DUE_CREDIT)
+    if (link->incoming ? link->is_open && (ring->state_is_due || look_at_credit(ring) == DUE_CREDIT)
                        : has_sendable(link, ring, &is_direct))
       return 1;
   }
@@ -294,7 +237,7 @@ static void answer(df_pump *pump) {
   for (uint32_t i = 0; i < pump->links.n; i++) {
     const df_pump_link *link = pump->links.links[i];
     for (uint32_t b = 0; link && link->incoming && link->is_open && b < link->n_blocks; b++)
-      if (link->rings[b].tells_state) return;
+      if (link->rings[b].state_is_due) return;
   }
   for (uint32_t i = 0; i < pump->n_ports; i++) {
     df_pump_port *asked = &pump->ports[i];

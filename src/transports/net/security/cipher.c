@@ -100,6 +100,7 @@ void df_cipher_begin(df_cipher *c, df_cipher_kind kind, int hides, int seals,
   c->seals = seals;
   c->rekey_every = REKEY_EVERY;
   memcpy(c->key, key, sizeof c->key);
+  df_derive(c->head_key, sizeof c->head_key, key, "dfccl heads of records", NULL, 0, NULL, 0);
   take_key(c);
 }
 
@@ -125,13 +126,22 @@ static void next_record(df_cipher *c, uint8_t nonce[NONCE]) {
 void df_cipher_seal(df_cipher *c, uint8_t *record, const void *plain, uint32_t bytes) {
   DF_ASSERT(c->seals && bytes > 0 && bytes <= DF_RECORD_MOST);
   uint8_t nonce[NONCE], *to = record + DF_RECORD_HEAD, *tag = to + bytes;
+  memcpy(record, &bytes, DF_RECORD_LENGTH);
+  df_head_check(record + DF_RECORD_LENGTH, c->head_key, c->number, &bytes, DF_RECORD_LENGTH);
   next_record(c, nonce);
-  memcpy(record, &bytes, DF_RECORD_HEAD);
   if (!c->hides && plain != to) memcpy(to, plain, bytes);
   const uint32_t known = DF_RECORD_HEAD + (c->hides ? 0 : bytes), hidden = c->hides ? bytes : 0;
   if (c->fast && bytes >= FAST_MIN && fast_go(c, nonce, record, known, plain, hidden, to, tag))
     return;
   plain_seal(c, nonce, record, known, plain, hidden, to, tag);
+}
+
+int df_cipher_read_head(const df_cipher *c, const uint8_t *record, uint32_t *bytes) {
+  uint8_t check[DF_HEAD_CHECK_BYTES];
+  memcpy(bytes, record, DF_RECORD_LENGTH);
+  df_head_check(check, c->head_key, c->number, bytes, DF_RECORD_LENGTH);
+  return *bytes > 0 && *bytes <= DF_RECORD_MOST &&
+         sodium_memcmp(check, record + DF_RECORD_LENGTH, sizeof check) == 0;
 }
 
 int df_cipher_open(df_cipher *c, const uint8_t *record, uint32_t bytes, void *plain) {

@@ -1,8 +1,9 @@
 /*
  * Encrypts the records of one direction of a connection with one key. A record is a length of 4
- * bytes (little-endian), that many bytes, and a tag of 16 bytes. Its number is the nonce, so a
- * record that was changed, lost, repeated or reordered does not decrypt. The key changes after
- * rekey_every records, because a key of AES-GCM should not encrypt more.
+ * bytes (little-endian), the length's check of 8 bytes, that many bytes, and a tag of 16 bytes. The
+ * record's number is the nonce, so a record that was changed, lost, repeated or reordered does not
+ * decrypt. The check has a key of its own. The key of the rest changes after rekey_every records,
+ * because a key of AES-GCM should not encrypt more.
  *
  * The ciphers are AES-256-GCM, and ChaCha20-Poly1305 for processors without AES. If only integrity
  * is requested, the record is their additional data and stays readable. libsodium encrypts short
@@ -17,9 +18,12 @@
 
 #include "base/result.h"
 #include "bootstrap/net/listeners.h"
+#include "bootstrap/rendezvous/handshake.h"
 
-enum { DF_RECORD_MOST = 64 << 10, DF_RECORD_HEAD = 4, DF_RECORD_TAG = 16 };
+enum { DF_RECORD_MOST = 64 << 10, DF_RECORD_LENGTH = 4, DF_RECORD_TAG = 16 };
+enum { DF_RECORD_HEAD = DF_RECORD_LENGTH + DF_HEAD_CHECK_BYTES };
 enum { DF_RECORD_MORE = DF_RECORD_HEAD + DF_RECORD_TAG };
+DF_STATIC_ASSERT(DF_RECORD_LENGTH == sizeof(uint32_t), "the length is a number");
 
 typedef enum { DF_CIPHER_AES, DF_CIPHER_CHACHA } df_cipher_kind;
 
@@ -29,7 +33,7 @@ typedef struct df_cipher {
   int hides; /* 1: encrypts; 0: integrity alone */
   int seals; /* 1: encrypts; 0: decrypts */
   uint64_t number, rekey_every;
-  unsigned char key[DF_KEY_BYTES];
+  unsigned char key[DF_KEY_BYTES], head_key[DF_HEAD_KEY_BYTES];
   void *fast; /* the context of OpenSSL; NULL: none */
 } df_cipher;
 
@@ -43,6 +47,9 @@ void df_cipher_end(df_cipher *cipher);
 /* Makes the next record: bytes + DF_RECORD_MORE bytes at record. plain may be record +
  * DF_RECORD_HEAD. */
 void df_cipher_seal(df_cipher *cipher, uint8_t *record, const void *plain, uint32_t bytes);
+/* Reads the length of the next record from its first DF_RECORD_HEAD bytes. Returns 0 if they are
+ * not its head. */
+int df_cipher_read_head(const df_cipher *cipher, const uint8_t *record, uint32_t *bytes);
 /* Returns 0 if it is not the next record; the output is then meaningless. plain may be record +
  * DF_RECORD_HEAD. */
 int df_cipher_open(df_cipher *cipher, const uint8_t *record, uint32_t bytes, void *plain);

@@ -54,8 +54,8 @@ static int fetch(df_encrypted *encrypted, uint32_t *bytes) {
     const uint32_t have = encrypted->in_end - encrypted->in_at;
     uint32_t want = DF_ENCRYPTED_FIRST;
     if (have >= DF_RECORD_HEAD) {
-      memcpy(bytes, encrypted->in + encrypted->in_at, DF_RECORD_HEAD);
-      encrypted->is_forged = *bytes == 0 || *bytes > DF_RECORD_MOST;
+      encrypted->is_forged =
+          !df_cipher_read_head(&encrypted->receives, encrypted->in + encrypted->in_at, bytes);
       if (encrypted->is_forged) return DF_STREAM_ENDED;
       if (have >= *bytes + DF_RECORD_MORE) return 1;
       want = *bytes + DF_RECORD_MORE - have + DF_ENCRYPTED_AHEAD;
@@ -121,6 +121,12 @@ static int64_t encrypted_read(df_stream *stream, const df_stream_room *rooms, ui
   return came;
 }
 
+static int encrypted_awaits_rest(const df_stream *stream) {
+  const df_encrypted *encrypted =
+      (const void *)((const uint8_t *)stream - offsetof(df_encrypted, stream));
+  return encrypted->in_at < encrypted->in_end;
+}
+
 static const char *encrypted_reason(df_stream *stream) {
   df_encrypted *encrypted = encrypted_of(stream);
   if (!encrypted->is_forged) return encrypted->below->reason(encrypted->below);
@@ -166,6 +172,7 @@ dfcclResult_t df_encrypted_open(df_encrypted **out, df_stream *below, df_cipher_
   memset(encrypted, 0, sizeof *encrypted);
   encrypted->stream = (df_stream){.write = encrypted_write,
                                   .read = encrypted_read,
+                                  .awaits_rest = encrypted_awaits_rest,
                                   .reason = encrypted_reason,
                                   .rate_estimate = encrypted_rate_estimate,
                                   .close = encrypted_close};

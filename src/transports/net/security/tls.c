@@ -286,6 +286,10 @@ static int64_t tls_read(df_stream *stream, const df_stream_room *rooms, uint32_t
   return came;
 }
 
+static int tls_awaits_rest(const df_stream *stream) {
+  return SSL_has_pending(((const tls_stream *)(const void *)stream)->ssl);
+}
+
 static const char *tls_reason(df_stream *stream) {
   tls_stream *s = (tls_stream *)stream;
   return s->why[0] ? s->why : s->below->reason(s->below);
@@ -330,6 +334,7 @@ dfcclResult_t df_tls_open(df_stream **out, df_tls *tls, df_stream *below,
   if (s && buffers) {
     s->stream = (df_stream){.write = tls_write,
                             .read = tls_read,
+                            .awaits_rest = tls_awaits_rest,
                             .reason = tls_reason,
                             .rate_estimate = tls_rate_estimate,
                             .close = tls_close,

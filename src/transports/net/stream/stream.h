@@ -41,6 +41,9 @@ struct df_stream {
    * DF_STREAM_ENDED; DF_STREAM_REFUSED: another attempt would fail in the same way. NULL: the
    * stream is connected. */
   int (*connect)(df_stream *stream);
+  /* After a read that returned less than the rooms have: returns 1 if a part of a record has
+   * arrived, and its rest is missing. NULL: the stream has no records. */
+  int (*awaits_rest)(const df_stream *stream);
   /* Costs a system call. NULL: the stream cannot estimate. */
   df_rate_estimate (*rate_estimate)(df_stream *stream);
   /* gathers 1: bytes that are written while earlier bytes are in transit may wait until the system

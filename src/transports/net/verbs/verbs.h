@@ -41,16 +41,16 @@ typedef struct df_verbs_end {
 
 /* A message over the TCP stream: the description of the end, and later the confirmation that it
  * accepts packets. */
-typedef struct df_verbs_telling {
+typedef struct df_verbs_greeting {
   uint32_t magic, padding;
   df_verbs_end end;
-} df_verbs_telling;
-DF_STATIC_ASSERT(sizeof(df_verbs_telling) == 56, "part of the protocol between hosts");
+} df_verbs_greeting;
+DF_STATIC_ASSERT(sizeof(df_verbs_greeting) == 56, "part of the protocol between hosts");
 
 typedef struct df_verbs_meeting {
   df_stream *channel;
   uint32_t silence_ms;
-  df_verbs_telling out, in;
+  df_verbs_greeting out, in;
   uint32_t sent, received; /* bytes of out that were sent, bytes of in that have arrived */
   int has_joined;
 } df_verbs_meeting;

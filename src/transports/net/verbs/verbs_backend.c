@@ -56,13 +56,13 @@ static dfcclResult_t net_backend_begin(df_net_backend *base, const df_net_backen
   df_verbs_meeting *meeting = df_verbs_stream_meeting(stream);
   meeting->channel = channel->stream;
   meeting->silence_ms = channel->silence_ms;
-  meeting->out = (df_verbs_telling){.magic = MEETING_MAGIC, .end = mine};
+  meeting->out = (df_verbs_greeting){.magic = MEETING_MAGIC, .end = mine};
   *out = df_verbs_stream_of(stream);
   return dfcclSuccess;
 }
 
 /* Returns 1 when the whole message has been sent, -1 when the TCP stream has ended. */
-static int tell(df_verbs_meeting *meeting) {
+static int send_message(df_verbs_meeting *meeting) {
   while (meeting->sent < sizeof meeting->out) {
     const df_stream_part part = {(const uint8_t *)&meeting->out + meeting->sent,
                                  sizeof meeting->out - meeting->sent};
@@ -73,7 +73,7 @@ static int tell(df_verbs_meeting *meeting) {
   return 1;
 }
 
-static int listen_to(df_verbs_meeting *meeting) {
+static int receive_message(df_verbs_meeting *meeting) {
   while (meeting->received < sizeof meeting->in) {
     const df_stream_room room = {(uint8_t *)&meeting->in + meeting->received,
                                  sizeof meeting->in - meeting->received};
@@ -95,7 +95,7 @@ static df_connect_state join(df_verbs_stream *stream, df_verbs_meeting *meeting)
   if (df_verbs_stream_join(stream, &meeting->in.end, meeting->silence_ms) != dfcclSuccess)
     return refuse(stream, df_last_sentence());
   meeting->has_joined = 1;
-  meeting->out = (df_verbs_telling){.magic = READY_MAGIC};
+  meeting->out = (df_verbs_greeting){.magic = READY_MAGIC};
   meeting->sent = meeting->received = 0;
   return DF_CONNECT_PENDING;
 }
@@ -104,10 +104,10 @@ static df_connect_state net_backend_connect(df_net_backend_stream *base) {
   df_verbs_stream *stream = stream_of(base);
   df_verbs_meeting *meeting = df_verbs_stream_meeting(stream);
   for (;;) {
-    const int told = tell(meeting);
-    const int heard = told < 0 ? -1 : listen_to(meeting);
-    if (heard < 0) return refuse(stream, meeting->channel->reason(meeting->channel));
-    if (told == 0 || heard == 0) return DF_CONNECT_PENDING;
+    const int sent = send_message(meeting);
+    const int received = sent < 0 ? -1 : receive_message(meeting);
+    if (received < 0) return refuse(stream, meeting->channel->reason(meeting->channel));
+    if (sent == 0 || received == 0) return DF_CONNECT_PENDING;
     if (meeting->has_joined)
       return meeting->in.magic == READY_MAGIC
                  ? DF_CONNECT_DONE
@@ -118,7 +118,7 @@ static df_connect_state net_backend_connect(df_net_backend_stream *base) {
 }
 
 /* The other end sends nothing more over the TCP stream, so only its end can be read. */
-static void net_backend_hear(df_net_backend_stream *base) {
+static void net_backend_read(df_net_backend_stream *base) {
   df_stream *channel = df_verbs_stream_meeting(stream_of(base))->channel;
   uint8_t bytes[64];
   const df_stream_room room = {bytes, sizeof bytes};
@@ -152,7 +152,7 @@ const df_net_backend_ops df_net_backend_verbs = {.name = "verbs",
                                                  .close_in_child = net_backend_close_in_child,
                                                  .begin = net_backend_begin,
                                                  .connect = net_backend_connect,
-                                                 .on_readable = net_backend_hear,
+                                                 .on_readable = net_backend_read,
                                                  .end = net_backend_end,
                                                  .look = net_backend_look,
                                                  .has_unsent = net_backend_has_unsent,

@@ -1,0 +1,16 @@
+/* The outputs of dfccl-trace. A function returns false if it failed and has printed the reason. */
+#ifndef DF_BENCH_TRACE_REPORT_H
+#define DF_BENCH_TRACE_REPORT_H
+
+#include "trace/summary.h"
+
+/* Tables with a line for each of these signatures, of the summary. */
+bool df_job_print(const df_job_summary *summary, const df_signatures *lines);
+bool df_job_print_json(const df_job_summary *summary);
+/* A file for Perfetto or chrome://tracing, with a track for each of these signatures. */
+bool df_job_write(const df_job_summary *summary, const df_signatures *lines, const char *file);
+
+/* "ring, 1 block, 8 slots of 4096 bytes, flagged" */
+void df_traced_choice(const df_traced_configuration *c, char *text, size_t bytes);
+
+#endif
