@@ -15,7 +15,9 @@ elif os.path.isdir(target):
 os.makedirs(target)
 for name in ("LICENSE", "meson.build", "meson_options.txt"):
     shutil.copy(os.path.join(top, name), target)
-for name in ("include", "src"):
+os.makedirs(os.path.join(target, "bench"))
+shutil.copy(os.path.join(top, "bench", "meson.build"), os.path.join(target, "bench"))
+for name in ("include", "src", "simulator", "bench/common", "bench/info", "bench/trace"):
     shutil.copytree(os.path.join(top, name), os.path.join(target, name))
 os.makedirs(os.path.join(target, "scripts"))
 shutil.copy(os.path.join(top, "scripts", "after-install"), os.path.join(target, "scripts"))

@@ -29,9 +29,12 @@ from .errors import (
 )
 from .library import version
 
+__version__ = version()
+
 SUM, PROD, MAX, MIN, AVG, BAND, BOR, BXOR = RedOp
 
 __all__ = [
+    "__version__",
     "Aborted",
     "AVG",
     "BAND",

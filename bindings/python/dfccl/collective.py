@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import time
 from collections import deque
@@ -11,9 +12,20 @@ from ctypes import byref, c_int, c_void_p
 from typing import TYPE_CHECKING, Any
 
 from . import errors
-from .arrays import DataType, Memory, memory_of
-from .library import IN_PROGRESS, SUCCESS, Callback, Configuration, check, last_error, lib
+from .arrays import DataType
+from .library import (
+    IN_PROGRESS,
+    SUCCESS,
+    Callback,
+    Configuration,
+    MemoryUse,
+    check,
+    last_error,
+    lib,
+    run_error,
+)
 from .library import Run as RunStruct
+from .run_arrays import RunArrays
 
 if TYPE_CHECKING:
     from .context import Context
@@ -36,7 +48,11 @@ def _callback(coll: int, status: int, token: int) -> None:
     function, collective = _callbacks.pop(token)
     error = None
     if status != SUCCESS:
-        error = errors.of_code(status, last_error(collective.context._handle))
+        handle = collective.context._handle
+        # The run is not there if it ends while it is being submitted.
+        numbers = [each[0] for each in list(collective._outstanding) if each[2] == token]
+        error = run_error(handle, coll, numbers[0]) if numbers else None
+        error = error or errors.of_code(status, last_error(handle))
     _inside.callback = token
     try:
         function(error)
@@ -51,13 +67,20 @@ def inside_callback() -> bool:
     return _inside.callback != 0
 
 
-class _GoesOn(errors.Timeout):
-    """The time limit of a wait has passed; the run itself has not failed."""
+def _goes_on(text: str) -> errors.Timeout:
+    """The error of a wait whose run goes on."""
+    error = errors.Timeout(text)
+    error.goes_on = True
+    return error
 
 
 class Held(Exception):
     """A run was refused, because the collective is held (Collective.hold): it is being
     deregistered, or will be released soon."""
+
+
+class Enough(Exception):
+    """A run was refused, because the collective has had as many runs as the caller allows."""
 
 
 class Run:
@@ -91,11 +114,17 @@ class Run:
         check(code)
         return True
 
+    def error(self) -> errors.Error | None:
+        """The error of this run, whatever else has failed; None if the run has not failed, or is
+        not complete. Does not wait, and may be called from a callback."""
+        with self.collective.context._entered() as handle:
+            return run_error(handle, self.collective.id, self.number)
+
     def __repr__(self) -> str:
         return f"<run {self.number} of {self.collective!r}>"
 
 
-class Collective:
+class Collective(RunArrays):
     """A registered collective. It runs any number of times, in any order relative to others."""
 
     def __init__(
@@ -140,22 +169,7 @@ class Collective:
         self._inside: deque[None] = (
             deque()
         )  # one entry for each call that waits in the library for the end of a run
-        wide = self.size
-        # Least elements of both arrays (None: no such array); None if the kind decides.
-        self._sizes = sizes
-        self._send_wide, self._recv_wide = {
-            "all_gather": (1, wide),
-            "reduce_scatter": (wide, 1),
-            "all_to_all": (wide, wide),
-            "gather": (1, wide),
-            "scatter": (wide, 1),
-        }.get(kind, (1, 1))
-        if sizes is None and kind in ("gather", "scatter"):
-            at_root = self.rank == root
-            self._sizes = (
-                count if kind == "gather" else count * wide if at_root else None,
-                count if kind == "scatter" else count * wide if at_root else None,
-            )
+        self._expect(sizes)
 
     def __repr__(self) -> str:
         name = self.name or f"{self.id}"
@@ -195,11 +209,7 @@ class Collective:
             raise errors.InvalidArgument(
                 f"send_counts are of all_to_all_dynamic, and it needs them; this is {self!r}"
             )
-        source, target = (
-            self._memories(send, recv, elements)
-            if self._sizes is None
-            else self._separate(send, recv, count, send_counts)
-        )
+        source, target = self._arrays(send, recv, count, send_counts)
         counts = told = None
         if send_counts is not None:
             counts, told = (
@@ -227,76 +237,6 @@ class Collective:
             _callbacks.pop(token, None)
             raise
 
-    def _memories(self, send: Any, recv: Any, elements: int) -> tuple[Memory | None, Memory | None]:
-        in_place = send is None or recv is None or send is recv
-        if in_place and send is None and recv is None:
-            raise errors.InvalidArgument(f"a run of {self!r} without an array")
-        if in_place and self.kind == "reduce" and self.rank != self.root:
-            return self._checked(send if recv is None else recv, elements, False), None
-        if in_place and self.kind == "broadcast" and self.rank == self.root:
-            both = self._checked(send if recv is None else recv, elements, False)
-            return both, both
-        if in_place:
-            both = self._checked(
-                send if recv is None else recv,
-                elements * max(self._send_wide, self._recv_wide),
-                True,
-            )
-            return both, both
-        source = (
-            None
-            if self.kind == "broadcast" and self.rank != self.root
-            else self._checked(send, elements * self._send_wide, False)
-        )
-        target = (
-            None
-            if self.kind == "reduce" and self.rank != self.root
-            else self._checked(recv, elements * self._recv_wide, True)
-        )
-        return source, target
-
-    def _separate(
-        self, send: Any, recv: Any, count: int, send_counts: Sequence[int] | None
-    ) -> tuple[Memory | None, Memory | None]:
-        sent, received = self._sizes or (None, None)
-        if send_counts is not None:
-            if len(send_counts) != self.size or any(
-                not 0 <= each <= self.count for each in send_counts
-            ):
-                raise errors.InvalidArgument(f"send_counts {list(send_counts)} of {self!r}")
-            sent = sum(send_counts)
-        if count and self.varying and count <= self.count:
-            scale = [each and each // self.count * count for each in (sent, received)]
-            sent, received = scale
-        if send is not None and send is recv:
-            raise errors.InvalidArgument(f"a run of {self!r} in place: it has two arrays here")
-        pair: list[Memory | None] = []
-        for thing, elements, writable in ((send, sent, False), (recv, received, True)):
-            if not elements:
-                pair.append(None)
-                continue
-            memory = memory_of(thing, writable)
-            if memory.type is not None and memory.type != self.type:
-                raise errors.InvalidArgument(f"an array of {memory.type.name} for {self!r}")
-            if memory.bytes < elements * self.type.bytes:
-                raise errors.InvalidArgument(
-                    f"an array of {memory.bytes // self.type.bytes} elements where {self!r} needs "
-                    f"{elements}"
-                )
-            pair.append(memory)
-        return pair[0], pair[1]
-
-    def _checked(self, thing: Any, elements: int, writable: bool) -> Memory:
-        memory = memory_of(thing, writable)
-        if memory.type is not None and memory.type != self.type:
-            raise errors.InvalidArgument(f"an array of {memory.type.name} for {self!r}")
-        if memory.bytes != elements * self.type.bytes:
-            raise errors.InvalidArgument(
-                f"an array of {memory.bytes // self.type.bytes} elements where {self!r} needs "
-                f"{elements}"
-            )
-        return memory
-
     def _submit(
         self,
         send: int | None,
@@ -306,7 +246,9 @@ class Collective:
         token: int = 0,
         counts: Any = None,
         told: Any = None,
+        most: int = sys.maxsize,
     ) -> int:
+        """Returns the number of the run. most: number of runs from which on no run is submitted."""
         context, run = self.context, self._run
         context._calls.append(None)
         try:
@@ -316,6 +258,8 @@ class Collective:
             with self._lock:
                 if self._held:
                     raise Held
+                if self.runs >= most:
+                    raise Enough
                 if self._outstanding:
                     self._drop_complete(handle)
                 run.sendBuf, run.recvBuf, run.count = send, recv, count
@@ -383,7 +327,8 @@ class Collective:
             self._inside.pop()
             context._calls.pop()
 
-    def _wait_run(self, number: int, timeout: float | None) -> None:
+    def _wait_run(self, number: int, timeout: float | None, before: float = 0) -> None:
+        """before: the seconds that the caller has waited without this method."""
         context = self.context
         context._calls.append(None)
         self._inside.append(None)
@@ -407,8 +352,9 @@ class Collective:
                     handle, number, None if left is None else time.monotonic() + left
                 )
             if code == IN_PROGRESS:
-                raise _GoesOn(
-                    f"run {number} of {self!r} is not complete after {timeout:g} s; it goes on. "
+                waited = (timeout or 0) + before
+                raise _goes_on(
+                    f"run {number} of {self!r} is not complete after {waited:g} s; it goes on. "
                     + context._state_of(self.id)
                 )
             if code != SUCCESS:
@@ -478,10 +424,10 @@ class Collective:
         if number is not None:
             try:
                 self._wait_run(number, timeout)
-            except _GoesOn:
-                raise
-            except errors.Error:
-                pass  # _failure has this error, or an earlier one
+            except errors.Error as error:
+                if isinstance(error, errors.Timeout) and error.goes_on:
+                    raise
+                # Otherwise _failure has this error, or an earlier one.
 
     def done(self) -> bool:
         """Whether all runs are complete."""
@@ -517,6 +463,13 @@ class Collective:
             check(lib.dfcclDeregister(handle, self.id))
             self._outstanding.clear()
         self.context._collectives.pop(self.id, None)
+
+    def memory(self) -> dict[str, int]:
+        """The memory of the collective on this rank, in bytes (dfcclGetCollectiveMemory)."""
+        struct = MemoryUse()
+        with self.context._entered() as handle:
+            check(lib.dfcclGetCollectiveMemory(handle, self.id, byref(struct)))
+        return {field[0]: getattr(struct, field[0]) for field in struct._fields_[3:]}
 
     def configuration(self) -> dict[str, Any]:
         """The configuration of the collective and its reasons (dfcclGetConfiguration)."""

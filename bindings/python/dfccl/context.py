@@ -15,7 +15,7 @@ from typing import Any
 from . import errors
 from .arrays import DataTypeLike, Operator, RedOpLike, data_type, memory_of, red_op
 from .collective import Collective, Run, inside_callback
-from .library import CollOptions, Config, Stats, UniqueId, check, lib
+from .library import CollOptions, Config, MemoryUse, Stats, UniqueId, check, lib
 from .registers import Registers
 
 _BACKENDS = {"auto": 0, "cpu": 1, "cuda": 2}
@@ -144,7 +144,8 @@ class Context(Registers):
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         if kind is not None and self._handle is not None:
-            self.abort()  # runs that the block has left outstanding might never end
+            # Runs that the block has left outstanding might never end.
+            self.abort(f"an exception ended the block that uses the context: {kind.__name__}")
         self.close()
 
     def _closed(self) -> errors.Error:
@@ -303,17 +304,22 @@ class Context(Registers):
 
     # ---- the end
 
-    def abort(self) -> None:
+    def abort(self, reason: str | None = None) -> None:
         """Aborts the context. Outstanding runs end with Aborted on this rank, and with RemoteError
-        on peers that need this rank."""
+        on peers that need this rank. The errors of all ranks contain the reason, if there is
+        one."""
         with self._entered() as handle:
-            check(lib.dfcclAbort(handle))
+            check(lib.dfcclAbortWithReason(handle, _reason(reason)))
 
-    def abort_collectives(self, ids: Iterable[int]) -> None:
+    def abort_collectives(self, ids: Iterable[int], reason: str | None = None) -> None:
         """Aborts these collectives; all others continue."""
         given = list(ids)
         with self._entered() as handle:
-            check(lib.dfcclAbortCollectives(handle, (c_uint64 * len(given))(*given), len(given)))
+            check(
+                lib.dfcclAbortCollectivesWithReason(
+                    handle, (c_uint64 * len(given))(*given), len(given), _reason(reason)
+                )
+            )
 
     def close(self) -> None:
         """Waits for outstanding runs and for calls of other threads, and leaves the job. A second
@@ -387,6 +393,13 @@ class Context(Registers):
             check(lib.dfcclGetStats(handle, byref(struct)))
         return {field[0]: getattr(struct, field[0]) for field in struct._fields_[3:]}
 
+    def memory(self) -> dict[str, int]:
+        """The memory that the context has for its collectives, in bytes (dfcclGetMemory)."""
+        struct = MemoryUse()
+        with self._entered() as handle:
+            check(lib.dfcclGetMemory(handle, byref(struct)))
+        return {field[0]: getattr(struct, field[0]) for field in struct._fields_[3:]}
+
 
 class Group(Registers):
     """Some ranks of a context, in group order."""
@@ -433,6 +446,10 @@ def contexts(
     return made
 
 
+def _reason(text: str | None) -> bytes | None:
+    return None if text is None else text.encode(errors="replace")
+
+
 @atexit.register
 def _close_all() -> None:
     """Closes all contexts, since no thread of the library may call Python once the interpreter
@@ -442,7 +459,7 @@ def _close_all() -> None:
             continue
         try:
             if not all(each.done() for each in list(context._collectives.values())):
-                context.abort()
+                context.abort("the program has ended while runs were outstanding")
             context.close()
         except errors.Error:
             pass

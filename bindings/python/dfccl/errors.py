@@ -40,9 +40,11 @@ class RemoteError(Error):
 
 
 class Timeout(Error, TimeoutError):
-    """A run was not complete within its time limit."""
+    """A run was not complete within its time limit. If `goes_on` is true, only the wait has ended,
+    and the run goes on."""
 
     code = 8
+    goes_on = False
 
 
 class Mismatch(Error):

@@ -100,6 +100,14 @@ class Stats(_Struct):
     )
 
 
+class MemoryUse(_Struct):
+    magic_number = 0xDFCC3E30
+    _fields_ = _head + [
+        (name, c_uint64)
+        for name in "collectives recordBytes ringBytes reservedBytes userBytes".split()
+    ]
+
+
 class Configuration(_Struct):
     magic_number = 0x64666367
     _fields_ = _head + [
@@ -133,7 +141,8 @@ _functions = {
     "InitAll": [POINTER(c_void_p), c_int, POINTER(Config)],
     "InitFromEnv": [POINTER(c_void_p), POINTER(Config)],
     "Destroy": [c_void_p],
-    "Abort": [c_void_p],
+    "AbortWithReason": [c_void_p, c_char_p],
+    "GetRunError": [c_void_p, c_uint64, c_uint64, POINTER(c_int), c_char_p, c_size_t],
     "GetRank": [c_void_p, POINTER(c_int), POINTER(c_int)],
     "RegisterAllReduce": _register + [c_int, POINTER(CollOptions)],
     "RegisterReduce": _register + [c_int, c_int, POINTER(CollOptions)],
@@ -197,11 +206,13 @@ _functions = {
     "Run": [c_void_p, c_uint64, POINTER(Run)],
     "Test": [c_void_p, c_uint64, POINTER(c_int)],
     "WaitRun": [c_void_p, c_uint64, c_uint64, c_int],
-    "AbortCollectives": [c_void_p, POINTER(c_uint64), c_int],
+    "AbortCollectivesWithReason": [c_void_p, POINTER(c_uint64), c_int, c_char_p],
     "DeviceSynchronize": [c_void_p],
     "MemAlloc": [c_void_p, POINTER(c_void_p), c_size_t],
     "MemFree": [c_void_p, c_void_p],
     "GetStats": [c_void_p, POINTER(Stats)],
+    "GetMemory": [c_void_p, POINTER(MemoryUse)],
+    "GetCollectiveMemory": [c_void_p, c_uint64, POINTER(MemoryUse)],
     "GetConfiguration": [c_void_p, c_uint64, POINTER(Configuration)],
     "Dump": [c_void_p, c_int],
 }
@@ -228,6 +239,15 @@ lib = _load()
 
 def last_error(handle: int | None = None) -> str:
     return lib.dfcclGetLastError(handle).decode(errors="replace")
+
+
+def run_error(handle: int | None, id: int, number: int) -> errors.Error | None:
+    """The error of this run; None if the run has not failed, or is not known any more."""
+    status, text = c_int(), ctypes.create_string_buffer(512)
+    found = lib.dfcclGetRunError(handle, id, number, byref(status), text, len(text))
+    if found != SUCCESS or status.value in (SUCCESS, IN_PROGRESS):
+        return None
+    return errors.of_code(status.value, text.value.decode(errors="replace"))
 
 
 def check(code: int) -> None:

@@ -152,10 +152,9 @@ def memory(rank: int, size: int, place: str, calls: int) -> None:
     dist.init_process_group("dfccl", rank=rank, world_size=size, init_method=f"file://{place}")
     shapes = min(1000, calls // 100)
     chance, tensors = random.Random(0), [torch.ones(8 * count) for count in range(1, shapes + 1)]
-    for tensor in (
-        tensors * 30
-    ):  # slots of links are used in turn, and take memory from their first use on
-        dist.all_reduce(tensor)
+    for tensor in tensors:  # outstanding runs use all slots, which take memory at their first use
+        for work in [dist.all_reduce(tensor, async_op=True) for _ in range(30)]:
+            work.wait()
     begin, seen = time.monotonic(), []
     for call in range(calls + 1):
         if call % (calls // 10) == 0:

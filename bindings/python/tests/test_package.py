@@ -1,11 +1,13 @@
-"""Promise: the package agrees with the header, and its examples run."""
+"""Promises: the package agrees with the header, its examples run, and it brings the tools."""
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import dfccl
@@ -52,6 +54,13 @@ class Header(Case):
         )
         self.assertEqual(dfccl.version(), f"{major}.{minor}.{patch}")
 
+    def test_one_version(self):
+        self.assertEqual(dfccl.__version__, dfccl.version())
+        for path in ("pyproject.toml", "meson.build", "../../meson.build"):
+            text = (here.parent / path).read_text()
+            found = re.search(r"""^ *version ?[=:] ?["']([^"']*)["']""", text, re.M)
+            self.assertEqual(found.group(1), dfccl.__version__, path)
+
     def test_types_by_any_name(self):
         import numpy
 
@@ -80,6 +89,59 @@ def _example(path: pathlib.Path, ranks: int):
         )
 
     return test
+
+
+def _run(*command: str, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=INNER_SECONDS,
+        env={**os.environ, **environment},
+    )
+
+
+@unittest.skipIf("DFCCL_TEST_LIBRARY" in os.environ, "the package is not installed")
+class Tools(Case):
+    def _both_ways(self, tool: str) -> list[list[str]]:
+        script = os.path.join(os.path.dirname(sys.executable), tool)
+        return [[script], [sys.executable, "-m", tool.replace("-", ".")]]
+
+    def test_each_tool_runs_as_a_command_and_as_a_module(self):
+        for tool in ("dfccl-info", "dfccl-sim", "dfccl-trace"):
+            for command in self._both_ways(tool):
+                ended = _run(*command, "--version")
+                self.assertEqual(
+                    (ended.returncode, ended.stdout), (0, f"{tool} {dfccl.__version__}\n"), command
+                )
+                self.assertEqual(_run(*command, "--no-such-option").returncode, 2, command)
+
+    def test_a_trace_becomes_a_table(self):
+        with tempfile.TemporaryDirectory() as folder:
+            example = here.parent / "examples" / "processes.py"
+            ended = _run(sys.executable, str(example), DFCCL_TRACE=folder)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            for command in self._both_ways("dfccl-trace"):
+                ended = _run(*command, folder)
+                self.assertEqual(ended.returncode, 0, ended.stderr)
+                self.assertIn("squares", ended.stdout)
+
+    def test_the_machine_is_described(self):
+        for command in self._both_ways("dfccl-info"):
+            ended = _run(*command, "net")
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertIn("interface", ended.stdout)
+
+    def test_tools_that_are_missing_are_explained(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = f"from dfccl import tools; tools._folder = {folder!r}; tools.run('dfccl-sim')"
+            ended = _run(sys.executable, "-c", program)
+            self.assertEqual(ended.returncode, 1)
+            self.assertRegex(ended.stderr, "^dfccl-sim: this installation .* libcjson-dev")
+            pathlib.Path(folder, "dfccl-sim").touch(mode=0o600)
+            ended = _run(sys.executable, "-c", program)
+            self.assertEqual(ended.returncode, 1)
+            self.assertIn(f"{folder}/dfccl-sim: Permission denied", ended.stderr)
 
 
 _ranks = {"disorder": 4, "processes": 2}  # each example prints that its results are right

@@ -124,6 +124,20 @@ def _from_any(rank: int, size: int, place: str) -> None:
     dist.destroy_process_group()
 
 
+def _one_group_in_use(rank: int, size: int, place: str) -> None:
+    """The largest group uses all its registrations. Those of other groups are evicted."""
+    join(rank, size, place)
+    groups = [dist.new_group([0, 1]) for _ in range(6)]
+    for window in range(40):
+        for count in range(1, 49):
+            dist.all_reduce(torch.ones(count))
+        for group in groups:
+            dist.all_reduce(torch.ones(100 + window), group=group)
+    assert registered() < 3 * LIMIT, registered()
+    dist.barrier()
+    dist.destroy_process_group()
+
+
 class _Store:
     """A store like torch's, of this process alone."""
 
@@ -179,6 +193,9 @@ class Forget(Case):
 
     def test_with_receives_from_any_rank(self):
         self._on(_from_any, 2)
+
+    def test_beside_a_group_in_use(self):
+        self._on(_one_group_in_use, 2)
 
     def test_setting(self):
         for value in ("63", "60001", "many"):

@@ -3,7 +3,9 @@ torch."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import threading
 import time
 import unittest
 
@@ -15,6 +17,7 @@ except ImportError:
 
 import dfccl
 import dfccl.torch
+from dfccl.torch import types
 from support import Case, meeting_place, on_processes
 
 LARGE = 1 << 18  # more elements than the slots of a link hold, so a send waits for its receive
@@ -192,6 +195,84 @@ def _nobody(rank: int, size: int, place: str) -> None:
             raise AssertionError("its group is gone")
 
 
+def _while_registering(rank: int, size: int, place: str) -> None:
+    """A receive from a named rank that is still being registered holds up no receive from any
+    rank."""
+    join(rank, size, place)
+    group = dist.group.WORLD
+    if rank == 0:
+        assert from_any() == (1, 100.0)
+        work = dist.irecv(torch.empty(5))
+        named = threading.Thread(target=lambda: dist.recv(torch.empty(6), 1))
+        with group._register_lock:
+            named.start()
+            time.sleep(0.2)
+            dist.barrier()
+            end = time.monotonic() + 20
+            while not work._found.is_set() and time.monotonic() < end:
+                time.sleep(0.01)
+            assert work._found.is_set(), "it waits for the registration of the other receive"
+        work.wait()
+        named.join()
+    else:
+        dist.send(of(1), 0)
+        dist.barrier()
+        dist.send(of(1), 0)
+        dist.send(of(1, 0, 6), 0)
+    dist.destroy_process_group()
+
+
+def _failure(rank: int, size: int, place: str) -> None:
+    """A hook that is called because a receive from any rank has failed may wait for other threads
+    that receive."""
+    join(rank, size, place)
+    group, ended = dist.group.WORLD, []
+
+    def receive() -> None:
+        with contextlib.suppress(dfccl.Error):
+            dist.irecv(torch.empty(5))
+
+    def hook() -> None:
+        group.unregister_abort_hook(1)  # the other thread's failure calls hooks, too
+        thread = threading.Thread(target=receive, daemon=True)
+        thread.start()
+        thread.join(10)
+        ended.append(not thread.is_alive())
+
+    if rank == 0:
+        assert from_any() == (1, 100.0)
+        dist.barrier()
+        group.register_abort_hook(1, hook)
+        group._context.abort()
+        with contextlib.suppress(dfccl.Error):
+            dist.recv(torch.empty(5))
+        assert ended == [True], ended
+    else:
+        dist.send(of(1), 0)
+        sent = dist.isend(of(1), 0)  # its number is in the store, so the receive is submitted
+        with contextlib.suppress(dfccl.Error):
+            dist.barrier()
+            sent.wait()
+    with contextlib.suppress(dfccl.Error):
+        dist.destroy_process_group()
+
+
+class Types(unittest.TestCase):
+    def test_moves_name_the_type_of_the_tensor(self):
+        for dtype, type in types.types.items():
+            self.assertEqual(types.element(torch.zeros(1, dtype=dtype)), (dtype, type, 1))
+        for dtype, real in (
+            (torch.complex64, torch.float32),
+            (torch.complex128, torch.float64),
+            (torch.complex32, torch.float16),
+        ):
+            self.assertEqual(
+                types.element(torch.zeros(1, dtype=dtype)), (real, types.types[real], 2)
+            )
+        element = types.element(torch.zeros(1, dtype=torch.bool))
+        self.assertEqual((element[0], element[1].name, element[2]), (torch.bool, "uint8", 1))
+
+
 class Messages(Case):
     def _on(self, function, size: int) -> None:
         self.assertEqual(on_processes(function, size, meeting_place()), [0] * size)
@@ -202,6 +283,12 @@ class Messages(Case):
 
     def test_from_any_rank(self):
         self._on(_any, 3)
+
+    def test_beside_a_registration(self):
+        self._on(_while_registering, 2)
+
+    def test_hooks_of_a_failure(self):
+        self._on(_failure, 2)
 
     def test_from_nobody(self):
         self._on(_nobody, 2)

@@ -15,6 +15,7 @@ import os
 import struct
 import sys
 import threading
+import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
@@ -25,6 +26,7 @@ import torch
 from .. import errors
 from ..arrays import DataType
 from ..collective import Collective
+from .types import alive
 from .works import Part
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ class _Row(NamedTuple):
 _PLACE, _NAMES, _INDICES = range(3)
 
 
-def _frames() -> Iterator[FrameType]:
+def frames() -> Iterator[FrameType]:
     """The frames of the program, innermost first."""
     frame, count = sys._getframe(1), 0
     while frame is not None and count < _FRAMES:
@@ -110,7 +112,7 @@ class _Holders:
 
 def _row_of(tensor: torch.Tensor) -> bytes:
     holders, place = _Holders(tensor), []
-    for frame in _frames():
+    for frame in frames():
         code = frame.f_code
         place.append(f"  {code.co_filename}:{frame.f_lineno} in {code.co_name}")
         holders.of(frame)
@@ -150,10 +152,14 @@ class Check:
     """The check of one process group."""
 
     def __init__(self, group: ProcessGroup):
-        self._group = group
+        self._find_group = weakref.ref(group)
         self._seen: dict[int, _Seen] = {}
         self._lock = threading.Lock()
         self._mine = threading.local()  # companions of the operation that this thread is making
+
+    @property
+    def _group(self) -> ProcessGroup:
+        return alive(self._find_group)
 
     def run(self, collective: Collective, tensor: torch.Tensor, submit: Callable[[], int]) -> Part:
         row = torch.frombuffer(bytearray(_row_of(tensor)), dtype=torch.uint8)

@@ -19,19 +19,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-try:
-    from torch._C._profiler import gather_traceback, symbolize_tracebacks
-except ImportError:  # this version of torch records no stacks
-    gather_traceback = None
-
 from .. import errors
-from ..library import IN_PROGRESS, version
+from ..library import IN_PROGRESS
+from .flight_dump import in_format_of_torch
 from .keeper import Keeper, Question
+from .stacks import frames_of, gather_traceback, place, threads
 
 if TYPE_CHECKING:
     from .works import Part
@@ -39,45 +35,9 @@ if TYPE_CHECKING:
 _LOOK_S = 0.05  # interval at which a rank polls for answers to its question
 _PATIENCE_S = 2.0  # how long a question waits for answers
 _FRESH_S = 5.0  # answers of this age also serve the next late call
-_TOLD_CALLS, _TOLD_RANKS, _TOLD_FRAMES = 20, 8, 5
-
-# c10d's names of the operations that torch's analyser supports. Dumps omit the others, such as
-# monitored_barrier.
-_torch_names = {
-    "all_reduce": "all_reduce",
-    "all_reduce_coalesced": "allreduce_coalesced",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "all_gather": "all_gather",
-    "all_gather_single": "_all_gather_base",
-    "reduce_scatter": "reduce_scatter",
-    "reduce_scatter_single": "_reduce_scatter_base",
-    "gather": "gather",
-    "scatter": "scatter",
-    "all_to_all": "all_to_all",
-    "all_to_all_single": "all_to_all",
-    "barrier": "barrier",
-    "send": "send",
-    "recv": "recv",
-}
-_torch_types = {
-    torch.uint8: "Byte",
-    torch.int8: "Char",
-    torch.int16: "Short",
-    torch.int32: "Int",
-    torch.int64: "Long",
-    torch.float16: "Half",
-    torch.float32: "Float",
-    torch.float64: "Double",
-    torch.bool: "Bool",
-    torch.bfloat16: "BFloat16",
-    torch.complex64: "ComplexFloat",
-    torch.complex128: "ComplexDouble",
-}
+_TOLD_CALLS, _TOLD_RANKS = 20, 8
 
 FAILED = -1  # in place of the end time of a call that has failed
-
-Frame = dict[str, Any]
 
 
 class GroupFacts:
@@ -151,7 +111,7 @@ class Call:
         return f"call {self.sequence} of group {self.facts.name!r}: {what}{named}"
 
 
-def _setting(name: str, standard: int, most: int) -> int:
+def setting(name: str, standard: int, most: int) -> int:
     value = os.environ.get(name, "")
     if value == "":
         return standard
@@ -165,68 +125,10 @@ def _setting(name: str, standard: int, most: int) -> int:
 def flight_settings() -> tuple[int, bool, str]:
     """The number of recorded calls, whether they have stacks, and the folder of dumps."""
     return (
-        _setting("DFCCL_TORCH_FLIGHT", 2000, 10**6),
-        _setting("DFCCL_TORCH_STACKS", 1, 1) == 1,
+        setting("DFCCL_TORCH_FLIGHT", 2000, 10**6),
+        setting("DFCCL_TORCH_STACKS", 1, 1) == 1,
         os.environ.get("DFCCL_TORCH_DUMP", ""),
     )
-
-
-def _symbolized(stacks: list[Any]) -> list[list[Frame]]:
-    """Stacks with names of functions and files. torch would import _inductor here, which takes
-    seconds in which no question is answered, and which is not needed for this."""
-    if "torch._inductor" in sys.modules:
-        return symbolize_tracebacks(stacks)
-    stand_in = torch._inductor = SimpleNamespace()
-    try:
-        return symbolize_tracebacks(stacks)
-    finally:
-        if torch._inductor is stand_in:
-            del torch._inductor
-
-
-def _frames_of(calls: Sequence[Call]) -> list[list[Frame]]:
-    """The stack of each call, the innermost frame first."""
-    with_stack = [call for call in calls if call.stack is not None]
-    stacks = iter(_symbolized([call.stack for call in with_stack]) if with_stack else [])
-    return [[] if call.stack is None else list(next(stacks)) for call in calls]
-
-
-_own = (
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
-    os.path.dirname(os.path.abspath(torch.__file__)) + os.sep,
-)
-
-
-def _place(frames: Sequence[Frame]) -> str:
-    """The frames of the program, as a part of a sentence."""
-    program = [frame for frame in frames if not frame["filename"].startswith(_own)] or list(frames)
-    shown = [
-        f"{frame['filename']}:{frame['line']} in {frame['name']}"
-        for frame in program[:_TOLD_FRAMES]
-    ]
-    return " < ".join(shown) + (" < ..." if len(program) > _TOLD_FRAMES else "")
-
-
-def _threads() -> list[dict[str, Any]]:
-    """The position of each Python thread, except the calling one and those of this package."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    told = []
-    for ident, frame in sys._current_frames().items():
-        name = names.get(ident, str(ident))
-        if ident == threading.get_ident() or name.startswith("dfccl "):
-            continue
-        frames: list[Frame] = []
-        while frame is not None and len(frames) < 64:
-            frames.append(
-                {
-                    "name": frame.f_code.co_name,
-                    "filename": frame.f_code.co_filename,
-                    "line": frame.f_lineno,
-                }
-            )
-            frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
-        told.append({"thread": name, "at": _place(frames)})
-    return sorted(told, key=lambda each: each["thread"] != "MainThread")
 
 
 class Flight:
@@ -306,14 +208,14 @@ class Flight:
                 runs[f"{collective.id}"] = number + 1
         waiting = [call for call in calls if call.state() == "started"][:_TOLD_CALLS]
         told = waiting + calls[-1:]
-        places = [_place(frames) for frames in _frames_of(told)]
-        texts = [{"call": call.text(), "at": place} for call, place in zip(told, places)]
+        places = [place(frames) for frames in frames_of(told)]
+        texts = [{"call": call.text(), "at": at} for call, at in zip(told, places)]
         return {
             "asked": asked,
             "runs": runs,
             "waiting": texts[: len(waiting)],
             "last": texts[len(waiting) :],
-            "threads": _threads(),
+            "threads": threads(),
         }
 
     def _ask(self, ranks: Sequence[int], patience: float) -> dict[int, dict[str, Any]]:
@@ -338,8 +240,8 @@ class Flight:
     def late(self, call: Call, seconds: float) -> str:
         """The text of the error of a call that has reached its time limit: the call, and the ranks
         that have not made it."""
-        (frames,) = _frames_of([call])
-        lines = [call.text() + (f"; called at {_place(frames)}" if frames else "")]
+        (frames,) = frames_of([call])
+        lines = [call.text() + (f"; called at {place(frames)}" if frames else "")]
         members = {rank for collective, _ in call.parts for rank in collective.members} or set(
             call.facts.ranks
         )
@@ -398,102 +300,8 @@ class Flight:
     # ---- dumps
 
     def flight(self) -> dict[str, Any]:
-        """The ring in the format of torch's recorder (version 2.10), with two more entries: `rank`,
-        and `name` of each call."""
-        calls = [
-            call
-            for call in list(self._ring)
-            if call.operation in _torch_names and (call.peers is None or call.peers[0] >= 0)
-        ]  # torch's dumps cannot have a receive from any rank
-        entries = [self._entry(call, frames) for call, frames in zip(calls, _frames_of(calls))]
-        groups = self._groups.values()
-        done = {
-            facts.number: [
-                call.sequence
-                for call in calls
-                if call.facts is facts and call.peers is None and call.state() == "completed"
-            ]
-            for facts in groups
-        }
-        return {
-            "version": "2.10",
-            "comm_lib_version": version(),
-            "rank": self._rank,
-            "pg_config": {
-                facts.name: {
-                    "name": facts.name,
-                    "desc": facts.description,
-                    "ranks": str(facts.ranks),
-                }
-                for facts in groups
-            },
-            "pg_status": {
-                str(facts.number): {
-                    "last_enqueued_collective": facts.collectives,
-                    "last_started_collective": facts.collectives,
-                    "last_completed_collective": max(done[facts.number], default=-1),
-                }
-                for facts in groups
-            },
-            "entries": entries,
-        }
-
-    def _entry(self, call: Call, frames: list[Frame]) -> dict[str, Any]:
-        operation = _torch_names[call.operation]
-        if call.peers is not None:
-            source, target = call.peers
-            operation += f" {source}->{target}" if operation == "send" else f" {target}<-{source}"
-        inputs, outputs = self._sizes(call)
-        types = [] if call.dtype is None else [_torch_types.get(call.dtype, str(call.dtype))]
-        state = call.state()
-        entry = {
-            "record_id": call.number,
-            "pg_id": call.facts.number,
-            "is_p2p": call.peers is not None,
-            "process_group": (call.facts.name, call.facts.description),
-            "collective_seq_id": call.sequence if call.peers is None else call.facts.collectives,
-            "p2p_seq_id": 0 if call.peers is None else call.sequence,
-            "op_id": call.sequence,
-            "profiling_name": f"dfccl:{operation}",
-            "name": call.name,
-            "time_created_ns": call.created,
-            "input_sizes": inputs,
-            "input_dtypes": types * len(inputs),
-            "output_sizes": outputs,
-            "output_dtypes": types * len(outputs),
-            "state": "completed" if state == "completed" else "started",
-            "time_discovered_started_ns": None,
-            "time_discovered_completed_ns": call.ended if state == "completed" else None,
-            "retired": state != "started",
-            "timeout_ms": int(1000 * call.facts.timeout),
-            "thread_id": str(call.thread),
-            "thread_name": "",
-            "frames": frames,
-        }
-        return entry
-
-    @staticmethod
-    def _sizes(call: Call) -> tuple[list[list[int]], list[list[int]]]:
-        """Sizes of inputs and outputs. Only outputs are recorded, since the inputs follow from
-        them."""
-        outputs, size = [list(shape) for shape in call.shapes], len(call.facts.ranks)
-        if call.operation in ("all_gather", "scatter"):
-            return outputs[:1] if call.operation == "all_gather" else [], outputs
-        if call.operation == "reduce_scatter":
-            return outputs[:1] * size, outputs
-        if call.operation in ("all_gather_single", "reduce_scatter_single"):
-
-            def scaled(shape: list[int]) -> list[int]:
-                first = shape[0] if shape else 1
-                return [
-                    first // size if call.operation == "all_gather_single" else first * size,
-                    *shape[1:],
-                ]
-
-            return [scaled(shape) for shape in outputs], outputs
-        if call.operation == "send":
-            return outputs, []
-        return [] if call.operation == "recv" else outputs, outputs
+        """The ring in the format of torch's recorder."""
+        return in_format_of_torch(self._rank, list(self._ring), list(self._groups.values()))
 
     def dump(self, folder: str) -> None:
         """Writes FOLDER/rank_R, which torchfrtrace reads, and FOLDER/R.json."""

@@ -26,9 +26,13 @@ from ..arrays import DataType
 from ..collective import Collective, Held
 from ..library import IN_PROGRESS
 from . import names
+from .awaited import Awaited, Joined, OwnMessages
 from .check import Check
 from .forget import Forgets
-from .messages import Anywhere, AnyWork, Askers, Messages
+from .forms import seconds
+from .hooks import Hooks, check_for_nan
+from .interface import Interface, check_device
+from .messages import Anywhere, Askers, Messages
 from .moves import Moves
 from .reductions import Reductions
 from .types import Key, element
@@ -42,11 +46,8 @@ class _Coalescing(threading.local):
     works: list[Work] | None = None  # the calls of this thread since start_coalescing()
 
 
-class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
+class ProcessGroup(Reductions, Moves, Messages, Forgets, Interface, dist.ProcessGroup):
     """Collectives of CPU tensors over the library."""
-
-    supports_coalescing = False
-    supports_splitting = True
 
     def __init__(
         self,
@@ -68,11 +69,14 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         self._held: dict[Key, Collective] = {}  # the collectives that are being evicted
         self._register_lock = threading.Condition()
         self._coalescing = _Coalescing()
+        self._hooks = Hooks()
+        check_for_nan(self._hooks, rank)
         self._sequence = self._times_split = 0
         self._check = Check(self) if job.checks else None
         self._facts = job.flight.group(name, self._ranks, self._timeout)
         self._anywhere: Anywhere | None = None
         self._askers = Askers(self, job.keeper)
+        self._own_messages = OwnMessages(self)
         job.groups.add(self)
         for asker in job.asked_any.get(name, ()):
             self._askers.answer(asker)
@@ -119,14 +123,19 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         return [] if asker == "_maybe_attach_flight_recorder" else [torch.device("cpu")]
 
     def _get_backend(self, device: torch.device) -> ProcessGroup:
-        if torch.device(device).type != "cpu":
-            raise RuntimeError(
-                f"the process group dfccl has no backend for {device}: it takes tensors of the CPU"
-            )
+        check_device(device)
         return self
 
+    get_backend = _get_backend
+
+    @property
+    def supports_splitting(self) -> bool:
+        # torch's new_group would pass this group on as options.split_from, which must be an object
+        # of C++.
+        return sys._getframe(1).f_code.co_name != "_get_split_source"
+
     def _set_default_timeout(self, timeout: datetime.timedelta) -> None:
-        self._timeout = self._facts.timeout = timeout.total_seconds()
+        self._timeout = self._facts.timeout = seconds(timeout).total_seconds()
 
     set_timeout = _set_default_timeout
 
@@ -143,9 +152,22 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         device_types: Any = None,
     ) -> ProcessGroup | None:
         """A group of some ranks of this group, or None on the others. No rank waits for another."""
+        for each in device_types or ():
+            check_device(each)
+        if (
+            len(ranks) == 0
+            or len(set(ranks)) < len(ranks)
+            or not set(ranks) <= set(range(self._size))
+        ):
+            raise errors.InvalidArgument(
+                f"split_group: ranks {list(ranks)} in a group of {self._size}; they must be one or "
+                f"more different numbers from 0 to {self._size - 1}"
+            )
         self._times_split += 1
         if self._rank not in ranks:
             return None
+        group_name = group_name or getattr(opts, "group_name", None)
+        timeout = timeout or getattr(opts, "_timeout", None)
         name = group_name or f"{self._name}:split:{self._times_split}:{sorted(ranks)}"
         made = ProcessGroup(
             self._job,
@@ -163,9 +185,6 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     def _get_sequence_number_for_group(self) -> int:
         return self._sequence
 
-    def _has_hooks(self) -> bool:
-        return False
-
     # ---- collectives and runs
 
     def _of(self, *signature: Any) -> Collective:
@@ -177,6 +196,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
 
     def _register_new(self, key: Key) -> Collective:
         given, what, dtype, count, type, op, root, members, kind = key
+        self._job.forgetting.make_room()
         with self._register_lock:
             if not self._register_lock.wait_for(lambda: key not in self._held, self._timeout):
                 raise errors.Timeout(
@@ -225,8 +245,10 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
             return self._context.register_reduce_scatter_v(id, count, type, op, **options)
         return self._context._register(kind, id, count, type, op=op, root=root, **options)
 
-    def _abort_collectives(self, collectives: Sequence[Collective]) -> None:
-        self._context.abort_collectives({collective.id for collective in collectives})
+    def _abort_collectives(
+        self, collectives: Sequence[Collective], reason: str | None = None
+    ) -> None:
+        self._context.abort_collectives({collective.id for collective in collectives}, reason)
 
     def _move(
         self,
@@ -241,11 +263,11 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         members: tuple[int, ...] | None = None,
     ) -> Part:
         """Submits one run that moves elements of any type."""
-        type, factor = element(like)
+        dtype, type, factor = element(like)
         count = (
             tuple(each * factor for each in count) if isinstance(count, tuple) else count * factor
         )
-        collective = self._of(what, like.dtype, count, type, None, root, members, kind)
+        collective = self._of(what, dtype, count, type, None, root, members, kind)
         return self._run(collective, like if members is None else None, send, recv, keep)
 
     def _run(
@@ -270,11 +292,13 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         finish: Callable[[], Any] | None = None,
         peers: tuple[int, int] | None = None,
         inner: Sequence[Work] = (),
+        kind: type[Work] = Work,
     ) -> Work:
         self._sequence += 1
+        self._job.mismatches.threads.add(threading.get_ident())
         if self._check is not None:
             parts, finish = self._check.joined(parts, finish)
-        work = Work(self, what, parts, outputs, finish)
+        work = kind(self, what, parts, outputs, finish)
         if inner:
             work._inner, work._call = inner, inner[0]._call
         else:
@@ -286,28 +310,40 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         return work
 
     def _late(self, work: Work, failure: errors.Error, seconds: float) -> errors.Timeout:
+        """The error of a work that a thread has waited for."""
+        late = self._error_of_late(work, str(failure), seconds)
+        self._has_failed(late)
+        return late
+
+    def _error_of_late(self, work: Work, reason: str, seconds: float) -> errors.Timeout:
         text = (
             f"{work._operation} in group {self._name!r} (ranks {self._ranks}) reached its timeout "
             "on "
-            f"rank {self._rank} of {self._size}: {failure}"
+            f"rank {self._rank} of {self._size}: {reason}"
         )
         if work._call is not None and work._asks:
             late = (each._call for each in work._inner if each._call.state() == "started")
             text += "\n  " + self._job.flight.late(next(late, work._call), seconds)
         return errors.Timeout(text)
 
-    def _is_late(self, work: Work) -> errors.Error | None:
-        """The error of a work that is late, if only its future waits for it."""
-        if time.monotonic() - work._watched < self._timeout:
-            return None
-        for collective, number in work._parts:
-            try:
-                collective._wait_run(number, 0)
-            except errors.Timeout as failure:
-                return self._late(work, failure, self._timeout)
-        if isinstance(work, AnyWork) and not work._found.is_set():
-            return self._late(work, work._nobody(self._timeout), self._timeout)
-        return None
+    def _is_late(self, work: Work) -> bool:
+        """Whether the time limit of a work has passed for which only its future waits."""
+        return time.monotonic() - work._watched >= (work._limit or self._timeout)
+
+    def _lateness(self, work: Work) -> errors.Error:
+        """The error of such a work."""
+        limit = work._limit or self._timeout
+        reason = f"it was not complete after {limit:g} s"
+        try:
+            for collective, number in work._parts:
+                collective._wait_run(number, 0, before=limit)
+            for each in (work, *getattr(work, "_awaited", ())):
+                if isinstance(each, Awaited) and not each._found.is_set():
+                    reason = str(each._nobody(limit))
+                    break
+        except errors.Timeout as failure:
+            reason = str(failure)
+        return self._error_of_late(work, reason, limit)
 
     def _drive(self, work: Work, milliseconds: int) -> None:
         if not work._parts:  # a receive whose source is not yet known
@@ -318,27 +354,37 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
 
     def _together(self, what: str, works: list[Work], outputs: list[torch.Tensor]) -> Work:
         parts = [part for work in works for part in work._parts]
+        awaited = [work for work in works if isinstance(work, Awaited) and not work._ended]
         finishes = [work._finish for work in works if work._finish is not None]
-        return self._work(
+        joined = self._work(
             what,
             parts,
             outputs,
             (lambda: [each() for each in finishes]) if finishes else None,
             inner=works,
+            kind=Joined if awaited else Work,
         )
+        if awaited:
+            joined._awaited, joined._ended = awaited, False
+        return joined
 
     # ---- several at once, profiles, the end
 
-    def start_coalescing(self, device: Any) -> None:
+    def start_coalescing(self, device_type: Any = None) -> None:
         self._coalescing.works = []
 
-    def end_coalescing(self, device: Any) -> Work:
+    def end_coalescing(self, device_type: Any = None) -> Work:
         works, self._coalescing.works = self._coalescing.works, None
-        return self._together(
-            "coalesced",
-            works,  # type: ignore[arg-type]  # torch calls this after start_coalescing
-            [output for work in works for output in work._outputs],  # type: ignore[union-attr]
+        if works is None:
+            raise errors.InvalidUsage(
+                "end_coalescing in a thread that has not called start_coalescing"
+            )
+        work = self._together(
+            "coalesced", works, [output for work in works for output in work._outputs]
         )
+        limits = [each._limit or self._timeout for each in works]
+        work._limit = max(limits) if limits else None
+        return work
 
     _start_coalescing, _end_coalescing = start_coalescing, end_coalescing
 
@@ -350,9 +396,12 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
 
     def abort(self) -> None:
         """Aborts this group's collectives, here and on the other members; other groups continue."""
+        self._hooks.abort()
+        self._own_messages.give_up()
         if self._anywhere is not None:
             self._anywhere.give_up()
-        self._abort_collectives([*self._collectives.values(), *self._held.values()])
+        collectives = [*self._collectives.values(), *self._held.values()]
+        self._abort_collectives(collectives, "it has aborted the process group")
 
     _abort = abort
 
@@ -360,11 +409,12 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         """Leaves the group. Incomplete runs are aborted. The last group closes the context."""
         if self not in self._job.groups:
             return
+        self._own_messages.give_up()
         if self._anywhere is not None:
             self._anywhere.give_up()
         self._decide(None)
         late = [each for each in self._collectives.values() if not each.done()]
-        self._abort_collectives(late)
+        self._abort_collectives(late, "it has left the process group")
         for collective in late:
             try:
                 collective.wait()
@@ -379,5 +429,6 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
                     collective.deregister()
         self._collectives.clear()
         self._plain.clear()
+        self._hooks = Hooks()
 
     _shutdown = shutdown

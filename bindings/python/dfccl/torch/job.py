@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from ..context import Context, unique_id
+from . import rendezvous
 from .backend import Backend, is_one_of_several
 from .check import asked
-from .flight import Flight, flight_settings
-from .forget import Forgetting, most_registrations
+from .flight import Flight, flight_settings, setting
+from .forget import Forgetting, most_bytes, most_registrations
 from .group import ProcessGroup
+from .interface import check_device
 from .keeper import Keeper
 from .messages import answer_any
+from .mismatch import Mismatches
 from .works import Watcher
 
 
 class Job:
     """One context for all process groups of a set of ranks."""
 
-    def __init__(self, context: Context, checks: bool, keeper: Keeper, flight: Flight, most: int):
+    def __init__(
+        self,
+        context: Context,
+        checks: bool,
+        keeper: Keeper,
+        flight: Flight,
+        most: tuple[int, int],
+        after: float,
+    ):
         self.context, self.watcher, self.keeper, self.flight, self.groups = (
             context,
             Watcher(),
@@ -31,7 +44,8 @@ class Job:
         self.checks = checks  # DFCCL_TORCH_CHECK, as rank 0 has it
         # Key: group; value: the members that receive from any rank
         self.asked_any: dict[str, set[int]] = {}
-        self.forgetting = Forgetting(self, keeper, most)
+        self.mismatches = Mismatches(self, after)
+        self.forgetting = Forgetting(self, keeper, *most)
         keeper.answer("any", lambda number, question: answer_any(self, number, question))
         keeper.start()
 
@@ -41,9 +55,12 @@ class Job:
         self.groups.discard(group)
         if self.groups:
             return False
+        global _world
         self.watcher.stop()
         self.keeper.stop()
         self.context.close()
+        if _world is self:
+            _world = None
         return True
 
 
@@ -52,20 +69,31 @@ _jobs = 0
 
 
 def _join(store: dist.Store, rank: int, size: int, key: str) -> Job:
-    checks, settings, most = asked(), flight_settings(), most_registrations()
+    checks, settings, most = asked(), flight_settings(), (most_registrations(), most_bytes(size))
+    after = setting("DFCCL_TORCH_MISMATCH_S", 5, 86400)
     if rank == 0:
         told = unique_id() + (b"1" if checks else b"0")
-        store.set(key, told)
+        with rendezvous.answers(store, key, told) if size > 1 else contextlib.nullcontext():
+            context = Context(rank, size, told[:-1], backend="cpu")
     else:
-        told = bytes(store.get(key))
-    context, keeper = Context(rank, size, told[:-1], backend="cpu"), Keeper(store, key, rank)
-    return Job(context, told[-1:] == b"1", keeper, Flight(keeper, *settings), most)
+        told = rendezvous.request(store, key)
+        context = Context(rank, size, told[:-1], backend="cpu")
+    keeper = Keeper(store, rendezvous.name_of(told[:-1]), rank)
+    return Job(context, told[-1:] == b"1", keeper, Flight(keeper, *settings), most, after)
+
+
+def _bound_device(options: Any) -> torch.device | None:
+    """The device that the program has given to init_process_group."""
+    return getattr(getattr(options, "process_group", None), "bound_device_id", None)
 
 
 def create(options: Any, _: Any = None) -> ProcessGroup | Backend:
     """Makes the process group of a call of torch. The first group, which has all ranks, makes the
     context that later groups share."""
     global _world, _jobs
+    device, several = _bound_device(options), is_one_of_several()
+    if not several:
+        check_device(device)
     size, ranks = options.group_size, list(options.global_ranks_in_group)
     everybody = not ranks
     if _world is not None and not _world.groups:
@@ -80,4 +108,8 @@ def create(options: Any, _: Any = None) -> ProcessGroup | Backend:
     else:
         job = _world
     group = ProcessGroup(job, options.store, options.group_id, ranks, options.timeout)
-    return Backend(group) if is_one_of_several() else group
+    if several:
+        return Backend(group)
+    if device is not None:
+        group.bound_device_id = device
+    return group

@@ -18,12 +18,20 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import errors
+from .callbacks import runs_no_callbacks
 
 _LOOK_S = 0.5  # interval at which a rank polls for questions
 _TASK_S = (0.001, 0.02)  # interval between two calls of a task: at first, and after a long time
 _JOIN_S = 2.0
 
 Question = dict[str, Any]
+
+
+class _NoStore:
+    """The store of a job that has ended."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("the process group has been destroyed")
 
 
 class Keeper:
@@ -38,6 +46,7 @@ class Keeper:
         self._key = key
         self._answers: dict[str, Callable[[int, Question], Any]] = {}
         self._tasks: list[Callable[[], bool]] = []
+        self.looks: list[Callable[[], None]] = []  # called whenever the thread looks for questions
         self._seen = self._own = (
             0  # the number of the last question seen, and of the last question of this rank
         )
@@ -69,6 +78,9 @@ class Keeper:
             self._wanted = True
             self._condition.notify()
 
+    def is_current_thread(self) -> bool:
+        return self._thread is threading.current_thread()
+
     def watch(self, task: Callable[[], bool]) -> None:
         """Calls task() repeatedly in the coordinator thread, until it returns True."""
         self._tasks.append(task)
@@ -82,6 +94,7 @@ class Keeper:
         return bool(self.store.check([self.name(f"left {rank}")]))
 
     def _body(self) -> None:
+        runs_no_callbacks()
         pause = _TASK_S[0]
         while True:
             with self._condition:
@@ -97,10 +110,13 @@ class Keeper:
                 self._wanted = False
             try:
                 for number, question in self._new_questions():
-                    with contextlib.suppress(
-                        errors.Error
-                    ):  # the context is broken or closed, and calls raise the reason
-                        self._answers[question["kind"]](number, question)
+                    answer = self._answers.get(question["kind"])
+                    # An error: the context is broken or closed, and calls raise the reason
+                    with contextlib.suppress(errors.Error):
+                        if answer is not None:
+                            answer(number, question)
+                for look in self.looks:
+                    look()
                 for task in list(self._tasks):
                     try:
                         over = task()
@@ -132,10 +148,15 @@ class Keeper:
             self._condition.notify()
         if self._thread is not threading.current_thread():
             self._thread.join(_JOIN_S)
-        try:
-            self.store.set(self.name(f"left {self.rank}"), "1")
-        except RuntimeError:  # the rank that has the store has already ended
-            pass
+        if not self._thread.is_alive():  # otherwise the store's host does not answer
+            with contextlib.suppress(RuntimeError):  # the rank that has it may have ended
+                self.store.set(self.name(f"left {self.rank}"), "1")
+        # No cycle may hold torch's store: it would be freed at any time, also in a forked child,
+        # where that ends in a crash.
+        self._answers.clear()
+        self._tasks.clear()
+        self.looks.clear()
+        self.store = _NoStore()
 
 
 _open: weakref.WeakSet[Keeper] = weakref.WeakSet()

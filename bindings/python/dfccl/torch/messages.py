@@ -10,20 +10,23 @@ other call.
 
 from __future__ import annotations
 
-import contextlib
-import datetime
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import errors
+from ..collective import Enough
 from . import names
+from .awaited import Awaited, OwnMessages, Unmatched
+from .forms import operation, the_one
 from .keeper import Keeper, Question
-from .types import Key, Tensors, check, element
-from .works import Part, Work, no_time
+from .tensors import After, all_apart, distinct, landing, packed, put, together, writable
+from .types import Key, Tensors, alive, element
+from .works import Part, Work
 
 if TYPE_CHECKING:
     from .group import ProcessGroup
@@ -32,51 +35,46 @@ if TYPE_CHECKING:
 _LOOKS_S = (0.0002, 0.01)  # interval at which the store is polled: at first, and after a long time
 
 
-class AnyWork(Work):
-    """A receive from any rank. It is a work without runs until its source is known."""
+class AnyWork(Awaited):
+    """A receive from any rank."""
 
-    def __init__(self, group: Any, operation: str, outputs: list[torch.Tensor]):
-        super().__init__(group, operation, [], outputs)
-        self._ended = False
-        self._found = threading.Event()
-
-    def wait(self, timeout: datetime.timedelta = no_time) -> bool:
-        seconds = timeout.total_seconds() if timeout > no_time else self._group._timeout
-        if self._group._anywhere.search(self._found, seconds):
-            return super().wait(timeout)
-        raise self._group._late(self, self._nobody(seconds), seconds)
+    def _search(self, seconds: float) -> bool:
+        return self._group._anywhere.search(self._found, seconds)
 
     def _nobody(self, seconds: float) -> errors.Timeout:
         tensor = self._outputs[0]
         return errors.Timeout(
             f"after {seconds:g} s no rank has sent {tensor.dtype}[{tensor.numel()}] that is not "
-            "received; "
-            "the receive goes on"
+            "received; the receive goes on"
         )
-
-    def _look(self) -> bool:
-        return self._found.is_set() and super()._look()
 
 
 class Anywhere:
     """The receives from any rank of one group on this rank."""
 
     def __init__(self, group: ProcessGroup, keeper: Keeper):
-        self._group, self._keeper = group, keeper
-        self.lock = (
-            threading.RLock()
-        )  # also held by receives from named ranks, which may take the same message
+        self._find_group, self._keeper = weakref.ref(group), keeper
+        self._lock = threading.Lock()
+        # Held by the thread that serves receives, which may register a collective. Threads that
+        # could serve them do not wait for it: the coordinator may have to decide what that
+        # registration waits for.
+        self._serving = threading.Lock()
         self._waiting: list[tuple[AnyWork, str, torch.Tensor, str | None]] = []
         self._changes = -1
         self._next = 0
         self._watched = False
         keeper.ask("any", group=group._name, rank=group._rank)
 
+    @property
+    def _group(self) -> ProcessGroup:
+        return alive(self._find_group)
+
     def add(self, work: AnyWork, what: str, tensor: torch.Tensor) -> None:
-        with self.lock:
+        with self._lock:
             self._waiting.append((work, what, tensor, names.current()))
             self._changes = -1
-            self._look()
+        self._look()
+        with self._lock:
             if self._waiting and not self._watched:
                 self._watched = True
                 self._keeper.watch(self._task)
@@ -84,8 +82,8 @@ class Anywhere:
     def _task(self) -> bool:
         """Serves receives in the coordinator thread, since the program may wait for something
         else."""
-        with self.lock:
-            self._look()
+        self._look()
+        with self._lock:
             self._watched = bool(self._waiting)
             return not self._watched
 
@@ -93,8 +91,7 @@ class Anywhere:
         """Polls until the source of a work is found."""
         end, pause = time.monotonic() + seconds, _LOOKS_S[0]
         while not found.is_set():
-            with self.lock:
-                self._look()
+            self._look()
             left = end - time.monotonic()
             if found.wait(max(0.0, min(pause, left))):
                 break
@@ -109,7 +106,7 @@ class Anywhere:
         work._found.set()
 
     def give_up(self) -> None:
-        with self.lock:
+        with self._serving, self._lock:
             waiting, self._waiting = self._waiting, []
         for work, *_ in waiting:
             self._end(
@@ -117,21 +114,32 @@ class Anywhere:
             )
 
     def _look(self) -> None:
-        """Serves the receives that can be served, in their order. The caller holds the lock."""
-        if self._waiting:
-            changes = self._keeper.store.add(
-                _changes(self._keeper, self._group, self._group._rank), 0
-            )
-            if changes != self._changes:
-                self._changes = changes
-                for each in list(self._waiting):
-                    try:
-                        served = self._served(*each)
-                    except errors.Error as failure:  # the context is broken or closed
-                        self._end(each[0], failure)
-                        served = True
-                    if served:
+        """Serves the receives that can be served, in their order, unless another thread does so."""
+        if not self._waiting or not self._serving.acquire(blocking=False):
+            return
+        try:
+            failures = self._serve()
+        finally:
+            self._serving.release()
+        for work, failure in failures:  # without the lock, since this calls hooks of the program
+            self._end(work, failure)
+
+    def _serve(self) -> list[tuple[AnyWork, errors.Error]]:
+        """Returns the receives that have failed. The caller holds the lock `_serving`."""
+        failures: list[tuple[AnyWork, errors.Error]] = []
+        changes = self._keeper.store.add(_changes(self._keeper, self._group, self._group._rank), 0)
+        if changes != self._changes:
+            self._changes = changes
+            for each in list(self._waiting):
+                try:
+                    served = self._served(*each)
+                except errors.Error as failure:  # the context is broken or closed
+                    failures.append((each[0], failure))
+                    served = True
+                if served:
+                    with self._lock:
                         self._waiting.remove(each)
+        return failures
 
     def _served(self, work: AnyWork, what: str, tensor: torch.Tensor, given: str | None) -> bool:
         group, store = self._group, self._keeper.store
@@ -144,10 +152,13 @@ class Anywhere:
                     continue
                 if key in group._held:  # its registration may be evicted next
                     self._changes = -1
-                elif int(store.get(told)) > group._runs_of(key):
+                elif (sent := int(store.get(told))) > group._runs_of(key):
+                    dense, after = landing(tensor)
+                    part = group._receive_up_to(sent, key, dense)
+                    if part is None:  # a receive from this rank has taken the message meanwhile
+                        continue
                     # The search begins at another member each time, so that none starves
                     self._next = source + 1
-                    part, after = group._point(what, tensor, source, group._rank)
                     group._served_from(work, part, after, source)
                     return True
         return False
@@ -167,9 +178,13 @@ class Askers:
     questions."""
 
     def __init__(self, group: ProcessGroup, keeper: Keeper):
-        self._group, self._keeper = group, keeper
+        self._find_group, self._keeper = weakref.ref(group), keeper
         self._lock = threading.Lock()
         self.ranks: set[int] = set()
+
+    @property
+    def _group(self) -> ProcessGroup:
+        return alive(self._find_group)
 
     def answer(self, target: int) -> None:
         """Answers the first question of a member, in the coordinator thread: writes the numbers of
@@ -210,23 +225,25 @@ class Messages:
 
     # Members of the process group that these methods use.
     _rank: int
+    _size: int
     _sequence: int
     _anywhere: Anywhere | None
     _askers: Any
+    _coalescing: Any
     _facts: Any
     _job: Any
     _move: Any
+    _of: Any
+    _own_messages: OwnMessages
+    _ranks: list[int]
     _register_lock: Any
     _timed: Any
     _work: Any
 
-    def _point(
-        self, what: str, tensor: torch.Tensor, source: int, target: int
-    ) -> tuple[Part, Callable[[], Any] | None]:
+    def _point_at(self, what: str, dense: torch.Tensor, source: int, target: int) -> Part:
         """Submits a message, which is one run of a channel from one member to another."""
-        sends, dense = self._rank == source, tensor.contiguous()
-        at = dense.data_ptr()
-        part = self._move(
+        sends, at = self._rank == source, dense.data_ptr()
+        return self._move(
             "send_recv",
             f"{what} {source}->{target}",
             dense.numel(),
@@ -237,14 +254,21 @@ class Messages:
             None,
             (source, target),
         )
-        return part, None if dense is tensor or sends else lambda: tensor.copy_(dense)
+
+    def _receive_up_to(self, most: int, key: Key, dense: torch.Tensor) -> Part | None:
+        """Submits a receive, unless there are so many already of its signature."""
+        collective = self._of(*key[1:])
+        try:
+            return collective, collective._submit(None, dense.data_ptr(), 0, dense, most=most)
+        except Enough:
+            return None
 
     def _key_of_point(self, what: str, tensor: torch.Tensor, source: int, target: int) -> Key:
-        type, factor = element(tensor)
+        dtype, type, factor = element(tensor)
         return (
             names.current(),
             f"{what} {source}->{target}",
-            tensor.dtype,
+            dtype,
             tensor.numel() * factor,
             type,
             None,
@@ -261,34 +285,58 @@ class Messages:
         outputs: list[torch.Tensor],
         operation: str = "",
         peers: tuple[int, int] | None = None,
+        after: After = None,
     ) -> Work:
         """Sends to members and receives from them, also from this rank to itself."""
-        check([tensor for tensor, _ in (*sends, *receives)])
-        parts, afters = [], []
-        own = [tensor for tensor, peer in sends if peer == self._rank]
-        for tensor, peer in receives:
-            if peer == self._rank:
-                if not own:
-                    raise errors.InvalidUsage(f"{what} from rank {peer} to itself")
-                mine = own.pop(0)
-                tensor.copy_(mine.view(tensor.shape))
-            elif tensor.numel() > 0:
-                part, after = self._point(what, tensor, peer, self._rank)
-                parts.append(part)
-                afters += [after] if after else []
-        for tensor, peer in sends:
-            if peer != self._rank and tensor.numel() > 0:
-                parts.append(self._point(what, tensor, self._rank, peer)[0])
-        return self._work(
-            operation or what,
-            parts,
-            outputs,
-            (lambda: [each() for each in afters]) if afters else None,
-            peers,
+        own = distinct(what, [tensor for tensor, _ in receives]) if receives else []
+        targets = [landing(output) for output in own]
+        sources = all_apart(
+            [packed(tensor) for tensor, _ in sends], [target for target, _ in targets]
         )
+        to_itself = self._pairs_of_itself(what, sends, sources, receives, own)
+        parts, afters = [], [after]
+        for (_, peer), (target, into_place) in zip(receives, targets):
+            if peer != self._rank and target.numel() > 0:
+                parts.append(self._point_at(what, target, peer, self._rank))
+                afters.insert(0, into_place)
+        for (_, peer), source in zip(sends, sources):
+            if peer != self._rank and source.numel() > 0:
+                parts.append(self._point_at(what, source, self._rank, peer))
+        put(*to_itself)
+        return self._work(operation or what, parts, outputs, together(afters), peers)
 
+    def _pairs_of_itself(
+        self,
+        what: str,
+        sends: Sequence[tuple[torch.Tensor, int]],
+        sources: Sequence[torch.Tensor],
+        receives: Sequence[tuple[torch.Tensor, int]],
+        own: Sequence[torch.Tensor],
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """The outputs that this rank fills itself, and their inputs."""
+        given = [source for (_, peer), source in zip(sends, sources) if peer == self._rank]
+        taken = [output for (_, peer), output in zip(receives, own) if peer == self._rank]
+        for output, source in zip(taken, given):
+            if (output.numel(), output.dtype) != (source.numel(), source.dtype):
+                raise errors.InvalidArgument(
+                    f"{what}: {source.numel()} elements of {source.dtype} from rank {self._rank} "
+                    f"to itself, which receives {output.numel()} of {output.dtype}"
+                )
+        return taken, given
+
+    def _check_message(self, what: str, tensors: Tensors, peer: int, tag: int) -> None:
+        the_one(what, tensors)
+        if not 0 <= peer < self._size:
+            raise errors.InvalidArgument(f"{what}: rank {peer} in a group of {self._size}")
+        if tag < 0:
+            raise errors.InvalidArgument(f"{what}: tag {tag} is negative")
+
+    @operation("SEND", None, "tensors, dstRank: int, tag: int")
     def send(self, tensors: Tensors, target: int, tag: int) -> Work:
+        self._check_message("send", tensors, target, tag)
         what = f"send, tag {tag},"
+        if target == self._rank:
+            return self._timed("send", self._own_messages.send, what, tensors)
         work = self._timed(
             "send",
             self._points,
@@ -303,26 +351,32 @@ class Messages:
             self._askers.tell(target, self._key_of_point(what, tensors[0], self._rank, target))
         return work
 
+    @operation("RECV", None, "tensors, srcRank: int, tag: int")
     def recv(self, tensors: Tensors, source: int, tag: int) -> Work:
-        with self._anywhere.lock if self._anywhere is not None else contextlib.nullcontext():
-            return self._timed(
-                "recv",
-                self._points,
-                f"send, tag {tag},",
-                [],
-                [(tensors[0], source)],
-                list(tensors),
-                "recv",
-                (source, self._rank),
-            )
+        self._check_message("recv", tensors, source, tag)
+        what = f"send, tag {tag},"
+        if source == self._rank:
+            return self._timed("recv", self._own_messages.receive, what, tensors)
+        return self._timed(
+            "recv",
+            self._points,
+            what,
+            [],
+            [(tensors[0], source)],
+            list(tensors),
+            "recv",
+            (source, self._rank),
+        )
 
+    @operation("RECV", None, "tensors, tag: int")
     def recv_anysource(self, tensors: Tensors, tag: int) -> Work:
+        self._check_message("recv", tensors, self._rank, tag)
         return self._timed("recvAnySource", self._receive_any, tensors, f"send, tag {tag},")
 
     recvAnysource = recv_anysource
 
     def _receive_any(self, tensors: Tensors, what: str) -> Work:
-        check(tensors)
+        writable(tensors[0])
         if tensors[0].numel() == 0:
             raise errors.InvalidArgument(
                 "a receive of no elements from any rank: a message of none is not sent"
@@ -330,13 +384,25 @@ class Messages:
         with self._register_lock:
             if self._anywhere is None:
                 self._anywhere = Anywhere(self, self._job.keeper)  # type: ignore[arg-type]
-        work = AnyWork(self, "recv", list(tensors))
-        self._sequence += 1
-        work._call = self._job.flight.record(
-            self._facts, "recv", (-1, self._rank), [], list(tensors), names.current()
-        )
+        work = AnyWork(self, list(tensors))
+        self._await(work, -1)
         self._anywhere.add(work, what, tensors[0])
         return work
+
+    def _await(self, work: Awaited, source: int) -> None:
+        """Records a receive that has no run yet."""
+        self._sequence += 1
+        work._sequence = self._sequence
+        work._call = self._job.flight.record(
+            self._facts,
+            "recv",
+            (source, self._rank),
+            [(Unmatched(self._rank, self._ranks), 0)],
+            work._outputs,
+            names.current(),
+        )
+        if self._coalescing.works is not None:
+            self._coalescing.works.append(work)
 
     def _served_from(
         self, work: AnyWork, part: Part, after: Callable[[], Any] | None, source: int

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._C import _distributed_c10d as c10d
 
 from .. import errors
 from ..arrays import DataType
-from .types import Tensors, check
+from .forms import check_pairs, operation, seconds, the_one
+from .tensors import After, apart, distinct, flat, in_place, landing, packed, put, room, together
+from .types import Tensors
 from .works import Work
 
 
@@ -28,139 +31,151 @@ class Moves:
     _timed: Any
     _together: Any
     _work: Any
+    timeout: Any
 
+    @operation("BROADCAST", c10d.BroadcastOptions, "tensors", "tensor, root: int, timeout")
     def broadcast(self, tensors: Tensors, opts: Any) -> Work:
         return self._timed("broadcast", self._broadcast, tensors, opts.rootRank)
 
     def _broadcast(self, tensors: Tensors, root: int) -> Work:
-        check(tensors)
         parts, afters = [], []
-        for tensor in tensors:
-            if tensor.numel() == 0:
-                continue
-            dense = tensor.contiguous()
-            at = dense.data_ptr()
-            parts.append(
-                self._move("broadcast", "broadcast", dense.numel(), dense, at, at, dense, root)
-            )
-            if dense is not tensor and self._rank != root:
-                afters.append(lambda to=tensor, of=dense: to.copy_(of))
-        return self._work(
-            "broadcast",
-            parts,
-            list(tensors),
-            (lambda: [each() for each in afters]) if afters else None,
-        )
+        # Also the root's tensor must be writable, so that all members refuse what one refuses
+        distinct("broadcast", tensors)
+        for dense, after in [in_place(tensor) for tensor in tensors]:
+            if dense.numel() > 0:
+                at = dense.data_ptr()
+                parts.append(
+                    self._move("broadcast", "broadcast", dense.numel(), dense, at, at, dense, root)
+                )
+                afters.append(after if self._rank != root else None)
+        return self._work("broadcast", parts, list(tensors), together(afters))
 
-    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
+    @operation(
+        "ALLGATHER",
+        c10d.AllgatherOptions,
+        "output_tensors: lists, input_tensors: tensors",
+        "output_tensors: tensors, input_tensor: tensor, timeout",
+    )
+    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Work:
         return self._timed("all_gather", self._all_gather, outputs, inputs)
 
     def _all_gather(self, outputs: Sequence[Tensors], inputs: Tensors) -> Work:
-        check(inputs)
-        (pieces,), (mine,) = outputs, inputs
-        check(pieces)
+        pieces, mine = the_one("all_gather", outputs), the_one("all_gather", inputs)
         if len(pieces) != self._size:
             raise errors.InvalidArgument(
                 f"all_gather: {len(pieces)} outputs in a group of {self._size}"
             )
-        if pieces[self._rank].numel() != mine.numel() or pieces[self._rank].dtype != mine.dtype:
+        own, dense = distinct("all_gather", pieces), packed(mine)
+        if any(piece.dtype != dense.dtype for piece in own) or (
+            own[self._rank].numel() != dense.numel()
+        ):
             raise errors.InvalidArgument(
-                f"all_gather: {mine.numel()} elements of {mine.dtype} in, "
-                f"{pieces[self._rank].numel()} of {pieces[self._rank].dtype} out"
+                f"all_gather: {dense.numel()} elements of {dense.dtype} in, "
+                f"{own[self._rank].numel()} of {own[self._rank].dtype} out"
             )
-        if len({piece.numel() for piece in pieces}) == 1:
-            flat = torch.empty((self._size, mine.numel()), dtype=mine.dtype)
+        counts = tuple(piece.numel() for piece in own)
+        gathered = room([sum(counts)], dense.dtype)
 
-            def after() -> None:
-                for piece, row in zip(pieces, flat):
-                    piece.copy_(row.view(piece.shape))
+        def after() -> None:
+            put(own, gathered.split(counts))
 
-            return self._gather_flat("all_gather", flat, mine, list(pieces), after)
-        counts = tuple(piece.numel() for piece in pieces)
-        dense, flat = mine.contiguous(), torch.empty(sum(counts), dtype=mine.dtype)
+        if len(set(counts)) == 1:
+            return self._gather_flat("all_gather", gathered, dense, list(pieces), after)
         part = self._move(
             "all_gather_v",
             "all_gather",
             counts,
             dense,
             dense.data_ptr(),
-            flat.data_ptr(),
-            (dense, flat),
+            gathered.data_ptr(),
+            (dense, gathered),
         )
-
-        def split() -> None:
-            for piece, row in zip(pieces, flat.split(counts)):
-                piece.copy_(row.view(piece.shape))
-
-        return self._work("all_gather", [part], list(pieces), split)
+        return self._work("all_gather", [part], list(pieces), after)
 
     def _gather_flat(
         self,
         what: str,
-        flat: torch.Tensor,
-        mine: torch.Tensor,
+        target: torch.Tensor,
+        dense: torch.Tensor,
         outputs: list[torch.Tensor],
-        after: Callable[[], Any] | None,
+        after: After,
     ) -> Work:
-        if mine.numel() == 0:
+        if dense.numel() == 0:
             return self._work(what, [], outputs)
-        dense = mine.contiguous()
         part = self._move(
             "all_gather",
             what,
             dense.numel(),
             dense,
             dense.data_ptr(),
-            flat.data_ptr(),
-            (dense, flat),
+            target.data_ptr(),
+            (dense, target),
         )
         return self._work(what, [part], outputs, after)
 
-    def all_gather_single(
-        self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
-    ) -> Work:
+    @operation("ALLGATHER_BASE", c10d.AllgatherOptions, "output: tensor, input: tensor")
+    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
         return self._timed("_all_gather_base", self._all_gather_single, output, input)
 
-    def _all_gather_single(self, output: torch.Tensor, input: torch.Tensor) -> Work:
-        check((output, input))
-        if output.numel() != input.numel() * self._size:
+    def _prepared(
+        self, what: str, output: torch.Tensor, input: torch.Tensor
+    ) -> tuple[torch.Tensor, After, torch.Tensor]:
+        """The memory of the output of a gathering operation, what remains to be done with it, and
+        the memory of the input."""
+        (target, after), dense = landing(output), packed(input)
+        if target.numel() != dense.numel() * self._size:
             raise errors.InvalidArgument(
-                f"all_gather_single: {input.numel()} elements in, {output.numel()} out, "
+                f"{what}: {dense.numel()} elements in, {target.numel()} out, "
                 f"in a group of {self._size}"
             )
-        if output.dtype != input.dtype:
-            raise errors.InvalidArgument(f"all_gather_single: {input.dtype} in, {output.dtype} out")
-        flat = output if output.is_contiguous() else torch.empty(output.shape, dtype=output.dtype)
-        return self._gather_flat(
-            "all_gather_single",
-            flat,
-            input,
-            [output],
-            None if flat is output else lambda: output.copy_(flat),
-        )
+        if target.dtype != dense.dtype:
+            raise errors.InvalidArgument(f"{what}: {dense.dtype} in, {target.dtype} out")
+        return target, after, apart(dense, target, self._rank * dense.numel())
+
+    def _all_gather_single(self, output: torch.Tensor, input: torch.Tensor) -> Work:
+        target, after, dense = self._prepared("all_gather_single", output, input)
+        return self._gather_flat("all_gather_single", target, dense, [output], after)
 
     _allgather_base = all_gather_single
 
-    def all_gather_single_coalesced(
-        self, outputs: Tensors, inputs: Tensors, opts: Any = None
-    ) -> Work:
-        works = [self._all_gather_single(output, input) for output, input in zip(outputs, inputs)]
+    @operation(
+        "ALLGATHER_INTO_TENSOR_COALESCED",
+        c10d.AllgatherOptions,
+        "outputs|output_lists: tensors, inputs|input_list: tensors",
+    )
+    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
+        check_pairs("all_gather_single", outputs, inputs)
+        distinct("all_gather_single", outputs)
+        prepared = [
+            self._prepared("all_gather_single", output, input)
+            for output, input in zip(outputs, inputs)
+        ]
+        works = [
+            self._gather_flat("all_gather_single", target, dense, [output], after)
+            for output, (target, after, dense) in zip(outputs, prepared)
+        ]
         return self._together("all_gather_single", works, list(outputs))
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def allgather_coalesced(
-        self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None
-    ) -> Work:
+    @operation(
+        "ALLGATHER_COALESCED", c10d.AllgatherOptions, "output_lists: lists, input_list: tensors"
+    )
+    def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Work:
+        if len(outputs) != self._size or any(len(row) != len(inputs) for row in outputs):
+            raise errors.InvalidArgument(
+                f"all_gather: {len(inputs)} inputs, and lists of {[len(row) for row in outputs]} "
+                f"outputs; a group of {self._size} needs a list for each member, with an output "
+                "for each input"
+            )
+        distinct("all_gather", [piece for row in outputs for piece in row])
         pieces = [[row[at] for row in outputs] for at in range(len(inputs))]
         works = [self._all_gather([mine], [input]) for mine, input in zip(pieces, inputs)]
         return self._together("all_gather", works, [piece for row in outputs for piece in row])
 
-    def barrier(self, opts: Any = None) -> Work:
-        work = self._timed("barrier", self._barrier)
-        seconds = opts.timeout.total_seconds() if opts is not None else 0
-        work._limit = seconds if seconds > 0 else None
-        return work
+    @operation("BARRIER", c10d.BarrierOptions, "", "timeout")
+    def barrier(self, opts: Any) -> Work:
+        return self._timed("barrier", self._barrier)
 
     def _barrier(self) -> Work:
         collective = self._of(
@@ -168,9 +183,15 @@ class Moves:
         )
         return self._work("barrier", [self._run(collective, None, 0, 0, None)], [])
 
-    def monitored_barrier(self, timeout: datetime.timedelta, wait_all_ranks: bool = False) -> None:
+    def monitored_barrier(
+        self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
         """Rank 0 waits for a message of each member, and answers all. Its error names the members
         that have sent none, in the words of Gloo's error."""
+        # A negative time, which C++ passes if the program gave none, stands for the group's limit
+        timeout = seconds(timeout)
+        if timeout is None or timeout < datetime.timedelta(0):
+            timeout = self.timeout()
         end = time.monotonic() + timeout.total_seconds()
         flag = torch.zeros(1, dtype=torch.int32)
 
@@ -225,70 +246,108 @@ class Moves:
                 f"such {role} for each member of a group of {self._size}"
             )
 
+    @operation(
+        "GATHER",
+        c10d.GatherOptions,
+        "output_tensors: lists, input_tensors: tensors",
+        "output_tensors: tensors, input_tensor: tensor, root: int, timeout",
+    )
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Work:
-        return self._timed(
-            "gather", self._gather, list(outputs[0]) if outputs else [], inputs[0], opts.rootRank
-        )
+        pieces = list(the_one("gather", outputs)) if outputs else []
+        return self._timed("gather", self._gather, pieces, the_one("gather", inputs), opts.rootRank)
 
     def _gather(self, pieces: list[torch.Tensor], mine: torch.Tensor, root: int) -> Work:
         pieces = pieces if self._rank == root else []
-        check((mine, *pieces))
-        self._check_pieces("gather", "output", pieces, mine, root)
-        if mine.numel() == 0:
+        own, dense = distinct("gather", pieces), packed(mine)
+        self._check_pieces("gather", "output", own, dense, root)
+        if dense.numel() == 0:
             return self._work("gather", [], pieces)
-        dense, flat = mine.contiguous(), torch.empty((len(pieces), mine.numel()), dtype=mine.dtype)
+        gathered = room((len(own), dense.numel()), dense.dtype)
         part = self._move(
             "gather",
             "gather",
             dense.numel(),
             dense,
             dense.data_ptr(),
-            flat.data_ptr(),
-            (dense, flat),
+            gathered.data_ptr(),
+            (dense, gathered),
             root,
         )
 
         def after() -> None:
-            for piece, row in zip(pieces, flat):
-                piece.copy_(row.view(piece.shape))
+            put(own, gathered)
 
         return self._work("gather", [part], pieces, after if pieces else None)
 
+    @operation("GATHER", c10d.GatherOptions, "output: tensor, input: tensor")
     def gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
-        pieces = list(output.view(self._size, *input.shape)) if self._rank == opts.rootRank else []
-        return self.gather([pieces], [input], opts)
+        return self._timed("gather", self._gather_single, output, input, opts.rootRank)
 
-    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Work:
-        return self._timed(
-            "scatter", self._scatter, outputs[0], list(inputs[0]) if inputs else [], opts.rootRank
+    gather_into_tensor = gather_single
+
+    def _gather_single(self, output: torch.Tensor, input: torch.Tensor, root: int) -> Work:
+        """The output is only used at the root."""
+        dense = packed(input)
+        if self._rank != root:
+            return self._gather([], dense, root)
+        target, after, dense = self._prepared("gather_single", output, dense)
+        if dense.numel() == 0:
+            return self._work("gather", [], [output])
+        part = self._move(
+            "gather",
+            "gather",
+            dense.numel(),
+            dense,
+            dense.data_ptr(),
+            target.data_ptr(),
+            (dense, target),
+            root,
         )
+        return self._work("gather", [part], [output], after)
+
+    @operation(
+        "SCATTER",
+        c10d.ScatterOptions,
+        "output_tensors: tensors, input_tensors: lists",
+        "output_tensor: tensor, input_tensors: tensors, root: int, timeout",
+    )
+    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Work:
+        pieces = list(the_one("scatter", inputs)) if inputs else []
+        output = the_one("scatter", outputs)
+        return self._timed("scatter", self._scatter, output, pieces, opts.rootRank)
 
     def _scatter(self, output: torch.Tensor, pieces: list[torch.Tensor], root: int) -> Work:
         pieces = pieces if self._rank == root else []
-        check((output, *pieces))
-        self._check_pieces("scatter", "input", pieces, output, root)
-        if output.numel() == 0:
+        target, after = landing(output)
+        self._check_pieces("scatter", "input", pieces, target, root)
+        sent = flat(pieces) if pieces else None
+        if target.numel() == 0:
             return self._work("scatter", [], [output])
-        flat = torch.cat([piece.reshape(-1) for piece in pieces]) if pieces else None
-        target = output if output.is_contiguous() else torch.empty(output.shape, dtype=output.dtype)
         part = self._move(
             "scatter",
             "scatter",
             target.numel(),
             target,
-            flat.data_ptr() if flat is not None else 0,
+            sent.data_ptr() if sent is not None else 0,
             target.data_ptr(),
-            (flat, target),
+            (sent, target),
             root,
         )
-        return self._work(
-            "scatter",
-            [part],
-            [output],
-            (lambda: output.copy_(target)) if target is not output else None,
-        )
+        return self._work("scatter", [part], [output], after)
 
-    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
+    @operation(
+        "ALLTOALL",
+        c10d.AllToAllOptions,
+        "output_tensors|output_tensor|output: tensors, input_tensors|input_tensor|input: tensors",
+        "output_tensors|output_tensor|output: tensors, input_tensors|input_tensor|input: tensors, "
+        "timeout",
+    )
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
+        if len(outputs) != self._size or len(inputs) != self._size:
+            raise errors.InvalidArgument(
+                f"all_to_all: {len(inputs)} inputs and {len(outputs)} outputs; a group of "
+                f"{self._size} needs one of each for each member"
+            )
         return self._timed(
             "all_to_all",
             self._points,
@@ -298,13 +357,21 @@ class Moves:
             list(outputs),
         )
 
+    @operation(
+        "ALLTOALL_BASE",
+        c10d.AllToAllOptions,
+        "output|output_tensor: tensor, input|input_tensor: tensor, output_split_sizes: ints, "
+        "input_split_sizes: ints",
+        "output|output_tensor: tensor, input|input_tensor: tensor, output_split_sizes: ints, "
+        "input_split_sizes: ints, timeout",
+    )
     def all_to_all_single(
         self,
         output: torch.Tensor,
         input: torch.Tensor,
         output_splits: Sequence[int],
         input_splits: Sequence[int],
-        opts: Any = None,
+        opts: Any,
     ) -> Work:
         return self._timed(
             "all_to_all", self._all_to_all, output, input, output_splits, input_splits
@@ -319,26 +386,25 @@ class Moves:
         output_splits: Sequence[int],
         input_splits: Sequence[int],
     ) -> Work:
-        check((output, input))
-        if not output.is_contiguous() or output.dtype != input.dtype:
-            raise errors.InvalidArgument(
-                "all_to_all_single: the output must be contiguous and of the input's type"
-            )
-        dense = input.contiguous()
+        (target, after), dense = landing(output), packed(input)
+        if target.dtype != dense.dtype:
+            raise errors.InvalidArgument(f"all_to_all_single: {dense.dtype} in, {target.dtype} out")
+        dense = apart(dense, target, 0 if not (output_splits or input_splits) else None)
         if output_splits or input_splits:
             rows_out, rows_in = (
                 self._splits(tensor, splits)
-                for tensor, splits in ((output, output_splits), (dense, input_splits))
+                for tensor, splits in ((target, output_splits), (dense, input_splits))
             )
             return self._points(
                 "all_to_all_single",
                 [(each, at) for at, each in enumerate(rows_in)],
                 [(each, at) for at, each in enumerate(rows_out)],
                 [output],
+                after=after,
             )
-        if dense.numel() != output.numel() or dense.size(0) % self._size != 0:
+        if dense.numel() != target.numel() or dense.dim() == 0 or dense.size(0) % self._size != 0:
             raise errors.InvalidArgument(
-                f"all_to_all_single: {tuple(dense.shape)} in, {tuple(output.shape)} out, "
+                f"all_to_all_single: {tuple(dense.shape)} in, {tuple(target.shape)} out, "
                 f"in a group of {self._size}"
             )
         if dense.numel() == 0:
@@ -349,10 +415,10 @@ class Moves:
             dense.numel() // self._size,
             dense,
             dense.data_ptr(),
-            output.data_ptr(),
-            (dense, output),
+            target.data_ptr(),
+            (dense, target),
         )
-        return self._work("all_to_all_single", [part], [output])
+        return self._work("all_to_all_single", [part], [output], after)
 
     def _splits(self, tensor: torch.Tensor, splits: Sequence[int]) -> Tensors:
         if not splits:

@@ -6,12 +6,26 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._C import _distributed_c10d as c10d
 
 from .. import errors
-from ..arrays import DataType
+from ..arrays import DataType, RedOp
 from ..collective import Collective, Held
 from . import names
-from .types import Op, Tensors, bitwise, bool_ops, check, ops, types
+from .forms import check_pairs, no_time, operation, the_one
+from .tensors import (
+    After,
+    apart,
+    distinct,
+    flat,
+    in_place,
+    landing,
+    own_classes,
+    packed,
+    together,
+    writable,
+)
+from .types import Op, Tensors, bitwise, bool_ops, ops, types
 from .works import Part, Work
 
 
@@ -23,11 +37,33 @@ class Reductions:
     _size: int
     _plain: dict[Any, Any]
     _check: Any
+    _hooks: Any
     _of: Any
     _run: Any
     _timed: Any
     _together: Any
     _work: Any
+
+    def _reduction(self, what: str, dtype: torch.dtype, op: Any) -> tuple[DataType, RedOp, int]:
+        """The type and the operator of the library, and the number of its elements in one element.
+        Raises InvalidArgument if there are none."""
+        operator = getattr(op, "op", op)
+        if operator in bitwise and (dtype.is_floating_point or dtype.is_complex):
+            raise errors.InvalidArgument(
+                f"Cannot use ReduceOp.{operator.name} with non-integral dtype: {dtype}"
+            )
+        if dtype.is_complex and operator not in (Op.SUM, Op.AVG):
+            raise errors.InvalidArgument(f"{operator.name} of complex numbers")
+        real = dtype.to_real() if dtype.is_complex else dtype
+        operator = Op.SUM if operator == Op.PREMUL_SUM else operator
+        type, reduced = (
+            (DataType.uint8, bool_ops.get(operator))
+            if dtype is torch.bool
+            else (types.get(real), ops.get(operator))
+        )
+        if type is None or reduced is None:
+            raise errors.InvalidArgument(f"{what} with {operator.name} of {dtype} is not there")
+        return type, reduced, 2 if dtype.is_complex else 1
 
     def _reduce_part(
         self,
@@ -40,32 +76,19 @@ class Reductions:
         root: int | None = None,
     ) -> Part:
         """Submits one run that reduces, between contiguous buffers."""
-        operator = getattr(op, "op", op)
+        type, reduced, factor = self._reduction(what, source.dtype, op)
         dtype, given = source.dtype, source
-        if operator in bitwise and (source.is_floating_point() or source.is_complex()):
-            raise errors.InvalidArgument(
-                f"Cannot use ReduceOp.{operator.name} with non-integral dtype: {dtype}"
+        if factor > 1:
+            dtype = dtype.to_real()
+            count = (
+                tuple(factor * each for each in count)
+                if isinstance(count, tuple)
+                else factor * count
             )
-        if source.is_complex():
-            if operator not in (Op.SUM, Op.AVG):
-                raise errors.InvalidArgument(f"{operator.name} of complex numbers")
-            source, target = torch.view_as_real(source), torch.view_as_real(target)
-            dtype, count = (
-                source.dtype,
-                tuple(2 * each for each in count) if isinstance(count, tuple) else 2 * count,
-            )
-        if operator == Op.PREMUL_SUM:
-            factor = op.factor if hasattr(op, "factor") else op.__getstate__()[1]
-            source, operator = (
-                (source * factor).to(dtype),
-                Op.SUM,
-            )  # a factor of a wider type would widen the tensor
-        if dtype is torch.bool:
-            type, reduced = DataType.uint8, bool_ops.get(operator)
-        else:
-            type, reduced = types.get(dtype), ops.get(operator)  # type: ignore[assignment]
-        if type is None or reduced is None:
-            raise errors.InvalidArgument(f"{what} with {operator.name} of {dtype} is not there")
+        if getattr(op, "op", op) == Op.PREMUL_SUM:
+            scale = op.factor if hasattr(op, "factor") else op.__getstate__()[1]
+            with torch.no_grad():  # a factor of a wider type would widen the tensor
+                source = (source * scale).to(source.dtype)
         collective = self._of(what, dtype, count, type, reduced, root, None, kind)
         return self._run(collective, given, source.data_ptr(), target.data_ptr(), (source, target))
 
@@ -76,13 +99,21 @@ class Reductions:
             found = self._plain.get(
                 (names.local.name, what, tensor.dtype, tensor.numel(), getattr(op, "op", op))
             )
+            at = 0
+            # `_plain` has no types with a conjugation or a scale, and a tensor with any other
+            # property that its bytes do not show has no address.
             if (
                 found is not None
-                and tensor.layout is torch.strided
+                and type(tensor) in own_classes
+                and not tensor.is_neg()
+                and not tensor.is_nested
                 and tensor.is_cpu
-                and tensor.is_contiguous()
             ):
-                at = tensor.data_ptr()
+                try:
+                    at = tensor.data_ptr() if tensor.is_contiguous() else 0
+                except RuntimeError:  # it has no memory; the slow path refuses it
+                    pass
+            if found is not None and at and (not at & 7 or at % tensor.element_size() == 0):
                 try:
                     return self._work(what, [(found, found._submit(at, at, 0, tensor))], [tensor])
                 except Held:  # it is being evicted; the slow path waits for that
@@ -90,19 +121,17 @@ class Reductions:
         return self._all_reduce_any(what, tensors, op)
 
     def _all_reduce_any(self, what: str, tensors: Tensors, op: Any) -> Work:
-        check(tensors)
         parts, afters = [], []
-        for tensor in tensors:
-            if tensor.numel() == 0:
-                continue
-            dense = tensor.contiguous()
-            parts.append(self._reduce_part("all_reduce", what, tensor.numel(), op, dense, dense))
-            if dense is not tensor:
-                afters.append(lambda to=tensor, of=dense: to.copy_(of))
-            self._remember_plain(parts[-1][0], what, tensor, op)
-        return self._work(
-            what, parts, list(tensors), (lambda: [each() for each in afters]) if afters else None
-        )
+        distinct(what, tensors)
+        memory = [in_place(tensor) for tensor in tensors]
+        for dense, _ in memory:
+            self._reduction(what, dense.dtype, op)
+        for tensor, (dense, after) in zip(tensors, memory):
+            if dense.numel() > 0:
+                parts.append(self._reduce_part("all_reduce", what, dense.numel(), op, dense, dense))
+                afters.append(after)
+                self._remember_plain(parts[-1][0], what, tensor, op)
+        return self._work(what, parts, list(tensors), together(afters))
 
     def _remember_plain(
         self, collective: Collective, what: str, tensor: torch.Tensor, op: Any
@@ -118,102 +147,148 @@ class Reductions:
             collective.plain = names.local.name, what, tensor.dtype, tensor.numel(), kind
             self._plain[collective.plain] = collective
 
-    def allreduce(self, tensors: Any, opts: Any = None, *_: Any) -> Work:
-        if isinstance(tensors, torch.Tensor):
-            tensors = [tensors]
-        op = getattr(opts, "reduceOp", opts if opts is not None else Op.SUM)
-        if not torch.autograd._profiler_enabled():
-            return self._all_reduce("all_reduce", tensors, op)
-        return self._timed("all_reduce", self._all_reduce, "all_reduce", tensors, op)
+    @operation(
+        "ALLREDUCE", c10d.AllreduceOptions, "tensors", "tensors, op, timeout", "tensor, op, timeout"
+    )
+    def _allreduce(self, tensors: Tensors, opts: Any) -> Work:
+        return self._timed("all_reduce", self._all_reduce, "all_reduce", tensors, opts.reduceOp)
 
+    def allreduce(self, *given: Any, **named: Any) -> Work:
+        # Small all-reduces are the calls of which most are made, so torch's own form is recognized
+        # without the costs of `operation`.
+        if len(given) == 2 and not named:
+            tensors, opts = given
+            if (
+                type(opts) is c10d.AllreduceOptions
+                and type(tensors) is list
+                and not self._hooks.any
+                and not torch.autograd._profiler_enabled()
+            ):
+                work = self._all_reduce("all_reduce", tensors, opts.reduceOp)
+                if (timeout := opts.timeout) > no_time:
+                    work._limit = timeout.total_seconds()
+                return work
+        return self._allreduce(*given, **named)
+
+    @operation("ALLREDUCE_COALESCED", c10d.AllreduceCoalescedOptions, "tensors")
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work:
         return self._timed(
             "all_reduce", self._all_reduce, "all_reduce_coalesced", tensors, opts.reduceOp
         )
 
+    @operation("REDUCE", c10d.ReduceOptions, "tensors", "tensor, root: int, op, timeout")
     def reduce(self, tensors: Tensors, opts: Any) -> Work:
         return self._timed("reduce", self._reduce, tensors, opts)
 
     def _reduce(self, tensors: Tensors, opts: Any) -> Work:
-        check(tensors)
-        (tensor,) = tensors
-        if tensor.numel() == 0:
+        tensor = the_one("reduce", tensors)
+        # Also other members' tensors must be writable, so that all refuse what the root refuses
+        dense, after = in_place(tensor)
+        if dense.numel() == 0:
             return self._work("reduce", [], [tensor])
-        dense = tensor.contiguous()
         part = self._reduce_part(
             "reduce", "reduce", dense.numel(), opts.reduceOp, dense, dense, opts.rootRank
         )
-        after = None
-        if self._rank == opts.rootRank and dense is not tensor:
-            after = lambda: tensor.copy_(dense)
-        return self._work("reduce", [part], [tensor], after)
+        return self._work(
+            "reduce", [part], [tensor], after if self._rank == opts.rootRank else None
+        )
 
+    @operation(
+        "REDUCE_SCATTER",
+        c10d.ReduceScatterOptions,
+        "output_tensors: tensors, input_tensors: lists",
+        "output|output_tensors: tensor, input|input_tensor: tensors, op, timeout",
+    )
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Work:
         return self._timed("reduce_scatter", self._reduce_scatter, outputs, inputs, opts)
 
     def _reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Work:
-        check(outputs)
-        (output,), (pieces,) = outputs, inputs
-        check(pieces)
-        flat = torch.cat([piece.reshape(-1) for piece in pieces])
+        output, pieces = the_one("reduce_scatter", outputs), the_one("reduce_scatter", inputs)
+        writable(output)
+        sent = flat(pieces)
         counts = tuple(piece.numel() for piece in pieces)
         if len(set(counts)) == 1:
-            return self._scatter_flat("reduce_scatter", output, flat, opts)
+            return self._scatter_flat("reduce_scatter", output, sent, opts)
+        target, after = landing(output)
         if (
             len(counts) != self._size
-            or output.numel() != counts[self._rank]
-            or output.dtype != flat.dtype
+            or target.numel() != counts[self._rank]
+            or target.dtype != sent.dtype
         ):
             raise errors.InvalidArgument(
-                f"reduce_scatter: {list(counts)} elements of {flat.dtype} in, {output.numel()} of "
-                f"{output.dtype} out, in a group of {self._size}"
+                f"reduce_scatter: {list(counts)} elements of {sent.dtype} in, {target.numel()} of "
+                f"{target.dtype} out, in a group of {self._size}"
             )
-        target = output if output.is_contiguous() else torch.empty(output.shape, dtype=output.dtype)
         part = self._reduce_part(
-            "reduce_scatter_v", "reduce_scatter", counts, opts.reduceOp, flat, target
+            "reduce_scatter_v", "reduce_scatter", counts, opts.reduceOp, sent, target
         )
-        return self._work(
-            "reduce_scatter",
-            [part],
-            [output],
-            (lambda: output.copy_(target)) if target is not output else None,
-        )
+        return self._work("reduce_scatter", [part], [output], after)
 
-    def _scatter_flat(self, what: str, output: torch.Tensor, flat: torch.Tensor, opts: Any) -> Work:
-        if flat.numel() != output.numel() * self._size:
+    def _prepared_scatter(
+        self, what: str, output: torch.Tensor, input: torch.Tensor, op: Any
+    ) -> tuple[torch.Tensor, torch.Tensor, After]:
+        """The memory of the output and of the input, and what remains to be done."""
+        (target, after), dense = landing(output), packed(input)
+        if dense.numel() != target.numel() * self._size:
             raise errors.InvalidArgument(
-                f"{what}: {flat.numel()} elements in, {output.numel()} out, "
+                f"{what}: {dense.numel()} elements in, {target.numel()} out, "
                 f"in a group of {self._size}"
             )
-        if flat.dtype != output.dtype:
-            raise errors.InvalidArgument(f"{what}: {flat.dtype} in, {output.dtype} out")
-        if output.numel() == 0:
-            return self._work(what, [], [output])
-        target = output if output.is_contiguous() else torch.empty(output.shape, dtype=output.dtype)
-        part = self._reduce_part(
-            "reduce_scatter", what, output.numel(), opts.reduceOp, flat, target
-        )
-        return self._work(
-            what, [part], [output], (lambda: output.copy_(target)) if target is not output else None
-        )
+        if dense.dtype != target.dtype:
+            raise errors.InvalidArgument(f"{what}: {dense.dtype} in, {target.dtype} out")
+        self._reduction(what, dense.dtype, op)
+        # In place, the output is a part of the input
+        return target, apart(dense, target, -self._rank * target.numel()), after
 
+    def _scatter_flat(
+        self, what: str, output: torch.Tensor, input: torch.Tensor, opts: Any
+    ) -> Work:
+        target, dense, after = self._prepared_scatter(what, output, input, opts.reduceOp)
+        return self._scatter_prepared(what, output, target, dense, after, opts)
+
+    def _scatter_prepared(
+        self,
+        what: str,
+        output: torch.Tensor,
+        target: torch.Tensor,
+        dense: torch.Tensor,
+        after: After,
+        opts: Any,
+    ) -> Work:
+        if target.numel() == 0:
+            return self._work(what, [], [output])
+        part = self._reduce_part(
+            "reduce_scatter", what, target.numel(), opts.reduceOp, dense, target
+        )
+        return self._work(what, [part], [output], after)
+
+    @operation(
+        "REDUCE_SCATTER_BASE",
+        c10d.ReduceScatterOptions,
+        "outputTensor|output: tensor, inputTensor|input: tensor",
+    )
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
-        check((output, input))
         return self._timed(
-            "_reduce_scatter_base",
-            self._scatter_flat,
-            "reduce_scatter_single",
-            output,
-            input.contiguous(),
-            opts,
+            "_reduce_scatter_base", self._scatter_flat, "reduce_scatter_single", output, input, opts
         )
 
     _reduce_scatter_base = reduce_scatter_single
 
+    @operation(
+        "REDUCE_SCATTER_TENSOR_COALESCED",
+        c10d.ReduceScatterOptions,
+        "outputs|outputTensors: tensors, inputs|inputTensors: tensors",
+    )
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
-        works = [
-            self._scatter_flat("reduce_scatter_single", output, input.contiguous(), opts)
+        check_pairs("reduce_scatter_single", outputs, inputs)
+        distinct("reduce_scatter_single", outputs)
+        prepared = [
+            self._prepared_scatter("reduce_scatter_single", output, input, opts.reduceOp)
             for output, input in zip(outputs, inputs)
+        ]
+        works = [
+            self._scatter_prepared("reduce_scatter_single", output, *each, opts)
+            for output, each in zip(outputs, prepared)
         ]
         return self._together("reduce_scatter_single", works, list(outputs))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -33,13 +33,13 @@ types = {
 for _name in ("uint16", "uint32", "uint64"):
     if hasattr(torch, _name):
         types[getattr(torch, _name)] = DataType[_name]
-# Types that are only moved: (type of the library, number of them in an element).
+# Types that the library does not have can be moved: by the size of an element, (type of the
+# library, number of them in an element).
 moved = {
     1: (DataType.uint8, 1),
     2: (DataType.float16, 1),
     4: (DataType.int32, 1),
     8: (DataType.int64, 1),
-    16: (DataType.int64, 2),
 }
 ops = {
     Op.SUM: RedOp.SUM,
@@ -63,17 +63,20 @@ bool_ops = {
 bitwise = (Op.BAND, Op.BOR, Op.BXOR)
 
 
-def element(tensor: torch.Tensor) -> tuple[DataType, int]:
-    return moved[tensor.element_size()]
+def alive(find: Callable[[], Any]) -> Any:
+    """The group of a weak reference. Its calls keep it alive."""
+    group = find()
+    if group is None:
+        raise errors.InvalidUsage("the process group of this call has been destroyed")
+    return group
 
 
-def check(tensors: Tensors) -> None:
-    for tensor in tensors:
-        if not tensor.is_cpu:
-            raise errors.InvalidArgument(
-                f"a tensor on {tensor.device}: this process group takes tensors of the CPU"
-            )
-        if tensor.layout is not torch.strided:
-            raise errors.InvalidArgument(
-                f"a tensor of layout {tensor.layout}: this process group takes dense tensors"
-            )
+def element(tensor: torch.Tensor) -> tuple[torch.dtype, DataType, int]:
+    """The type of torch and of the library that messages name, and the number of elements of the
+    library that move one of the tensor. They are its own type if the library has it, and two real
+    numbers for a complex one, as torch.distributed passes them."""
+    dtype, factor = tensor.dtype, 1
+    if dtype.is_complex:
+        dtype, factor = dtype.to_real(), 2
+    own = types.get(dtype)
+    return (dtype, own, factor) if own is not None else (dtype, *moved[tensor.element_size()])
