@@ -6,7 +6,7 @@
  *   - A rule of an algorithm's file applies where the file exists, and remains in any case.
  *   - A file whose name a rule cannot hold is omitted from the directory, with a sentence.
  *   - Several writers at once lose nothing. An invalid file is refused with its line.
- *   - Whoever locks the directory delays nobody; a lock of the file that stays is an error.
+ *   - A lock of the directory delays no writer; a lock of the file that stays is an error.
  */
 #include "tuning/tuning_file.h"
 
