@@ -16,7 +16,7 @@
 #include "dfccl.h"
 
 enum { MAX_FILE_BYTES = 4 << 20, PATH_BYTES = 600, LINE_BYTES = 400, LOCK_PERIOD_US = 2000 };
-#define LOCK_TIMEOUT_NS 10000000000ull
+#define LOCK_TIMEOUT_NS 30000000000ull
 static const char machine_word[] = "# machine: ";
 
 /* ---- the machine */

@@ -47,7 +47,7 @@ void df_tuning_cache_note(df_tuning_store *memory, const df_tuning_cache *tuning
 /* Takes the new results; the caller frees *taken. */
 uint32_t df_tuning_cache_take_new(df_tuning_store *memory, df_tuning_cache **taken);
 /* Reads the file anew, puts n rules into the machine's part, and replaces the file at once, so that
- * no reader sees half of it. Writers wait for each other, up to 10 s for one that does not end.
+ * no reader sees half of it. Writers wait for each other, up to 30 s for one that does not end.
  * dfcclSystemError, dfcclInvalidUsage. */
 dfcclResult_t df_tuning_cache_write(const char *path, const char *machine,
                                     const df_tuning_cache *tuning_cache, uint32_t n);

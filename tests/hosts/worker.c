@@ -16,6 +16,7 @@
 #include <dirent.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,9 +40,10 @@ static struct {
 static dfcclContext_t ctx;
 static int rank, ranks;
 static collective all[COLLECTIVES];
-static uint64_t runs, breaks;
+static uint64_t runs;
+static _Atomic uint64_t breaks;
 static int32_t goes_on = 1; /* from rank 0, which decides in each round */
-static volatile int is_over;
+static _Atomic int is_over;
 
 static uint64_t now_ns(void) {
   struct timespec t;
@@ -113,10 +115,10 @@ static int is_connection(int fd) {
 }
 
 static void *break_connections(void *unused) {
-  while (!is_over) {
+  while (!atomic_load(&is_over)) {
     usleep((useconds_t)(options.break_ms * 1000));
-    for (int fd = 3; fd < DESCRIPTORS && !is_over; fd++)
-      if (is_connection(fd)) breaks += shutdown(fd, SHUT_RDWR) == 0;
+    for (int fd = 3; fd < DESCRIPTORS && !atomic_load(&is_over); fd++)
+      if (is_connection(fd)) atomic_fetch_add(&breaks, shutdown(fd, SHUT_RDWR) == 0);
   }
   return unused;
 }
@@ -280,9 +282,9 @@ int main(int argc, char **argv) {
   snprintf(text, sizeof text, "%s", dfcclGetLastError(ctx));
   if (result == dfcclSuccess)
     snprintf(text, sizeof text, "%llu runs, %llu breaks", (unsigned long long)runs,
-             (unsigned long long)breaks);
+             (unsigned long long)atomic_load(&breaks));
   say(result == dfcclSuccess ? "through" : "told", text);
-  is_over = 1;
+  atomic_store(&is_over, 1);
   if (options.break_ms) pthread_join(breaker, NULL);
   dfcclDestroy(ctx);
   say("gone", "");
