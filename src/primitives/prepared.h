@@ -3,9 +3,16 @@
 #ifndef DF_PRIMITIVES_PREPARED_H
 #define DF_PRIMITIVES_PREPARED_H
 
+#include "context/cursor.h"
 #include "context/descriptor.h"
 #include "primitives/link.h"
 #include "primitives/elements/types.h"
+
+/* The number of a message of this loop, from 1. */
+DF_CORE uint64_t df_sequence(const df_cursor *cursor, uint32_t loops, const df_link *link,
+                             uint16_t ordinal) {
+  return (cursor->run * loops + cursor->loop) * link->messages + ordinal + 1;
+}
 
 typedef enum {
   DF_MOVE_NOTHING,

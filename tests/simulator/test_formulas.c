@@ -262,7 +262,7 @@ static void compare_sizes(const uint32_t *sizes, size_t n_sizes, int flags, int 
     for (size_t i = 0; i < n_sizes; i++) {
       if (!(formulas[which].flags & flags) || (formulas[which].flags & unless)) continue;
       if ((formulas[which].flags & HOSTS) && sizes[i] < 8) continue;
-      compare(which, sizes[i], 64);
+      if (sizes[i] < 256) compare(which, sizes[i], 64);
       compare(which, sizes[i], 512);
     }
 }
