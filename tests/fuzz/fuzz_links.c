@@ -35,6 +35,8 @@ typedef struct victim {
   df_mapped_ranges *mapped_ranges;
   df_bell *bell;
   uint8_t **rings; /* [links], for all blocks */
+  df_ways *ways;   /* [blocks][links], used by sending ends; NULL: nothing is measured */
+  uint32_t *ways_read;
   uint8_t *send, *recv, *lent;
   df_cursor cursors[DF_MAX_BLOCKS];
   df_lanes lanes;
@@ -66,6 +68,20 @@ static int make_plan(victim *v, input *in) {
 
 static size_t buffer_bytes(const victim *v, uint64_t count) {
   return (size_t)(count * v->plan->key.n * v->desc.element_bytes); /* in the larger buffer */
+}
+
+static void make_ways(victim *v) {
+  const size_t ends = (size_t)v->shape.n_blocks * v->plan->n_links;
+  v->ways = allocate(ends * sizeof *v->ways);
+  v->ways_read = allocate(ends * DF_WAYS * sizeof *v->ways_read);
+  for (size_t end = 0; end < ends; end++) {
+    df_link *link = &v->desc.links[end];
+    df_ways_open(&v->ways[end], (df_ways_terms){.one_way = end % 2, .lent_percent = 70}, NULL);
+    if (link->sends)
+      link->ways = &v->ways[end];
+    else
+      link->ways_read = &v->ways_read[end * DF_WAYS];
+  }
 }
 
 static void make_links(victim *v) {
@@ -100,6 +116,7 @@ static void make_victim(victim *v, input *in) {
                             .slot_bytes = 64u << next_byte(in) % 4,
                             .slots = 2u << next_byte(in) % 3,
                             .flagged_max = (form = next_byte(in)) % 2 ? 1024 : 0};
+  limits.slot_bytes <<= form >> 6; /* long messages are measured */
   limits.packed_max = form % 4 == 3 ? 0 : DF_PACKED_MAX;
   df_descriptor *d = &v->desc;
   d->type = types[next_byte(in) % DF_COUNT_OF(types)];
@@ -133,6 +150,7 @@ static void make_victim(victim *v, input *in) {
   v->lanes = (df_lanes){
       .move = &v->move, .mover = df_mover_cpu_best(), .interrupt = &never, .yield_polls = 1};
   make_links(v);
+  if (form & 32) make_ways(v);
   if (count % 2 && df_prepared_is_kept(d))
     df_prepared_keep(d, allocate(d->n_primitives * sizeof *d->prepared));
 }
@@ -140,6 +158,8 @@ static void make_victim(victim *v, input *in) {
 static void free_victim(victim *v) {
   for (uint32_t i = 0; v->rings && i < v->plan->n_links; i++) free(v->rings[i]);
   free(v->rings);
+  free(v->ways);
+  free(v->ways_read);
   free((void *)(uintptr_t)v->desc.prepared);
   free(v->desc.links);
   free(v->desc.scratch);
@@ -154,8 +174,9 @@ static void free_victim(victim *v) {
 
 /* ---- the peers ---- */
 
-/* The block's next input as a correct peer would give it: a message or a credit. */
-static void oblige(victim *v, uint32_t block, uint64_t lend_at) {
+/* The block's next input as a correct peer would give it: a message or a credit. tag: of the
+ * message; ways that do not exist are among the tags. */
+static void oblige(victim *v, uint32_t block, uint64_t lend_at, uint64_t tag) {
   const df_cursor *c = &v->cursors[block];
   const df_part *part = &v->desc.parts[block];
   if (c->primitive >= v->desc.n_primitives) return;
@@ -166,7 +187,7 @@ static void oblige(victim *v, uint32_t block, uint64_t lend_at) {
     uint64_t sequence = df_sequence(c, part->loops, link, prim->recv_ordinal);
     uint64_t *slot = (uint64_t *)df_link_slot(link, sequence);
     if (lend_at) slot[1] = lend_at;
-    slot[0] = sequence << DF_COMMIT_BITS | (lend_at != 0);
+    slot[0] = sequence << DF_COMMIT_BITS | tag | (lend_at != 0);
     link->credit[1] = 0;
   }
   if (prim->flags & DF_PRIM_SEND) {
@@ -201,10 +222,11 @@ static void scribble(victim *v, input *in) {
 
 static void be_peer(victim *v, input *in, uint32_t block) {
   uint8_t what = next_byte(in);
+  const uint64_t tag = (uint64_t)(what >> 5) << 1;
   if (what % 8 < 4)
-    oblige(v, block, 0);
+    oblige(v, block, 0, tag);
   else if (what % 8 == 4)
-    oblige(v, block, address_of(v, in));
+    oblige(v, block, address_of(v, in), tag);
   else if (what % 8 < 7)
     scribble(v, in);
   else
