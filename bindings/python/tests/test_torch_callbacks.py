@@ -297,9 +297,11 @@ def leaves_no_cycle(rank, group):
 
 
 def _gradients(register, buckets: int) -> list[torch.Tensor]:
+    """The buckets have different sizes: the hooks of torch make calls without a name in callbacks of
+    different buckets, and those may come in any order."""
     torch.manual_seed(0)
     model = DistributedDataParallel(
-        torch.nn.Sequential(*(torch.nn.Linear(24, 24) for _ in range(buckets))),
+        torch.nn.Sequential(*(torch.nn.Linear(24 + i, 25 + i) for i in range(buckets))),
         bucket_cap_mb=0.001,  # a bucket for each parameter
     )
     register(model)
@@ -315,7 +317,7 @@ def hooks_of_torch(rank, group):
 
     def power(model):
         state = powerSGD_hook.PowerSGDState(
-            None, matrix_approximation_rank=24, start_powerSGD_iter=2, min_compression_rate=0.1
+            None, matrix_approximation_rank=32, start_powerSGD_iter=2, min_compression_rate=0.1
         )
         model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
 
