@@ -297,7 +297,7 @@ def leaves_no_cycle(rank, group):
 
 
 def _gradients(register, buckets: int) -> list[torch.Tensor]:
-    """The buckets have different sizes: the hooks of torch make calls without a name in callbacks of
+    """The buckets have different sizes: hooks of torch make calls without a name in callbacks of
     different buckets, and those may come in any order."""
     torch.manual_seed(0)
     model = DistributedDataParallel(

@@ -5,6 +5,7 @@ job. Skipped without torch."""
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import gc
 import os
 import signal
@@ -35,7 +36,10 @@ def fork(moment: str, check: Callable[[], None] = lambda: None) -> None:
     child = os.fork()
     if child == 0:
         try:
-            signal.alarm(40)  # the threads of a time limit are not there
+            # The threads of a time limit are not there: the signal prints the stack and ends the
+            # child.
+            faulthandler.register(signal.SIGALRM, chain=True)
+            signal.alarm(40)
             gc.collect()
             check()
             gc.collect()
@@ -61,6 +65,19 @@ def _life(rank: int, size: int, place: str) -> None:
     fork("before the job")
     _join(rank, size, place)
     fork("before the first call", no_group)
+    is_held, released = threading.Event(), threading.Event()
+
+    def registers() -> None:
+        with dist.group.WORLD._register_lock:
+            is_held.set()
+            released.wait()
+
+    thread = threading.Thread(target=registers)
+    thread.start()
+    is_held.wait()
+    fork("while a thread registers", no_group)
+    released.set()
+    thread.join()
     work = dist.all_reduce(torch.ones(4), async_op=True)
 
     def futures() -> None:

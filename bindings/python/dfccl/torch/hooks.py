@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import logging
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C import _distributed_c10d as c10d
 
+from .. import errors
 from .forms import Forms, no_time
 
 if TYPE_CHECKING:
@@ -47,17 +49,22 @@ class Hooks:
     """The hooks of one process group. Hooks of one kind are called in the order of their ids."""
 
     def __init__(self) -> None:
-        self.any = False  # whether there are hooks of operations
+        self.any = False  # whether around() is called: there are hooks of operations, or is_refused
+        self.is_refused = False  # this process is a forked child of the one that made the group
         self.kinds: dict[str, dict[int, Callable[..., Any]]] = {"pre": {}, "post": {}, "abort": {}}
         self._calls = 0
+        _open.add(self)
 
     def add(self, kind: str, hook_id: int, hook: Callable[..., Any]) -> None:
         self.kinds[kind][hook_id] = hook
-        self.any = bool(self.kinds["pre"] or self.kinds["post"])
+        self._changed()
 
     def remove(self, kind: str, hook_id: int) -> None:
         self.kinds[kind].pop(hook_id, None)
-        self.any = bool(self.kinds["pre"] or self.kinds["post"])
+        self._changed()
+
+    def _changed(self) -> None:
+        self.any = self.is_refused or bool(self.kinds["pre"] or self.kinds["post"])
 
     def _call(self, kind: str, *arguments: Any) -> None:
         for _, hook in sorted(self.kinds[kind].items()):
@@ -80,6 +87,11 @@ class Hooks:
         group: ProcessGroup,
     ) -> Any:
         """Calls an operation's function, and the hooks before and after it."""
+        if self.is_refused:
+            raise errors.InvalidUsage(
+                f"{forms.name}: group {group._name!r} belongs to the process that forked this one; "
+                "a forked child makes groups of its own"
+            )
         before, after = c10d.PreHookArgs(), c10d.PostHookArgs()
         before.name = after.name = getattr(c10d.HookOpName, name, c10d.HookOpName.UNKNOWN)
         before.op_id = after.op_id = self._calls
@@ -108,3 +120,15 @@ class Hooks:
         after.work = work
         self._call("post", after)
         return work
+
+
+_open: weakref.WeakSet[Hooks] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """Calls are refused before they take a lock, which a thread of the parent may have held."""
+    for hooks in list(_open):
+        hooks.is_refused = hooks.any = True
+
+
+os.register_at_fork(after_in_child=_forked)
