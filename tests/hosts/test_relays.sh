@@ -105,14 +105,16 @@ stop "a stopped rank beside a relay" 1 1 1 2 3
 pids=()
 for r in 0 1 2 3; do
   bed_on $((r < 2 ? 1 : r)) env RANK=$r WORLD_SIZE=4 MASTER_ADDR=10.77.0.1 MASTER_PORT=29502 \
-    DFCCL_NET_TIMEOUT_MS=2000 \
+    DFCCL_NET_TIMEOUT_MS=2000 STARTED_BY=$$ \
     timeout 30 "$bench" allreduce --env -a hierarchical -b 64K -e 64K -i 100000 >"$work/bench-$r" \
       2>&1 &
   pids+=($!)
 done
 sleep 2
+# Other tests may have a rank 1 of this program.
 stopped=$(for pid in $(pgrep -x dfccl-bench); do
-  tr '\0' '\n' <"/proc/$pid/environ" | grep -qx RANK=1 && echo "$pid"
+  variables=$(tr '\0' '\n' <"/proc/$pid/environ")
+  echo "$variables" | grep -qx "STARTED_BY=$$" && echo "$variables" | grep -qx RANK=1 && echo "$pid"
 done | head -n 1)
 [ -n "$stopped" ] && kill -STOP "$stopped" ||
   fail "hierarchical: rank 1 is not there: $(cat "$work/bench-1")"
