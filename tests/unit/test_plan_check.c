@@ -143,7 +143,7 @@ DF_TEST(plan_check, hierarchies, 300) {
                            .levels = levels};
         for (; key.root < (rooted(key.operation) ? key.n : 1); key.root++) {
           key.average = df_operation_reduces(key.operation) && df_random_chance(&random, 50);
-          for (int again = 0; again < (df_slowdown() > 1 ? 1 : 4); again++) prove(key, &random);
+          for (int again = 0; again < (df_slowdown() > 1 ? 1 : 2); again++) prove(key, &random);
         }
       }
       free(levels);
