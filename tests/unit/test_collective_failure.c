@@ -15,8 +15,11 @@
  *     last messages. Registrations in which it could not take part cost nothing permanently.
  *   - Rings are kept until their sender has deregistered or left in order: a sender that lost its
  *     connection may be alive, and write to them.
+ *   - The sentence of a timeout that a peer reports goes on with this rank: with what it waits for,
+ *     or that it has no outstanding run.
  *   - Links that cannot lie in the memory that is offered for them are refused. */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -24,6 +27,7 @@
 
 #include "stage.h"
 #include "base/mutex.h"
+#include "host/observe/dump.h"
 #include "host/registration/match.h"
 #include "two_ranks.h"
 #include "host/runs/collective_failure.h"
@@ -126,6 +130,49 @@ DF_TEST(failure, a_connection_that_cannot_be_read_is_ended, 30) {
   stage_open(&s);
   CHECK(shutdown(s.context->mesh.sockets[1], SHUT_RD) == 0, "its reading does not fail");
   CHECK(!stage_has_received(&s, 1, DF_MESSAGE_KINDS, 0), "it is still connected");
+  stage_close(&s);
+}
+
+/* ---- sentences of timeouts */
+
+#define LATE "run 0 of rank 1 did not complete within 9 ms; it waits for a message from rank 0"
+
+static void report_timeout(const df_stage *s) {
+  stage_say(s, 1, (df_message){.kind = DF_MESSAGE_FAIL, .id = COLL, .a = dfcclTimeout}, LATE);
+}
+
+DF_TEST(failure, a_reported_timeout_goes_on_with_the_wait_of_this_rank, 30) {
+  static int8_t bytes[COUNT];
+  char wait[256] = "", wanted[600];
+  df_stage s;
+  stage_open(&s);
+  stage_begin_broadcast(&s, COLL, COUNT, bytes, bytes);
+  while (strstr(wait, "waits for a message from rank 1") == NULL) {
+    df_rank_lock(&s.context->lock);
+    df_describe_wait(s.context, df_find(s.context, COLL), wait, sizeof wait);
+    df_rank_unlock(&s.context->lock);
+    df_nap();
+  }
+  report_timeout(&s);
+  RESULT(dfcclWait(s.context, COLL), dfcclTimeout);
+  snprintf(wanted, sizeof wanted, LATE "; on rank 0: %s", wait);
+  CHECK(strcmp(dfcclGetLastError(s.context), wanted) == 0, "\"%s\" instead of \"%s\"",
+        dfcclGetLastError(s.context), wanted);
+  stage_close(&s);
+}
+
+DF_TEST(failure, a_reported_timeout_says_that_this_rank_has_no_run, 30) {
+  df_stage s;
+  stage_open_with_bell(&s);
+  OK(stage_register_of_two(&s, COLL));
+  const df_announcement announcement = stage_announcement_of(&s, COLL);
+  stage_announce(&s, COLL, &announcement);
+  report_timeout(&s);
+  CHECK(stage_has_received(&s, 2, DF_MESSAGE_FAILURE_REASON, DF_NOBODY), "nothing has failed");
+  RESULT(dfcclRunAllReduce(s.context, COLL, &s, &s, NULL, NULL), dfcclTimeout);
+  CHECK(strcmp(dfcclGetLastError(s.context),
+               LATE "; rank 0 has no outstanding run (its next one is run 0)") == 0,
+        "\"%s\"", dfcclGetLastError(s.context));
   stage_close(&s);
 }
 

@@ -1,5 +1,6 @@
 #include "host/lifecycle/message_handlers.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "host/lifecycle/peer_failure.h"
 #include "host/registration/match.h"
 #include "host/lifecycle/heartbeat.h"
+#include "host/observe/dump.h"
 #include "host/state/registry.h"
 #include "transports/shm/unmap.h"
 
@@ -70,6 +72,20 @@ static void fail_unmet(dfcclContext_t context, uint32_t from, dfcclCollId_t id,
     }
 }
 
+/* The sender of a timeout names the rank that it waits for. That may be this rank, which waits for
+ * another one itself, or has no outstanding run: so the sentence goes on with this rank. */
+static void extend_timeout(dfcclContext_t context, const df_coll *coll, const char *sentence,
+                           char longer[DF_SENTENCE_BYTES]) DF_RANK_LOCKED {
+  char state[256];
+  df_describe_wait(context, coll, state, sizeof state);
+  if (df_runs_in_device(coll) == 0 && coll->runs.backlog_length == 0)
+    snprintf(longer, DF_SENTENCE_BYTES,
+             "%s; rank %u has no outstanding run (its next one is run %" PRIu64 ")", sentence,
+             context->rank, coll->runs.submitted);
+  else
+    snprintf(longer, DF_SENTENCE_BYTES, "%s; on rank %u: %s", sentence, context->rank, state);
+}
+
 static void handle_failure(void *room, uint32_t from, const df_message *message,
                            int fd) DF_RANK_LOCKED {
   (void)fd;
@@ -80,6 +96,12 @@ static void handle_failure(void *room, uint32_t from, const df_message *message,
                              ? (dfcclResult_t)message->a
                              : dfcclRemoteError;
   const char *sentence = df_message_payload(message);
+  char longer[DF_SENTENCE_BYTES];
+  if (status == dfcclTimeout && message->variant == 0 && remote && remote->bound &&
+      remote->bound->failure.failed == dfcclSuccess) {
+    extend_timeout(context, remote->bound, sentence, longer);
+    sentence = longer;
+  }
   /* A mismatch or an abort does not affect other collectives. */
   int breaks = status != dfcclMismatch && message->a != dfcclAborted && message->variant == 0;
   if (breaks) df_break(context, status, sentence);
