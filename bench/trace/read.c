@@ -408,8 +408,9 @@ bool df_job_read(const char *directory, df_job_trace *job) {
     return false;
   }
   if (glob(pattern, 0, NULL, &files) != 0) {
-    df_tool_error("no traces: %s matches no file (set DFCCL_TRACE=%s for the job)", pattern,
-                  directory);
+    df_tool_error("no traces: %s matches no file (set DFCCL_TRACE=%s for the job; a rank makes its "
+                  "file when it has joined the job)",
+                  pattern, directory);
     return false;
   }
   bool fine = true;

@@ -19,7 +19,7 @@ run 0 "$trace" --help
 out_has "^usage: dfccl-trace "
 run 0 "$trace" --version
 run 1 "$trace" "$work/nowhere"
-err_has "nowhere/rank-\*.trace matches no file"
+err_has "nowhere/rank-\*.trace matches no file \(set DFCCL_TRACE=.*nowhere for the job; a rank makes its file when it has joined the job\)"
 
 # The traces of one job.
 mkdir "$work/job"

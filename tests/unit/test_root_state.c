@@ -403,7 +403,7 @@ DF_TEST(root, news_become_rarer_and_have_the_reason, 20) {
     CHECK(df_root_step(root, 0), "the root has ended");
     CHECK(df_root_step(root, 0), "the root has ended");
     CHECK(recv(own[0], &news, sizeof news, MSG_DONTWAIT) == sizeof news, "no NEWS");
-    CHECK(strstr(news.reason, "rank 1 of 2 have not come") && strstr(news.reason, "another secret"),
+    CHECK(strstr(news.reason, "rank 1 of 2 has not come") && strstr(news.reason, "another secret"),
           "\"%s\"", news.reason);
     CHECK(root->news_ns > df_clock_ns() + least_ms * 1000000, "the next NEWS comes after %llu ms",
           (unsigned long long)(root->news_ns - df_clock_ns()) / 1000000);

@@ -83,15 +83,19 @@ void df_root_note_users(df_root *root) {
 
 /* ---- ranks that have not come */
 
-static void list_the_missing(const df_root *root, char *names) {
+/* Returns how many they are. */
+static int list_the_missing(const df_root *root, char *names) {
   unsigned char missing[DF_MAX_RANKS] = {0};
+  int n = 0;
   for (int rank = 0; rank < root->n_ranks; rank++) {
     const df_caller *caller = root->members[rank];
     missing[rank] = root->phase == DF_ROOT_MESHING    ? caller->stage != DF_CALLER_MESHED
                     : root->n_joined == root->n_ranks ? root->records[rank].n_addresses == 0
                                                       : caller == NULL;
+    n += missing[rank];
   }
   df_rank_list(names, DF_RANK_LIST_BYTES, missing, root->n_ranks);
+  return n;
 }
 
 #define NO_SECRET                                                                                  \
@@ -136,11 +140,13 @@ static void describe_listeners(const df_root *root, char *text, size_t bytes) {
 
 void df_root_describe_missing(const df_root *root, char text[DF_REASON_BYTES]) {
   char names[DF_RANK_LIST_BYTES], listeners[DF_REASON_BYTES - DF_RANK_LIST_BYTES - 64];
-  list_the_missing(root, names);
+  const int one = list_the_missing(root, names) == 1;
   describe_listeners(root, listeners, sizeof listeners);
   if (root->phase == DF_ROOT_MESHING)
-    snprintf(text, DF_REASON_BYTES, "%s of %d still connect to other ranks", names, root->n_ranks);
+    snprintf(text, DF_REASON_BYTES, "%s of %d still connect%s to other ranks", names, root->n_ranks,
+             one ? "s" : "");
   else
-    snprintf(text, DF_REASON_BYTES, "%s of %d have not come%s", names, root->n_ranks, listeners);
+    snprintf(text, DF_REASON_BYTES, "%s of %d %s not come%s", names, root->n_ranks,
+             one ? "has" : "have", listeners);
   if (root->phase != DF_ROOT_MESHING) say_hints(root, text, DF_REASON_BYTES);
 }
