@@ -99,7 +99,7 @@ DF_CORE uint8_t *df_link_slot(const df_link *link, uint64_t sequence) {
  * time shows how far away the receiver is. */
 DF_CORE uint64_t df_link_look_at_credit(df_link *link) {
 #if !defined(__CUDACC__)
-  if (link->ways) {
+  if (link->ways && df_ways_wants_look(link->ways)) {
     const uint64_t before = df_clock_ns();
     const uint64_t credit = df_observe_u64(link->credit), ns = df_clock_ns() - before;
     if (credit != link->credit_seen) df_ways_look(link->ways, ns);

@@ -7,8 +7,9 @@
 
 #if defined(__CUDACC__)
 
-DF_CORE int df_measure_choose_way(df_move *move, int may_lend, uint64_t bytes) {
+DF_CORE int df_measure_choose_way(df_move *move, uint64_t run, int may_lend, uint64_t bytes) {
   (void)move;
+  (void)run;
   (void)bytes;
   return may_lend;
 }
@@ -32,13 +33,23 @@ DF_CORE void df_measure_end(const df_move *move, uint64_t begin) {
 /* Bits of df_move.measures. */
 enum { DF_MEASURES_SEND = 1, DF_MEASURES_RECEIVE = 2 };
 
+DF_CORE_APART uint8_t df_measure_next_way(df_link *link, uint64_t run, int may_lend, uint64_t bytes,
+                                          int *is_timed) {
+  df_ways *ways = link->ways;
+  const df_way_message message = {.bytes = bytes,
+                                  .run = run,
+                                  .now_ns = df_ways_wants_time(ways, run) ? df_clock_ns() : 0,
+                                  .may_lend = may_lend};
+  if (df_ways_wants_look(ways)) link->credit_seen = df_link_look_at_credit(link);
+  return (uint8_t)df_ways_next(ways, &message, is_timed);
+}
+
 /* Sets the way and the tag of the message that is sent. Returns 1 if it is lent. */
-static inline int df_measure_choose_way(df_move *move, int may_lend, uint64_t bytes) {
-  df_ways *ways = move->send_link->ways;
+static inline int df_measure_choose_way(df_move *move, uint64_t run, int may_lend, uint64_t bytes) {
   int is_timed = 0;
   move->way = may_lend ? DF_WAY_LENT : DF_WAY_CACHED;
-  if (DF_UNLIKELY(ways != NULL) && bytes >= DF_WAY_LEAST)
-    move->way = (uint8_t)df_ways_next(ways, may_lend, bytes, &is_timed);
+  if (DF_UNLIKELY(move->send_link->ways != NULL) && bytes >= DF_WAY_LEAST)
+    move->way = df_measure_next_way(move->send_link, run, may_lend, bytes, &is_timed);
   const int is_lent = move->way == DF_WAY_LENT;
   move->tag = (uint8_t)(is_lent ? DF_COMMIT_DIRECT : 0);
   if (is_timed) {

@@ -259,7 +259,7 @@ DF_CORE uint8_t *df_step_set_message(const df_descriptor *desc, uint32_t block,
     return df_step_lend_common(desc, block, cursor, prim, move);
   }
   const int can_lend = prim->may_lend && df_step_can_lend(desc, cursor, prim, move, &there);
-  if (!df_measure_choose_way(move, can_lend, bytes)) {
+  if (!df_measure_choose_way(move, cursor->run, can_lend, bytes)) {
 #if defined(__CUDACC__)
     DF_ASSERT(bytes <= prim->send_link->stride); /* the message fits its slot */
 #endif
@@ -293,7 +293,8 @@ DF_CORE_APART void df_step_move_pieces(const df_descriptor *desc, uint32_t block
                            : desc->parts[block];
   uint8_t *slot = prim->send_link ? df_link_payload(prim->send_link, move->send_sequence) : NULL;
   const uint8_t *received = NULL;
-  if (slot) df_measure_choose_way(move, 0, (uint64_t)prim->multi_piece * desc->element_bytes);
+  if (slot)
+    df_measure_choose_way(move, cursor->run, 0, (uint64_t)prim->multi_piece * desc->element_bytes);
   const uint64_t begin = df_measure_begin(move);
   if (prim->recv_link)
     received = move->borrows ? (const uint8_t *)move->lent

@@ -2,9 +2,15 @@
  * Ways in which messages go from a sender to a receiver on the same host. The fastest way depends
  * on the processors, on where the system runs the ranks, and on the program's use of its buffers.
  * So both ends measure the times of their moves, and the sender chooses, alone and at any time:
- * each message shows how it was sent. In doubling intervals the sender tries another way for a few
- * messages. Trials have an exploration budget of 1 % of the time of all moves. A trial ends when
- * the budget is empty, but messages that are in the ring then are already on their way.
+ * each message shows how it was sent. In doubling intervals the sender tries another way.
+ *
+ *   - A way through slots is tried for a few messages, and compared by the times of both ends.
+ *   - Lending is tried for a few runs, since it costs the owner most after the run: the program's
+ *     next writes take the lines back from the receiver's cache. So the time from run to run
+ *     decides. Runs before and after the trial are compared with those of the trial.
+ *
+ * Trials have an exploration budget of 1 % of the time of all moves. A trial ends when the budget
+ * is empty, but messages that are in the ring then are already on their way.
  *
  * All functions are pure: they get the times, and never read a clock.
  */
@@ -16,14 +22,7 @@
 #include "base/assert.h"
 #include "base/atomic.h"
 #include "base/limits.h"
-
-typedef enum {
-  DF_WAY_CACHED, /* slots; the stores go through the caches */
-  DF_WAY_OWNED,  /* the same; the slot's lines are requested for writing ahead of the stores */
-  DF_WAY_PAST,   /* slots; the stores go past the caches */
-  DF_WAY_LENT,   /* the receiver reads the sender's buffer */
-  DF_WAYS
-} df_way;
+#include "primitives/way_record.h"
 
 /* Values of the tuning number `way`: 0 chooses by times, 1 + way forces a way where the message can
  * go that way, and DF_WAY_RANDOM mixes them (test modes). */
@@ -36,49 +35,50 @@ enum { DF_WAY_LEAST = 4 };
 enum { DF_WAY_LEAST = 1025 };
 #endif
 enum {
-  DF_WAY_UNIT = 65536,       /* times are for so many bytes */
   DF_WAY_SAMPLES = 32,       /* without a trial, one of so many messages is measured */
   DF_WAY_LOOKS = 256,        /* and after so many the receiver's times are looked at */
-  DF_WAY_TRIAL = 12,         /* messages of a trial that the receiver must have read */
-  DF_WAY_INTERVAL = 8,       /* log2 of the messages between trials at first, */
-  DF_WAY_INTERVAL_MOST = 18, /* and at most */
+  DF_WAY_FIRST_LOOKS = 3,    /* looks that a new distance needs */
+  DF_WAY_TRIAL = 12,         /* messages of a trial that the receiver must have read, and messages
+                                that are measured one after the other before it */
+  DF_WAY_RUNS = 5,           /* timed runs before, during and after a trial of lending */
   DF_WAY_SHARE = 100,        /* the exploration budget is 1/100 of all times */
   DF_WAY_TRIALS_SAVED = 64,  /* the budget is at most enough for so many trials */
   DF_WAY_UNKNOWN_MOST = 512, /* so many messages are measured to learn the cost of the way in use */
   DF_WAY_SLOT_PERCENT = 95,  /* a way through slots must take less than this share of another's */
-  DF_DISTANCES = 4           /* each has a record of its own */
+  DF_WAY_RUN_PERCENT = 98,   /* lending must take less than this share of the time from run to run.
+                                If neither gains so much, runs take most of their time elsewhere:
+                                then the times of both ends decide, */
+  DF_WAY_LENT_PERCENT = 70   /* and lending must take less than this share of that of slots */
 };
 
-/* A word of the receiver: its mean time for a way, and the number of measurements modulo 256. */
-enum { DF_WAY_COUNT_BITS = 8, DF_WAY_NS_MOST = (1 << (32 - DF_WAY_COUNT_BITS)) - 1 };
-static inline uint32_t df_way_word_ns(uint32_t word) { return word >> DF_WAY_COUNT_BITS; }
+/* A trial of lending, in runs. */
+typedef enum { DF_RUNS_UNTIMED, DF_RUNS_BEFORE, DF_RUNS_DURING, DF_RUNS_AFTER } df_runs_phase;
 
-/* The ways to a receiver at one distance. */
-typedef struct df_way_record {
-  uint32_t write_ns[DF_WAYS]; /* mean times of the sender; 0: unknown */
-  uint32_t read_ns[DF_WAYS];  /* those of the receiver, as last looked at */
-  uint32_t usual_ns[DF_WAYS]; /* long-term means of the cost; 0: unknown */
-  uint32_t left;              /* messages until the next trial */
-  uint8_t slots;              /* the way through slots that is in use */
-  uint8_t lends;              /* 1: a message that can be lent is lent */
-  uint8_t interval;           /* log2 of the messages between trials */
-  uint8_t next;               /* the way to try next */
-  uint8_t free_trials;        /* trials that are not charged */
-  uint16_t unknown;           /* messages measured while the cost was not known */
-} df_way_record;
+typedef struct df_way_runs {
+  uint64_t run;             /* the latest run, plus 1 */
+  uint64_t began_ns;        /* when it began, in a trial */
+  uint64_t usual_ns[2];     /* from run to run: [1] in the trial, [0] before and after it */
+  uint64_t ns[DF_WAY_RUNS]; /* those of the phase */
+  uint64_t bytes[2];        /* [0] the latest run's so far, [1] those of the run before it */
+  uint64_t more_ns;         /* the excess of the trial's runs */
+  uint8_t phase;            /* df_runs_phase */
+  uint8_t n;                /* runs of the phase */
+} df_way_runs;
 
 /* The choice of one sender for one link. Only the thread that executes the block uses it. */
 typedef struct df_ways {
-  df_way_record *record; /* the record of the current distance */
-  uint32_t look_ns[3];   /* the latest times in which the credit's line came from the receiver */
+  df_way_record *record;                /* the record of the current distance */
+  uint32_t look_ns[DF_WAY_FIRST_LOOKS]; /* the latest times in which a line came */
   uint32_t n_looks;
-  uint32_t count;      /* messages */
-  uint32_t trial_left; /* messages after which a trial ends anyway */
-  uint32_t trial_sent; /* messages of the trial */
+  uint32_t look_at;     /* number of the message from which on a look is wanted */
+  uint32_t cold;        /* slots that have not been written yet: their pages may be missing */
+  uint32_t count;       /* messages */
+  uint32_t before_left; /* messages that are measured before a trial of slots */
+  uint32_t trial_left;  /* messages after which a trial ends anyway */
+  uint32_t trial_sent;  /* messages of the trial */
   uint32_t random;
   uint8_t forced;       /* value of the tuning number */
   uint8_t one_way;      /* the ends work at the same time; else one waits for the other */
-  uint8_t lent_percent; /* lending must take less than this share of the time of slots */
   uint8_t tries;        /* the way on trial; DF_WAYS: none */
   uint8_t instead_of;   /* the way that the trial is compared with */
   uint8_t size;         /* power of two of the longest messages: only these are measured */
@@ -86,31 +86,11 @@ typedef struct df_ways {
   int64_t budget;       /* in 1/DF_WAY_SHARE nanoseconds */
   int64_t charged;      /* for the trial, so far */
   uint64_t fastest_ns;  /* the sender's least time of a message of the trial */
-  uint32_t *remember;   /* [DF_DISTANCES] the beginning of later links of the kind; or NULL */
+  uint64_t messages_ns; /* the excess of the trial's messages */
+  df_way_runs runs;
+  uint64_t *remember; /* [DF_DISTANCES] the beginning of later links of the kind; or NULL */
   df_way_record at[DF_DISTANCES];
 } df_ways;
-
-/* ---- means ---- */
-
-static inline uint64_t df_way_time(uint32_t per_unit, uint64_t bytes) {
-  return (uint64_t)per_unit * bytes / DF_WAY_UNIT;
-}
-
-/* A move that was interrupted counts as one of twice the mean, and one that is much faster shows
- * that the mean was one of interrupted moves. */
-static inline uint32_t df_way_mean(uint32_t mean, uint64_t bytes, uint64_t ns) {
-  const uint64_t now = DF_MIN(DF_MAX(ns * DF_WAY_UNIT / bytes, 1u), (uint64_t)DF_WAY_NS_MOST);
-  if (mean == 0) return (uint32_t)now;
-  if (now * 2 < mean) return (uint32_t)((mean + now) / 2);
-  const uint64_t next = (3 * (uint64_t)mean + DF_MIN(now, 2 * (uint64_t)mean) + 3) / 4;
-  return (uint32_t)DF_MIN(next, (uint64_t)DF_WAY_NS_MOST);
-}
-
-/* The receiver's word after one more measurement. */
-static inline uint32_t df_way_read_word(uint32_t word, uint64_t bytes, uint64_t ns) {
-  return df_way_mean(df_way_word_ns(word), bytes, ns) << DF_WAY_COUNT_BITS |
-         ((word + 1) & ((1u << DF_WAY_COUNT_BITS) - 1));
-}
 
 /* 0: not known at both ends. */
 static inline uint64_t df_way_cost(const df_ways *ways, uint32_t way) {
@@ -119,144 +99,256 @@ static inline uint64_t df_way_cost(const df_ways *ways, uint32_t way) {
   return ways->one_way ? DF_MAX(write, read) : write + read;
 }
 
-/* ---- distances ---- */
-
-/* Each factor of two of the time that a line takes is a distance: a common cache, caches with a
- * fabric between them, ... The system may move ranks at any time. A time within a quarter of the
- * limits of the distance so far belongs to it. */
-enum { DF_NEAREST_NS = 128 };
-static inline uint32_t df_way_distance(uint32_t before, uint64_t line_ns) {
-  uint32_t distance = before;
-  while (distance + 1 < DF_DISTANCES && line_ns * 4 >= ((uint64_t)DF_NEAREST_NS << distance) * 5)
-    distance++;
-  while (distance > 0 && line_ns * 5 < ((uint64_t)DF_NEAREST_NS << (distance - 1)) * 4) distance--;
-  return distance;
-}
-
-/* The median of three. */
-static inline uint32_t df_way_middle(const uint32_t ns[3]) {
-  const uint32_t low = DF_MIN(ns[0], ns[1]), high = DF_MAX(ns[0], ns[1]);
-  return DF_MAX(low, DF_MIN(high, ns[2]));
-}
-
-/* `ns`: the time in which the credit's line came that the receiver has just written. */
-static inline void df_ways_look(df_ways *ways, uint64_t ns) {
-  ways->look_ns[ways->n_looks++ % 3] = (uint32_t)DF_MIN(ns, (uint64_t)UINT32_MAX);
-  const uint32_t before = (uint32_t)(ways->record - ways->at);
-  const uint32_t distance = df_way_distance(before, df_way_middle(ways->look_ns));
-  if (distance == before) return;
-  if (ways->tries != DF_WAYS) ways->record->left = 1u << ways->record->interval;
-  ways->tries = DF_WAYS;
-  ways->record = &ways->at[distance];
-}
-
 /* ---- links of a kind ---- */
-
-enum { DF_WAYS_KNOWN = 1 << 7 };
-static inline uint32_t df_ways_memory(const df_way_record *record) {
-  return DF_WAYS_KNOWN | record->slots | (uint32_t)record->lends << 2 |
-         (uint32_t)record->interval << 8;
-}
 
 /* The settings of all messages of a link. */
 typedef struct df_ways_terms {
-  uint8_t forced, one_way, lent_percent; /* as in df_ways */
+  uint8_t forced, one_way; /* as in df_ways */
 } df_ways_terms;
 
 /* Links of a kind have a free trial of each other way at each distance until one of them has saved
- * its result. They begin with stores past the caches at all distances but the nearest. */
-static inline void df_ways_open(df_ways *ways, df_ways_terms terms, uint32_t *remember) {
+ * its result; later ones if its times no longer hold. */
+static inline void df_ways_open(df_ways *ways, df_ways_terms terms, uint32_t n_slots,
+                                uint64_t *remember) {
   *ways = (df_ways){.record = &ways->at[0],
+                    .cold = n_slots,
                     .random = 0x9e3779b9u,
                     .forced = terms.forced,
                     .one_way = terms.one_way,
-                    .lent_percent = terms.lent_percent,
                     .tries = DF_WAYS,
                     .remember = remember};
   for (uint32_t distance = 0; distance < DF_DISTANCES; distance++) {
-    df_way_record *record = &ways->at[distance];
-    const uint32_t known = remember ? df_load_relaxed_u32(&remember[distance]) : 0;
-    *record = (df_way_record){.lends = 1,
-                              .slots = distance ? DF_WAY_PAST : DF_WAY_CACHED,
-                              .interval = DF_WAY_INTERVAL,
-                              .free_trials = DF_WAYS - 1};
-    if (!(known & DF_WAYS_KNOWN)) continue;
-    record->slots = (uint8_t)((known & 3) % DF_WAY_LENT);
-    record->lends = known >> 2 & 1;
-    record->interval = (uint8_t)DF_MIN(known >> 8, (uint32_t)DF_WAY_INTERVAL_MOST);
-    record->free_trials = 0;
-    record->left = 1u << record->interval;
+    const uint64_t known = remember ? df_load_relaxed_u64(&remember[distance]) : 0;
+    ways->at[distance] = known ? df_way_record_of(known) : df_way_record_new(0);
   }
+}
+
+static inline void df_ways_remember(df_ways *ways, const df_way_record *record) {
+  if (ways->remember && record->line_ns && !record->of_slots.n_free && ways->size)
+    df_way_record_remember(record, ways->size, ways->remember);
+}
+
+static inline void df_ways_close(df_ways *ways) {
+  for (const df_way_record *record = ways->at; record < ways->at + DF_DISTANCES; record++)
+    if (record->usual_ns[record->slots] != 0) df_ways_remember(ways, record);
 }
 
 /* ---- trials ---- */
 
+static inline int df_ways_is_of_lending(const df_ways *ways) {
+  return ways->tries == DF_WAY_LENT || ways->instead_of == DF_WAY_LENT;
+}
+
+/* The sender's time from run to run. A sender that waits for nobody may have run ahead, but in the
+ * long run it is not faster than the receiver. */
+static inline uint64_t df_ways_run_time(const df_ways *ways, uint32_t way, int is_tried) {
+  return DF_MAX(ways->runs.usual_ns[is_tried],
+                df_way_time(ways->record->read_ns[way], ways->runs.bytes[1]));
+}
+
+static inline int df_ways_lending_gains(const df_ways *ways) {
+  const int is_tried = ways->tries == DF_WAY_LENT;
+  const uint32_t through = is_tried ? ways->instead_of : ways->tries;
+  const uint64_t lent_ns = df_ways_run_time(ways, DF_WAY_LENT, is_tried);
+  const uint64_t slots_ns = df_ways_run_time(ways, through, !is_tried);
+  if (lent_ns * 100 <= slots_ns * DF_WAY_RUN_PERCENT) return 1;
+  if (slots_ns * 100 <= lent_ns * DF_WAY_RUN_PERCENT) return 0;
+  const uint64_t lent = df_way_cost(ways, DF_WAY_LENT);
+  const uint64_t slots = df_way_cost(ways, through);
+  const int favors_lent = lent * 100 < slots * DF_WAY_LENT_PERCENT;
+  return lent != 0 && slots != 0 ? favors_lent : !is_tried; /* unknown: stay */
+}
+
 static inline int df_ways_gains(const df_ways *ways) {
+  if (df_ways_is_of_lending(ways))
+    return df_ways_lending_gains(ways) == (ways->tries == DF_WAY_LENT);
   const uint64_t new_cost = df_way_cost(ways, ways->tries);
   const uint64_t old_cost = df_way_cost(ways, ways->instead_of);
-  if (new_cost == 0 || old_cost == 0) return 0;
-  if (ways->instead_of == DF_WAY_LENT) return old_cost * 100 >= new_cost * ways->lent_percent;
-  return new_cost * 100 < old_cost * (ways->tries == DF_WAY_LENT ? ways->lent_percent
-                                                                 : (uint8_t)DF_WAY_SLOT_PERCENT);
+  return new_cost != 0 && new_cost * 100 < old_cost * DF_WAY_SLOT_PERCENT;
 }
 
 static inline void df_ways_end_trial(df_ways *ways, int gains) {
   df_way_record *record = ways->record;
-  if (gains) {
-    record->lends =
-        ways->tries == DF_WAY_LENT || (record->lends && ways->instead_of != DF_WAY_LENT);
-    if (ways->tries != DF_WAY_LENT) record->slots = ways->tries;
-  }
-  record->interval =
-      (uint8_t)(gains ? DF_WAY_INTERVAL : DF_MIN(record->interval + 1, DF_WAY_INTERVAL_MOST));
-  record->left = record->free_trials ? 0 : 1u << record->interval;
+  df_way_schedule *schedule = df_ways_is_of_lending(ways) ? &record->of_lending : &record->of_slots;
+  if (gains && ways->tries != DF_WAY_LENT) record->slots = ways->tries;
+  if (gains) record->lends = ways->tries == DF_WAY_LENT;
+  schedule->interval =
+      (uint8_t)(gains ? DF_WAY_INTERVAL : DF_MIN(schedule->interval + 1, DF_WAY_INTERVAL_MOST));
+  schedule->left = schedule->n_free ? 0 : 1u << schedule->interval;
   ways->tries = DF_WAYS;
-  if (ways->remember && !record->free_trials)
-    df_store_relaxed_u32(&ways->remember[record - ways->at], df_ways_memory(record));
+  ways->runs.phase = DF_RUNS_UNTIMED;
+  df_ways_remember(ways, record);
 }
 
 /* The price of a trial of a way that takes twice the time. */
 static inline int64_t df_ways_price(const df_ways *ways, uint32_t in_use, uint64_t bytes) {
   const uint64_t usual_ns = df_way_time((uint32_t)df_way_cost(ways, in_use), bytes);
-  return (int64_t)DF_MAX(usual_ns, 1u) * 2 * DF_WAY_TRIAL * DF_WAY_SHARE;
+  return (int64_t)(DF_MAX(usual_ns, 1u) * 2 * DF_WAY_SHARE);
+}
+
+/* 1: the budget is enough. */
+static inline int df_ways_can_pay(df_ways *ways, df_way_schedule *schedule, int64_t price) {
+  if (schedule->n_free) {
+    schedule->n_free--;
+    ways->budget = DF_MAX(ways->budget, 0) + price;
+  }
+  return ways->budget >= price;
 }
 
 /* Begins a trial if the budget is enough. */
-static inline void df_ways_begin_trial(df_ways *ways, uint32_t in_use, int may_lend,
+static inline void df_ways_begin_trial(df_ways *ways, uint32_t in_use, int is_of_lending,
                                        uint64_t bytes) {
   df_way_record *record = ways->record;
   if (df_way_cost(ways, in_use) == 0) return; /* the way in use has not been measured yet */
-  const int64_t price = df_ways_price(ways, in_use, bytes);
-  if (record->free_trials) {
-    record->free_trials--;
-    ways->budget = DF_MAX(ways->budget, 0) + price;
+  if (record->line_ns == 0 && ways->count < DF_WAY_LOOKS) return; /* nor the distance */
+  if (is_of_lending && ways->runs.bytes[1] == 0) return;          /* nor a whole run */
+  const uint64_t all_bytes =
+      is_of_lending ? ways->runs.bytes[1] * (DF_WAY_RUNS + 1) : bytes * DF_WAY_TRIAL;
+  df_way_schedule *schedule = is_of_lending ? &record->of_lending : &record->of_slots;
+  if (!df_ways_can_pay(ways, schedule, df_ways_price(ways, in_use, all_bytes))) return;
+  if (in_use == DF_WAY_LENT || !is_of_lending) {
+    do record->next = (uint8_t)((record->next + 1) % DF_WAY_LENT);
+    while (record->next == in_use);
   }
-  if (ways->budget < price) return;
-  do record->next = (uint8_t)((record->next + 1) % DF_WAYS);
-  while (record->next == in_use || (record->next == DF_WAY_LENT && !may_lend));
-  ways->tries = record->next;
+  ways->tries = in_use != DF_WAY_LENT && is_of_lending ? DF_WAY_LENT : record->next;
   ways->instead_of = (uint8_t)in_use;
+  ways->before_left = is_of_lending ? 0 : DF_WAY_TRIAL;
   ways->trial_left = DF_MAX_LINK_SLOTS + 2 * DF_WAY_TRIAL;
   ways->trial_sent = 0;
   ways->charged = 0;
+  ways->messages_ns = ways->runs.more_ns = 0;
   ways->fastest_ns = UINT64_MAX;
-  record->write_ns[ways->tries] = record->read_ns[ways->tries] = 0;
+  /* Slots are tried instead of lending for so few runs that the receiver may not have read one. */
+  if (in_use != DF_WAY_LENT) record->write_ns[ways->tries] = record->read_ns[ways->tries] = 0;
+  ways->runs.phase = is_of_lending ? DF_RUNS_BEFORE : DF_RUNS_UNTIMED;
+  ways->runs.n = 0;
+  ways->runs.usual_ns[0] = ways->runs.usual_ns[1] = UINT32_MAX;
 }
 
-/* Charges a message of the trial. All messages of a trial count as much as the one that took the
- * sender least, since others may have been interrupted, or as the means of both ends say. */
-static inline void df_ways_charge(df_ways *ways, uint64_t bytes, uint64_t ns) {
+/* Begins a trial if one is due. Ways through slots are compared first. */
+static inline void df_ways_attend_schedules(df_ways *ways, uint32_t in_use, int may_lend,
+                                            uint64_t bytes) {
+  df_way_record *record = ways->record;
+  const int slots_are_due = in_use != DF_WAY_LENT && record->of_slots.left == 0;
+  const int lending_is_due = may_lend && record->of_lending.left == 0 &&
+                             (in_use == DF_WAY_LENT || record->of_slots.n_free == 0);
+  if (in_use != DF_WAY_LENT && record->of_slots.left > 0) record->of_slots.left--;
+  if (may_lend && record->of_lending.left > 0) record->of_lending.left--;
+  if (lending_is_due) df_ways_begin_trial(ways, in_use, 1, bytes);
+  if (slots_are_due && ways->tries == DF_WAYS) df_ways_begin_trial(ways, in_use, 0, bytes);
+}
+
+/* The excess over the way in use, so far: by the trial's messages or by its runs. */
+static inline void df_ways_charge(df_ways *ways) {
+  const int64_t all = (int64_t)(DF_MAX(ways->messages_ns, ways->runs.more_ns) * DF_WAY_SHARE);
+  ways->budget -= all - ways->charged;
+  ways->charged = all;
+}
+
+/* All messages of a trial count as much as the one that took the sender least, since others may
+ * have been interrupted, or as the means of both ends say. */
+static inline void df_ways_charge_message(df_ways *ways, uint64_t bytes, uint64_t ns) {
   const uint64_t usual = df_way_time((uint32_t)df_way_cost(ways, ways->instead_of), bytes);
   const uint64_t mean = df_way_time((uint32_t)df_way_cost(ways, ways->tries), bytes);
   ways->trial_sent++;
   ways->fastest_ns = DF_MIN(ways->fastest_ns, ns);
   const uint64_t each = DF_MAX(ways->fastest_ns, mean);
-  const int64_t all = each > usual ? (int64_t)(each - usual) * ways->trial_sent * DF_WAY_SHARE : 0;
-  ways->budget -= all - ways->charged;
-  ways->charged = all;
+  ways->messages_ns = each > usual ? (each - usual) * ways->trial_sent : 0;
+  df_ways_charge(ways);
+}
+
+/* ---- distances ---- */
+
+/* A look costs as much as it measures, so without a need it is seldom. */
+static inline int df_ways_wants_look(const df_ways *ways) {
+  return ways->forced == DF_WAY_BY_TIMES && (int32_t)(ways->count - ways->look_at) >= 0;
+}
+
+/* `ns`: the time in which a line came that the receiver has just written. */
+static inline void df_ways_look(df_ways *ways, uint64_t ns) {
+  const uint32_t line_ns = (uint32_t)DF_MAX(DF_MIN(ns, (uint64_t)DF_LINE_NS_MOST), 1u);
+  for (int i = 0; ways->n_looks == 0 && i < DF_WAY_FIRST_LOOKS; i++) ways->look_ns[i] = line_ns;
+  ways->look_ns[ways->n_looks++ % DF_WAY_FIRST_LOOKS] = line_ns;
+  const int is_sure = ways->n_looks >= DF_WAY_FIRST_LOOKS;
+  df_way_record *before = ways->record;
+  ways->record = df_way_record_for(ways->at, before, df_way_middle(ways->look_ns), is_sure);
+  const int is_usual = is_sure && df_line_is_same(ways->record->line_ns, line_ns);
+  ways->look_at = ways->count + (is_usual ? DF_WAY_LOOKS : 1);
+  if (ways->record == before) return;
+  if (ways->tries != DF_WAYS && df_ways_is_of_lending(ways))
+    before->of_lending.left = 1u << before->of_lending.interval;
+  else if (ways->tries != DF_WAYS)
+    before->of_slots.left = 1u << before->of_slots.interval;
+  ways->tries = DF_WAYS;
+  ways->runs.phase = DF_RUNS_UNTIMED;
+}
+
+/* ---- runs ---- */
+
+static inline int df_ways_wants_time(const df_ways *ways, uint64_t run) {
+  return ways->runs.phase != DF_RUNS_UNTIMED && run + 1 != ways->runs.run;
+}
+
+/* The shortest time but `nth` of the phase. Runs may be interrupted, and senders that wait for
+ * nobody write some messages in advance, so neither the mean nor the shortest time is the usual
+ * one. */
+static inline uint64_t df_ways_nth_time(const df_way_runs *runs, uint32_t n, uint32_t nth) {
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t shorter = 0;
+    for (uint32_t j = 0; j < n; j++)
+      shorter += runs->ns[j] < runs->ns[i] || (runs->ns[j] == runs->ns[i] && j < i);
+    if (shorter == nth) return runs->ns[i];
+  }
+  return 0;
+}
+
+static inline void df_ways_end_phase(df_ways *ways) {
+  df_way_runs *runs = &ways->runs;
+  uint64_t *usual = &runs->usual_ns[runs->phase == DF_RUNS_DURING];
+  *usual = DF_MIN(*usual, df_ways_nth_time(runs, DF_WAY_RUNS, DF_WAY_RUNS / 2));
+  if (runs->phase == DF_RUNS_AFTER)
+    df_ways_end_trial(ways, ways->trial_sent >= DF_WAY_RUNS && df_ways_gains(ways));
+  else
+    runs->phase++;
+  runs->n = 1; /* this run is the first one of the next phase */
+}
+
+/* A run of a trial begins. The time of a phase's first run also has costs of earlier messages, and
+ * in the first call the time of the former beginning is missing. */
+static inline void df_ways_time_run(df_ways *ways, uint64_t now_ns) {
+  df_way_runs *runs = &ways->runs;
+  const uint32_t unused = runs->phase == DF_RUNS_BEFORE ? 1 : 2, n = runs->n++;
+  const uint64_t ns = now_ns - runs->began_ns;
+  runs->began_ns = now_ns;
+  if (n < unused) return;
+  runs->ns[n - unused] = ns;
+  const uint64_t least = df_ways_nth_time(runs, n - unused + 1, 0);
+  if (runs->phase == DF_RUNS_DURING) {
+    runs->more_ns = least > runs->usual_ns[0] ? (least - runs->usual_ns[0]) * n : 0;
+    df_ways_charge(ways);
+  }
+  if (ways->budget < 0 && ways->trial_sent > 1)
+    df_ways_end_trial(ways, 0);
+  else if (n - unused + 1 == DF_WAY_RUNS)
+    df_ways_end_phase(ways);
+}
+
+static inline void df_ways_begin_run(df_ways *ways, uint64_t run, uint64_t now_ns) {
+  df_way_runs *runs = &ways->runs;
+  runs->bytes[1] = runs->bytes[0];
+  runs->bytes[0] = 0;
+  runs->run = run + 1;
+  if (runs->phase != DF_RUNS_UNTIMED) df_ways_time_run(ways, now_ns);
 }
 
 /* ---- the sender's calls for each message ---- */
+
+typedef struct df_way_message {
+  uint64_t bytes;
+  uint64_t run;
+  uint64_t now_ns; /* if df_ways_wants_time */
+  int may_lend;
+} df_way_message;
 
 static inline uint32_t df_ways_forced(df_ways *ways, int may_lend, int *is_timed) {
   uint32_t way = ways->forced - 1u;
@@ -270,54 +362,83 @@ static inline uint32_t df_ways_forced(df_ways *ways, int may_lend, int *is_timed
   return way == DF_WAY_LENT && !may_lend ? DF_WAY_CACHED : way;
 }
 
+/* The budget that earlier links have earned since the last trial. */
+static inline int64_t df_way_earned(const df_way_record *record, uint64_t bytes) {
+  const df_way_schedule *slots = &record->of_slots, *lending = &record->of_lending;
+  if (record->checks == 0) return 0;
+  const uint32_t of_slots = (1u << slots->interval) - slots->left;
+  const uint32_t of_lending = (1u << lending->interval) - lending->left;
+  return (int64_t)(df_way_time(record->kept_ns, bytes) *
+                   DF_MAX(slots->n_free ? 0 : of_slots, lending->n_free ? 0 : of_lending));
+}
+
 /* Times of messages of different sizes cannot be compared. Returns 1 for the longest messages. */
 static inline int df_ways_has_size(df_ways *ways, uint64_t bytes) {
   const uint8_t size = (uint8_t)(63 - __builtin_clzll(bytes));
   if (size <= ways->size) return size == ways->size;
   ways->size = size;
   ways->tries = DF_WAYS;
-  for (uint32_t distance = 0; distance < DF_DISTANCES; distance++)
+  ways->runs = (df_way_runs){.phase = DF_RUNS_UNTIMED};
+  for (uint32_t distance = 0; distance < DF_DISTANCES; distance++) {
+    df_way_record *record = &ways->at[distance];
     for (uint32_t way = 0; way < DF_WAYS; way++)
-      ways->at[distance].write_ns[way] = ways->at[distance].read_ns[way] =
-          ways->at[distance].usual_ns[way] = 0;
+      record->write_ns[way] = record->read_ns[way] = record->usual_ns[way] = 0;
+    if (record->kept_size != size) record->checks = 0;
+    ways->budget = DF_MAX(ways->budget, df_way_earned(record, bytes));
+  }
   return 1;
 }
 
+/* 1: both ends measure the message, which is no part of a trial. */
+static inline int df_ways_samples(df_ways *ways, uint32_t in_use) {
+  df_way_record *record = ways->record;
+  if (ways->count % DF_WAY_SAMPLES == 0) return 1;
+  if (df_way_cost(ways, in_use) != 0 && (record->checks == 0 || in_use == DF_WAY_LENT)) return 0;
+  if (record->unknown >= DF_WAY_UNKNOWN_MOST) return 0;
+  record->unknown++;
+  return 1;
+}
+
+/* Runs may have buffers that cannot take part in the trial. */
+static inline int df_ways_takes_part(const df_ways *ways, uint32_t in_use, int may_lend) {
+  return ways->tries != DF_WAYS && in_use == ways->instead_of &&
+         (ways->tries != DF_WAY_LENT || may_lend) && ways->before_left == 0 &&
+         (ways->runs.phase == DF_RUNS_UNTIMED || ways->runs.phase == DF_RUNS_DURING);
+}
+
 /* Returns the way of the next message. *is_timed: both ends measure it. */
-static inline uint32_t df_ways_next(df_ways *ways, int may_lend, uint64_t bytes, int *is_timed) {
+static inline uint32_t df_ways_next(df_ways *ways, const df_way_message *message, int *is_timed) {
+  const int may_lend = message->may_lend;
   *is_timed = 0;
   if (ways->forced != DF_WAY_BY_TIMES) return df_ways_forced(ways, may_lend, is_timed);
+  if (!df_ways_has_size(ways, message->bytes)) return df_way_in_use(ways->record, may_lend);
+  if (message->run + 1 != ways->runs.run) df_ways_begin_run(ways, message->run, message->now_ns);
   df_way_record *record = ways->record;
-  const uint32_t in_use = may_lend && record->lends ? DF_WAY_LENT : record->slots;
-  if (!df_ways_has_size(ways, bytes)) return in_use;
+  const uint32_t in_use = df_way_in_use(record, may_lend);
   ways->count++;
-  if (ways->tries == DF_WAYS) {
-    if (record->left > 0)
-      record->left--;
-    else
-      df_ways_begin_trial(ways, in_use, may_lend, bytes);
-  }
-  if (ways->tries == DF_WAYS) {
-    *is_timed = ways->count % DF_WAY_SAMPLES == 0;
-    if (df_way_cost(ways, in_use) == 0 && record->unknown < DF_WAY_UNKNOWN_MOST) {
-      record->unknown++;
-      *is_timed = 1;
-    }
+  ways->runs.bytes[0] += message->bytes;
+  if (ways->cold && in_use != DF_WAY_LENT) {
+    ways->cold--;
     return in_use;
   }
-  if (--ways->trial_left == 0) df_ways_end_trial(ways, 0);
-  /* Runs may have buffers that cannot take part in the trial. */
-  if (ways->tries == DF_WAYS || in_use != ways->instead_of ||
-      (ways->tries == DF_WAY_LENT && !may_lend))
-    return in_use;
-  *is_timed = 1;
-  return ways->tries;
+  if (ways->tries == DF_WAYS)
+    df_ways_attend_schedules(ways, in_use, may_lend, message->bytes);
+  else if (ways->runs.phase == DF_RUNS_UNTIMED && --ways->trial_left == 0)
+    df_ways_end_trial(ways, 0);
+  if (df_ways_takes_part(ways, in_use, may_lend)) {
+    *is_timed = 1;
+    return ways->tries;
+  }
+  *is_timed = df_ways_samples(ways, in_use) || (ways->tries != DF_WAYS && ways->before_left);
+  if (*is_timed && ways->tries != DF_WAYS && ways->before_left) ways->before_left--;
+  return in_use;
 }
 
 /* Returns 1 if df_ways_note needs the words of the receiver. Reading them fetches a line that the
  * receiver has written, so without a trial it is done seldom. */
 static inline int df_ways_wants_words(const df_ways *ways, uint32_t way) {
-  return ways->tries != DF_WAYS || ways->count % DF_WAY_LOOKS == 0 || df_way_cost(ways, way) == 0;
+  return ways->tries != DF_WAYS || ways->count % DF_WAY_LOOKS == 0 || ways->record->checks ||
+         df_way_cost(ways, way) == 0;
 }
 
 /* If the way in use has become slower by half, another one may be faster now. */
@@ -326,8 +447,15 @@ static inline void df_way_compare_with_usual(df_way_record *record, uint32_t way
   record->usual_ns[way] = (uint32_t)((31 * usual + cost) / 32);
   if (cost * 2 <= usual * 3) return;
   record->usual_ns[way] = (uint32_t)cost;
-  record->interval = DF_WAY_INTERVAL;
-  record->left = 0;
+  record->of_slots.interval = record->of_lending.interval = DF_WAY_INTERVAL;
+  record->of_slots.left = record->of_lending.left = 0;
+}
+
+/* The same, of what an earlier link has left. */
+static inline void df_way_compare_with_kept(df_way_record *record, uint32_t way, uint64_t cost) {
+  if (way != record->slots || record->checks == 0 || --record->checks > 0) return;
+  record->usual_ns[way] = (uint32_t)cost;
+  if (cost * 2 > (uint64_t)record->kept_ns * 3) df_way_record_doubt(record);
 }
 
 /* Called for a message for which df_ways_next has set *is_timed. ns: the time of the sender's move.
@@ -346,16 +474,19 @@ static inline void df_ways_note(df_ways *ways, uint32_t way, uint64_t bytes, uin
   const uint64_t cost = df_way_cost(ways, way);
   if (!is_trial) {
     if (cost == 0) return;
+    const int64_t most =
+        df_ways_price(ways, way, bytes * DF_WAY_TRIAL + ways->runs.bytes[1] * DF_WAY_RUNS);
     ways->budget =
         DF_MIN(ways->budget + (int64_t)df_way_time((uint32_t)cost, bytes) * DF_WAY_SAMPLES,
-               df_ways_price(ways, way, bytes) * DF_WAY_TRIALS_SAVED);
+               most * DF_WAY_TRIALS_SAVED);
     df_way_compare_with_usual(record, way, cost);
+    df_way_compare_with_kept(record, way, cost);
     return;
   }
-  df_ways_charge(ways, bytes, ns);
+  df_ways_charge_message(ways, bytes, ns);
   if (ways->budget < 0 && ways->trial_sent > 1) /* one message may have been interrupted */
     df_ways_end_trial(ways, 0);
-  else if (!is_first && n_read >= DF_WAY_TRIAL)
+  else if (ways->runs.phase == DF_RUNS_UNTIMED && !is_first && n_read >= DF_WAY_TRIAL)
     df_ways_end_trial(ways, df_ways_gains(ways));
 }
 

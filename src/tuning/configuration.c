@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -373,26 +372,6 @@ static int clock_is_cheap(void) {
   return clock == CHEAP;
 }
 
-/* The cache that a processor has for itself; 0: unknown. */
-static uint64_t own_cache_bytes(void) {
-#if defined(_SC_LEVEL2_CACHE_SIZE)
-  const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  if (bytes > 0) return (uint64_t)bytes;
-#endif
-  return 0;
-}
-
-/* A sender sees the time of its move and of the receiver's, but not that its next writes to the
- * buffer take the lines back from the receiver's cache. So lending must gain clearly. If the ends
- * do not wait for each other, or if the buffer's lines have left the owner's cache anyway, there is
- * less to take back. */
-static uint8_t lent_percent(const df_configuration *m) {
-  enum { USUALLY = 70, ONE_WAY = 90, BEYOND_CACHE = 95 };
-  const uint64_t cache = own_cache_bytes();
-  if (cache != 0 && m->result_bytes > cache) return BEYOND_CACHE;
-  return m->runs_ahead ? ONE_WAY : USUALLY;
-}
-
 static uint16_t kind_of_rings(const df_configuration *m, const df_configuration_question *q) {
   const uint64_t bytes = m->result_bytes;
   const uint32_t size = bytes < 2 ? 0 : 64 - (uint32_t)__builtin_clzll(bytes - 1);
@@ -410,9 +389,7 @@ df_ring df_configuration_ring(const df_configuration *m, const df_configuration_
                    .n_slots = n_slots,
                    .release_mask = release_mask(&m->shape, n_slots),
                    .has_ways = has_slots && (forced != DF_WAY_BY_TIMES || clock_is_cheap()),
-                   .ways = {.forced = forced,
-                            .one_way = (uint8_t)m->runs_ahead,
-                            .lent_percent = lent_percent(m)},
+                   .ways = {.forced = forced, .one_way = (uint8_t)m->runs_ahead},
                    .kind = kind_of_rings(m, q),
                    .reason = (uint16_t)reason};
 }

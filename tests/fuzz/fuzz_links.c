@@ -76,7 +76,7 @@ static void make_ways(victim *v) {
   v->ways_read = allocate(ends * DF_WAYS * sizeof *v->ways_read);
   for (size_t end = 0; end < ends; end++) {
     df_link *link = &v->desc.links[end];
-    df_ways_open(&v->ways[end], (df_ways_terms){.one_way = end % 2, .lent_percent = 70}, NULL);
+    df_ways_open(&v->ways[end], (df_ways_terms){.one_way = end % 2}, v->shape.n_slots, NULL);
     if (link->sends)
       link->ways = &v->ways[end];
     else

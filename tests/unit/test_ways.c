@@ -1,13 +1,17 @@
 /*
- * Promises of src/primitives/ways.h, in virtual time:
- *   - The way that takes least time at both ends is found, whatever the times are, and found again
- *     when they change. Lending must gain clearly.
+ * Promises of src/primitives/ways.h and way_record.h, in virtual time:
+ *   - The way that takes least time is found, whatever the times are, and found again when they
+ *     change. The owner's cost of lending after the run counts, unless runs take most of their
+ *     time elsewhere.
+ *   - A sender that runs ahead of its receiver does not count as faster than the receiver.
  *   - Trials cost at most 1 % of the time of all moves, beside the free trials of the first
- *     link of a kind and one message, also if moves are interrupted.
- *   - Trials that gain nothing become rarer.
+ *     link of a kind and a few messages, also if moves are interrupted.
+ *   - Trials that gain nothing become rarer, up to a limit.
  *   - A way that was found at one distance is used at that distance only, and again at once when
  *     the system moves the ranks back. One look that was interrupted does not change the distance.
- *   - A later link of the kind begins with the way that was found.
+ *   - A later link of the kind begins with the way that was found, and tries others soon if the
+ *     times no longer hold. Links that live shortly try other ways as often as one that lives long.
+ *   - Slots that may have no pages yet are not measured.
  *   - One interruption does not end the exploration. A clock that once shows no time does no harm.
  *   - Only messages of the longest size are compared with each other.
  *   - A trial ends if the buffers that come cannot take part in it.
@@ -20,7 +24,7 @@
 
 #include "support/harness.h"
 
-enum { LAP = 8, MESSAGE = 32768, LEND = 1 };
+enum { LAP = 8, MESSAGE = 32768, LEND = 1, NEAR_NS = 40, FAR_NS = 130 };
 
 typedef struct {
   uint64_t write_ns, read_ns;
@@ -36,40 +40,69 @@ typedef struct {
     uint64_t read_ns;
   } in_ring[LAP];
   uint64_t sent, total_ns, excess_ns, longest_ns, n_trial;
-  uint32_t remembered[DF_DISTANCES];
+  uint64_t remembered[DF_DISTANCES];
   df_random random;
   uint32_t interrupted; /* one message of so many; 0: none */
+  uint64_t line_ns;
+  uint64_t clock_ns;
+  uint64_t hidden_ns;    /* the owner's cost of a lent message after the run */
+  uint64_t elsewhere_ns; /* the program's own work in each run */
+  uint32_t per_run;      /* messages */
+  int runs_ahead;        /* 1: the sender never waits for the receiver */
 } world;
 
-static const df_ways_terms exchange = {.lent_percent = 70},
-                           one_way = {.one_way = 1, .lent_percent = 90};
+static const df_ways_terms exchange = {.one_way = 0}, one_way = {.one_way = 1};
 
 static void begin(world *w, df_ways_terms terms, const move_times now[DF_WAYS]) {
-  *w = (world){.random = {17}};
-  memcpy(w->now, now, sizeof w->now);
-  df_ways_open(&w->ways, terms, w->remembered);
+  move_times kept[DF_WAYS];
+  memcpy(kept, now, sizeof kept); /* they may be in *w */
+  *w = (world){.random = {17}, .line_ns = NEAR_NS, .per_run = 1};
+  memcpy(w->now, kept, sizeof w->now);
+  df_ways_open(&w->ways, terms, 0, w->remembered);
+}
+
+/* Another link of the kind. */
+static void reopen(world *w) {
+  const df_ways_terms terms = {.one_way = w->ways.one_way};
+  df_ways_close(&w->ways);
+  df_ways_open(&w->ways, terms, 0, w->remembered);
+  memset(w->words, 0, sizeof w->words);
+  w->sent = 0;
 }
 
 static uint64_t cost_of(const world *w, uint32_t way) {
   const move_times *t = &w->now[way];
-  return w->ways.one_way ? DF_MAX(t->write_ns, t->read_ns) : t->write_ns + t->read_ns;
+  const uint64_t ends =
+      w->ways.one_way ? DF_MAX(t->write_ns, t->read_ns) : t->write_ns + t->read_ns;
+  return ends + (way == DF_WAY_LENT ? w->hidden_ns : 0);
 }
 
-/* The receiver is one lap behind. */
-static void read_one(world *w) {
-  const uint32_t at = (uint32_t)(w->sent % LAP);
-  if (w->sent < LAP || !w->in_ring[at].is_timed) return;
+static void read_from(world *w, uint32_t at) {
   uint32_t *word = &w->words[w->in_ring[at].way];
-  *word = df_way_read_word(*word, MESSAGE, w->in_ring[at].read_ns);
+  if (w->in_ring[at].is_timed) *word = df_way_read_word(*word, MESSAGE, w->in_ring[at].read_ns);
+  w->in_ring[at].is_timed = 0;
+}
+
+/* The receiver is one lap behind, but lent messages are read before their run ends. */
+static void read_one(world *w) {
+  if (w->sent >= LAP) read_from(w, (uint32_t)(w->sent % LAP));
+  const uint32_t last = (uint32_t)((w->sent + LAP - 1) % LAP);
+  if (w->sent > 0 && w->in_ring[last].way == DF_WAY_LENT) read_from(w, last);
+}
+
+static uint32_t in_use(const world *w, int may_lend) {
+  return df_way_in_use(w->ways.record, may_lend);
 }
 
 static uint32_t send_one(world *w, int may_lend) {
   int is_timed;
   read_one(w);
-  const uint32_t in_use = may_lend && w->ways.record->lends ? DF_WAY_LENT : w->ways.record->slots;
-  const uint32_t way = df_ways_next(&w->ways, may_lend, MESSAGE, &is_timed);
-  const uint64_t cost = cost_of(w, way), usual = cost_of(w, in_use);
-  const int is_trial = way != in_use;
+  if (df_ways_wants_look(&w->ways)) df_ways_look(&w->ways, w->line_ns);
+  const df_way_message message = {
+      .bytes = MESSAGE, .run = w->sent / w->per_run, .now_ns = w->clock_ns, .may_lend = may_lend};
+  const uint32_t before = in_use(w, may_lend), way = df_ways_next(&w->ways, &message, &is_timed);
+  const uint64_t cost = cost_of(w, way), usual = cost_of(w, before);
+  const int is_trial = way != before;
   uint64_t write_ns = w->now[way].write_ns, read_ns = w->now[way].read_ns;
   if (w->interrupted && df_random_below(&w->random, w->interrupted) == 0) write_ns += 5000000;
   if (w->interrupted && df_random_below(&w->random, w->interrupted) == 0) read_ns += 5000000;
@@ -78,7 +111,9 @@ static uint32_t send_one(world *w, int may_lend) {
   w->in_ring[w->sent % LAP].is_timed = is_timed;
   w->in_ring[w->sent % LAP].read_ns = read_ns;
   if (is_timed) df_ways_note(&w->ways, way, MESSAGE, write_ns, w->words[way]);
+  w->clock_ns += w->runs_ahead && way != DF_WAY_LENT ? w->now[way].write_ns : cost;
   w->sent++;
+  if (w->sent % w->per_run == 0) w->clock_ns += w->elsewhere_ns;
   w->total_ns += cost;
   w->longest_ns = DF_MAX(w->longest_ns, cost);
   w->n_trial += (uint64_t)is_trial;
@@ -90,17 +125,11 @@ static void send_many(world *w, uint64_t n, int may_lend) {
   for (uint64_t i = 0; i < n; i++) send_one(w, may_lend);
 }
 
-static uint32_t in_use(const world *w, int may_lend) {
-  return may_lend && w->ways.record->lends ? DF_WAY_LENT : w->ways.record->slots;
-}
-
-/* The best way by the rules that ways.h states; ways of about the same cost are all right. */
+/* The best way; ways of about the same cost are all right. */
 static int is_right(const world *w, uint32_t way, int may_lend) {
   uint64_t best = UINT64_MAX;
-  for (uint32_t other = 0; other < DF_WAY_LENT; other++) best = DF_MIN(best, cost_of(w, other));
-  const uint64_t lent = cost_of(w, DF_WAY_LENT) * 100, limit = best * w->ways.lent_percent;
-  if (way == DF_WAY_LENT) return may_lend && lent <= limit + limit / 8;
-  if (may_lend && lent + lent / 8 < limit) return 0;
+  for (uint32_t other = 0; other < (may_lend ? DF_WAYS : DF_WAY_LENT); other++)
+    best = DF_MIN(best, cost_of(w, other));
   return cost_of(w, way) * 100 <= best * (100 + 2 * (100 - DF_WAY_SLOT_PERCENT));
 }
 
@@ -118,10 +147,54 @@ DF_TEST(ways, the_fastest_way_is_found, 60) {
       for (int ahead = 0; ahead <= 1; ahead++) {
         world w;
         begin(&w, ahead ? one_way : exchange, tables[t]);
-        send_many(&w, 3000, may_lend);
+        w.per_run = 1 + (uint32_t)t;
+        send_many(&w, 6000, may_lend);
         CHECK(is_right(&w, in_use(&w, may_lend), may_lend), "table %zu, lends %d, one way %d: %u",
               t, may_lend, ahead, in_use(&w, may_lend));
       }
+}
+
+DF_TEST(ways, what_the_owner_pays_later_counts, 60) {
+  static const move_times lent_is_fast[DF_WAYS] = {
+      {4000, 4000}, {4000, 3900}, {9000, 9000}, {100, 3000}};
+  for (uint32_t per_run = 1; per_run <= 16; per_run *= 2) {
+    world w;
+    begin(&w, exchange, lent_is_fast);
+    w.per_run = per_run;
+    w.hidden_ns = 6000;
+    send_many(&w, 20000, LEND);
+    CHECK(in_use(&w, LEND) != DF_WAY_LENT, "%u a run: lends what is written next", per_run);
+    w.hidden_ns = 0; /* the program does not write its buffer any more */
+    send_many(&w, 100000, LEND);
+    CHECK(in_use(&w, LEND) == DF_WAY_LENT, "%u a run: does not lend", per_run);
+    w.hidden_ns = 6000;
+    send_many(&w, 100000, LEND);
+    CHECK(in_use(&w, LEND) != DF_WAY_LENT, "%u a run: still lends", per_run);
+  }
+}
+
+DF_TEST(ways, the_ends_decide_if_runs_take_their_time_elsewhere, 60) {
+  for (uint64_t lent_ns = 1000; lent_ns < 16000; lent_ns += 1000) {
+    const move_times times[DF_WAYS] = {
+        {5000, 5000}, {5000, 5000}, {5000, 5000}, {100, lent_ns - 100}};
+    world w;
+    begin(&w, exchange, times);
+    w.elsewhere_ns = 10000000;
+    send_many(&w, 20000, LEND);
+    const int lends = in_use(&w, LEND) == DF_WAY_LENT;
+    CHECK(lends == (lent_ns * 100 < 10000 * DF_WAY_LENT_PERCENT), "%llu ns: lends %d",
+          (unsigned long long)lent_ns, lends);
+  }
+}
+
+DF_TEST(ways, a_sender_that_runs_ahead_is_not_faster_than_its_receiver, 60) {
+  static const move_times slow_reader[DF_WAYS] = {
+      {1500, 4400}, {1500, 4400}, {1500, 4400}, {100, 2100}};
+  world w;
+  begin(&w, one_way, slow_reader);
+  w.runs_ahead = 1;
+  send_many(&w, 20000, LEND);
+  CHECK(in_use(&w, LEND) == DF_WAY_LENT, "way %u", in_use(&w, LEND));
 }
 
 static void random_times(world *w) {
@@ -151,16 +224,21 @@ DF_TEST(ways, trials_cost_one_percent_at_most, 120) {
   for (int seed = 1; seed <= 200 / df_slowdown(); seed++) {
     world w;
     const int may_lend = seed % 2 != 0;
+    w = (world){.per_run = 1};
     begin(&w, seed % 3 ? exchange : one_way, w.now);
     w.random.state = (uint64_t)seed;
+    w.per_run = 1 + df_random_below(&w.random, 8);
+    w.hidden_ns = df_random_below(&w.random, 20000);
     random_times(&w);
     for (uint32_t way = 0; way < DF_WAYS; way++) /* also dreadful ways */
       if (df_random_chance(&w.random, 30)) w.now[way].write_ns *= 1000;
     w.interrupted = seed % 4 ? 0 : 1000;
     const uint64_t first = cost_of(&w, in_use(&w, may_lend));
     send_many(&w, 100000, may_lend);
-    const uint64_t free_ns = (DF_WAYS - 1) * (uint64_t)(2 * DF_WAY_TRIAL) * first;
-    const uint64_t bound = w.total_ns / 100 + free_ns + (LAP + 2) * w.longest_ns;
+    const uint64_t free_messages =
+        (DF_WAY_LENT - 1) * DF_WAY_TRIAL + (DF_WAY_RUNS + 1) * (uint64_t)w.per_run;
+    const uint64_t bound = w.total_ns / 100 + 2 * free_messages * first +
+                           (LAP + 2 + 3 * (uint64_t)w.per_run) * w.longest_ns;
     CHECK(w.excess_ns <= bound, "seed %d: %llu ns of %llu, at most %llu", seed,
           (unsigned long long)w.excess_ns, (unsigned long long)w.total_ns,
           (unsigned long long)bound);
@@ -173,7 +251,8 @@ DF_TEST(ways, trials_without_gain_become_rarer, 60) {
   world w;
   begin(&w, exchange, near);
   send_many(&w, 1 << 22, 0);
-  CHECK(w.n_trial < 40 * (LAP + 2 * DF_WAY_TRIAL), "%llu messages of trials",
+  const uint64_t trials = DF_WAY_INTERVAL_MOST + ((1 << 22) >> DF_WAY_INTERVAL_MOST);
+  CHECK(w.n_trial < trials * (LAP + 2 * DF_WAY_TRIAL), "%llu messages of trials",
         (unsigned long long)w.n_trial);
   w.now[DF_WAY_CACHED] = (move_times){8000, 8000}; /* the way in use becomes slower */
   send_many(&w, 2000, 0);
@@ -186,17 +265,74 @@ DF_TEST(ways, a_later_link_begins_with_the_way_that_was_found, 60) {
   begin(&w, exchange, far);
   send_many(&w, 5000, LEND);
   CHECK(in_use(&w, LEND) == DF_WAY_PAST, "way %u", in_use(&w, LEND));
-  df_ways later;
-  df_ways_open(&later, exchange, w.remembered);
+  reopen(&w);
   for (int i = 0; i < 1 << DF_WAY_INTERVAL; i++) {
-    int is_timed;
-    const uint32_t way = df_ways_next(&later, LEND, MESSAGE, &is_timed);
+    const uint32_t way = send_one(&w, LEND);
     CHECK(way == DF_WAY_PAST, "message %d: way %u", i, way);
+  }
+  reopen(&w);
+  w.now[DF_WAY_PAST] = (move_times){30000, 30000}; /* and the others are faster now */
+  send_many(&w, 400, LEND);
+  CHECK(in_use(&w, LEND) == DF_WAY_LENT, "keeps a way that has become slower: %u",
+        in_use(&w, LEND));
+}
+
+DF_TEST(ways, links_that_live_shortly_try_other_ways, 60) {
+  static const move_times any[DF_WAYS] = {{4000, 4000}, {4000, 4000}, {9000, 9000}, {100, 9000}};
+  world w;
+  begin(&w, exchange, any);
+  send_many(&w, 1 << 18, 0);
+  CHECK(w.ways.record->of_slots.interval == DF_WAY_INTERVAL_MOST, "tries too often");
+  w.now[DF_WAY_PAST] = (move_times){2000, 2000};
+  for (int link = 0; link < 200; link++) {
+    reopen(&w);
+    send_many(&w, 1000, 0);
+  }
+  CHECK(in_use(&w, 0) == DF_WAY_PAST, "way %u", in_use(&w, 0));
+}
+
+DF_TEST(ways, slots_that_were_never_written_are_not_measured, 60) {
+  static const move_times any[DF_WAYS] = {{4000, 4000}, {4000, 4000}, {9000, 9000}, {100, 9000}};
+  world w;
+  begin(&w, exchange, any);
+  df_ways_open(&w.ways, exchange, 32, w.remembered);
+  for (uint64_t i = 0; i < 32; i++) {
+    int is_timed;
+    const df_way_message message = {.bytes = MESSAGE, .run = i};
+    df_ways_next(&w.ways, &message, &is_timed);
+    CHECK(!is_timed && w.ways.tries == DF_WAYS, "message %llu", (unsigned long long)i);
+  }
+  send_many(&w, 6000, 0);
+  CHECK(w.n_trial > 0, "no trial");
+}
+
+DF_TEST(ways, a_record_is_remembered_whole, 60) {
+  df_random random = {23};
+  for (int i = 0; i < 100000; i++) {
+    df_way_record record = df_way_record_new(1 + df_random_below(&random, DF_LINE_NS_MOST));
+    record.slots = (uint8_t)df_random_below(&random, DF_WAY_LENT);
+    record.lends = (uint8_t)df_random_below(&random, 2);
+    record.next = (uint8_t)df_random_below(&random, DF_WAY_LENT);
+    record.of_slots =
+        (df_way_schedule){.interval = (uint8_t)df_random_below(&random, DF_WAY_INTERVAL_MOST + 1),
+                          .left = 1u << df_random_below(&random, DF_WAY_INTERVAL_MOST + 1)};
+    record.of_lending.n_free = (uint8_t)df_random_below(&random, 2);
+    record.usual_ns[record.slots] = 1 + df_random_below(&random, DF_WAY_NS_MOST);
+    const uint32_t size = df_random_below(&random, 32);
+    const df_way_record again = df_way_record_of(df_way_record_word(&record, size));
+    CHECK(again.line_ns == record.line_ns && again.slots == record.slots &&
+              again.lends == record.lends && again.next == record.next && again.kept_size == size &&
+              again.kept_ns == record.usual_ns[record.slots] &&
+              again.of_slots.interval == record.of_slots.interval &&
+              again.of_slots.left == record.of_slots.left &&
+              again.of_lending.n_free == record.of_lending.n_free,
+          "another record");
   }
 }
 
 static void look_many(world *w, uint64_t ns) {
-  for (int i = 0; i < 3; i++) df_ways_look(&w->ways, ns);
+  w->line_ns = ns;
+  for (int i = 0; i < DF_WAY_FIRST_LOOKS; i++) df_ways_look(&w->ways, ns);
 }
 
 DF_TEST(ways, each_distance_has_its_own_way, 60) {
@@ -206,24 +342,33 @@ DF_TEST(ways, each_distance_has_its_own_way, 60) {
   begin(&w, exchange, near);
   for (int times = 0; times < 3; times++) {
     memcpy(w.now, near, sizeof near);
-    look_many(&w, 40);
+    look_many(&w, NEAR_NS);
     CHECK(times == 0 || in_use(&w, 0) == DF_WAY_CACHED, "near: way %u", in_use(&w, 0));
     send_many(&w, 5000, 0);
     df_ways_look(&w.ways, 1000000);
     CHECK(in_use(&w, 0) == DF_WAY_CACHED, "near, after one long look: way %u", in_use(&w, 0));
     memcpy(w.now, far, sizeof far);
-    look_many(&w, 300);
+    look_many(&w, FAR_NS);
     CHECK(times == 0 || in_use(&w, 0) == DF_WAY_PAST, "far: way %u", in_use(&w, 0));
     send_many(&w, 5000, 0);
     CHECK(in_use(&w, 0) == DF_WAY_PAST, "far, later: way %u", in_use(&w, 0));
   }
-  uint32_t last = 0;
-  for (uint32_t ns = 1; ns < 100000; ns += 7) {
-    const uint32_t distance = df_way_distance(last, ns);
-    CHECK(distance < DF_DISTANCES && distance >= last && distance - last <= 1, "%u ns", ns);
-    last = distance;
+}
+
+DF_TEST(ways, any_looks_find_a_record, 60) {
+  for (int seed = 1; seed <= 1000 / df_slowdown(); seed++) {
+    df_ways ways;
+    df_random random = {(uint64_t)seed};
+    df_ways_open(&ways, exchange, 0, NULL);
+    for (int i = 0; i < 300; i++) {
+      df_ways_look(&ways, df_random_below(&random, 1u << df_random_below(&random, 20)));
+      CHECK(ways.record >= ways.at && ways.record < ways.at + DF_DISTANCES, "no record");
+    }
+    for (uint32_t a = 0; a < DF_DISTANCES; a++)
+      for (uint32_t b = 0; b < a; b++)
+        CHECK(ways.at[a].line_ns == 0 || !df_line_is_same(ways.at[a].line_ns, ways.at[b].line_ns),
+              "two records of one distance: %u and %u ns", ways.at[b].line_ns, ways.at[a].line_ns);
   }
-  CHECK(last == DF_DISTANCES - 1, "not all distances");
 }
 
 DF_TEST(ways, one_interruption_does_not_end_the_exploration, 60) {
@@ -254,11 +399,12 @@ DF_TEST(ways, a_mean_of_a_coarse_clock_grows_again, 60) {
 DF_TEST(ways, messages_of_other_sizes_are_not_compared, 60) {
   df_ways ways;
   uint32_t words[DF_WAYS] = {0}, n_trial = 0, n_timed = 0;
-  df_ways_open(&ways, exchange, NULL);
+  df_ways_open(&ways, exchange, 0, NULL);
   for (uint32_t i = 0; i < 100000; i++) {
     const uint64_t bytes = i % 2 ? 262144 : 2048, ns = 300 + bytes / 8;
+    const df_way_message message = {.bytes = bytes, .run = i / 2};
     int is_timed;
-    const uint32_t way = df_ways_next(&ways, 0, bytes, &is_timed);
+    const uint32_t way = df_ways_next(&ways, &message, &is_timed);
     CHECK(!is_timed || bytes == 262144 || i == 0, "message %u of %llu bytes is measured", i,
           (unsigned long long)bytes);
     n_trial += ways.tries != DF_WAYS;
@@ -271,13 +417,19 @@ DF_TEST(ways, messages_of_other_sizes_are_not_compared, 60) {
 }
 
 DF_TEST(ways, a_trial_ends_without_buffers_for_it, 60) {
-  static const move_times any[DF_WAYS] = {{4000, 4000}, {4000, 4000}, {4000, 4000}, {100, 9000}};
+  static const move_times any[DF_WAYS] = {{4000, 4000}, {4000, 4000}, {4000, 4000}, {100, 1000}};
   world w;
   begin(&w, exchange, any);
-  for (int i = 0; i < 1000 && w.ways.tries == DF_WAYS; i++) send_one(&w, LEND);
-  CHECK(w.ways.tries != DF_WAYS && w.ways.instead_of == DF_WAY_LENT, "no trial");
-  send_many(&w, DF_MAX_LINK_SLOTS + 2 * DF_WAY_TRIAL, 0);
-  CHECK(w.ways.tries == DF_WAYS || w.ways.instead_of != DF_WAY_LENT, "the trial does not end");
+  for (int i = 0; i < 10000 && w.ways.tries != DF_WAY_LENT; i++) send_one(&w, LEND);
+  CHECK(w.ways.tries == DF_WAY_LENT, "no trial");
+  send_many(&w, 3 * (DF_WAY_RUNS + 2), 0);
+  CHECK(w.ways.tries == DF_WAYS && in_use(&w, LEND) != DF_WAY_LENT, "the trial does not end");
+  send_many(&w, 20000, LEND);
+  CHECK(in_use(&w, LEND) == DF_WAY_LENT, "way %u", in_use(&w, LEND));
+  for (int i = 0; i < 100000 && w.ways.tries == DF_WAYS; i++) send_one(&w, LEND);
+  CHECK(w.ways.instead_of == DF_WAY_LENT, "no trial of slots");
+  send_many(&w, 3 * (DF_WAY_RUNS + 2), 0);
+  CHECK(w.ways.tries == DF_WAYS, "the trial of slots does not end");
 }
 
 DF_TEST(ways, an_empty_message_does_not_keep_the_tag_of_an_earlier_one, 60) {
@@ -287,18 +439,20 @@ DF_TEST(ways, an_empty_message_does_not_keep_the_tag_of_an_earlier_one, 60) {
 }
 
 DF_TEST(ways, a_forced_way_is_taken_where_it_is_possible, 60) {
+  static const df_way_message lendable = {.bytes = MESSAGE, .may_lend = 1},
+                              other = {.bytes = MESSAGE};
   df_ways ways;
   int is_timed;
   for (uint32_t way = 0; way < DF_WAYS; way++) {
-    df_ways_open(&ways, (df_ways_terms){.forced = (uint8_t)(1 + way)}, NULL);
+    df_ways_open(&ways, (df_ways_terms){.forced = (uint8_t)(1 + way)}, 8, NULL);
     for (int i = 0; i < 100; i++) {
-      CHECK(df_ways_next(&ways, LEND, MESSAGE, &is_timed) == way, "another way");
-      const uint32_t other = df_ways_next(&ways, 0, MESSAGE, &is_timed);
-      CHECK(other == (way == DF_WAY_LENT ? DF_WAY_CACHED : way), "way %u", other);
+      CHECK(df_ways_next(&ways, &lendable, &is_timed) == way, "another way");
+      const uint32_t without = df_ways_next(&ways, &other, &is_timed);
+      CHECK(without == (way == DF_WAY_LENT ? DF_WAY_CACHED : way), "way %u", without);
     }
   }
   uint32_t count[DF_WAYS] = {0};
-  df_ways_open(&ways, (df_ways_terms){.forced = DF_WAY_RANDOM}, NULL);
-  for (int i = 0; i < 1000; i++) count[df_ways_next(&ways, LEND, MESSAGE, &is_timed)]++;
+  df_ways_open(&ways, (df_ways_terms){.forced = DF_WAY_RANDOM}, 8, NULL);
+  for (int i = 0; i < 1000; i++) count[df_ways_next(&ways, &lendable, &is_timed)]++;
   for (uint32_t way = 0; way < DF_WAYS; way++) CHECK(count[way] > 100, "way %u is rare", way);
 }

@@ -17,8 +17,8 @@ typedef struct df_shm_peer {
       mapped_ranges;
   uint64_t *announced; /* ids of the ring segments that were announced to the peer */
   uint32_t n_announced;
-  /* [DF_RING_KINDS] ways of the latest links to the peer (df_ways_memory); or NULL */
-  uint32_t (*ways)[DF_DISTANCES];
+  /* [DF_RING_KINDS] ways of the latest links to the peer (df_way_record_word); or NULL */
+  uint64_t (*ways)[DF_DISTANCES];
   int maps;    /* the peer may have mapped memory of the device of this rank */
   int closing; /* the mappings of memory of its device must be closed */
 } df_shm_peer;

@@ -11,6 +11,7 @@ struct df_link_handle {
   df_range range;      /* receiving */
   uint32_t *ways_read; /* receiving: [n_blocks][DF_WAYS] */
   df_ways *ways;       /* sending: [n_blocks] */
+  uint32_t n_blocks;
 };
 
 static void free_handle(df_link_handle *handle) {
@@ -148,6 +149,8 @@ dfcclResult_t df_shm_accept(df_endpoint *base, const df_route *route, df_patienc
 
 void df_shm_release(df_endpoint *base, df_link_handle *handle) {
   if (handle == NULL) return;
+  for (uint32_t block = 0; handle->ways && block < handle->n_blocks; block++)
+    df_ways_close(&handle->ways[block]);
   if (handle->range.segment) df_arena_give(&((df_shm_endpoint *)base)->arena, &handle->range);
   free_handle(handle);
 }
@@ -192,7 +195,8 @@ static int find_offered(const df_shm_endpoint *endpoint, const df_route *route,
 }
 
 /* Begins with the ways of earlier links of the kind. Returns 0 if there is no memory. */
-static int make_ways(df_shm_endpoint *endpoint, const df_route *route, df_link_handle **out) {
+static int make_ways(df_shm_endpoint *endpoint, const df_route *route, const df_ring *ring,
+                     df_link_handle **out) {
   df_shm_peer *peer = &endpoint->peers[route->peer];
   *out = NULL;
   if (!route->ring.has_ways) return 1;
@@ -203,8 +207,10 @@ static int make_ways(df_shm_endpoint *endpoint, const df_route *route, df_link_h
     free_handle(handle);
     return 0;
   }
+  handle->n_blocks = route->n_blocks;
   for (uint32_t block = 0; block < route->n_blocks; block++)
-    df_ways_open(&handle->ways[block], route->ring.ways, peer->ways[route->ring.kind]);
+    df_ways_open(&handle->ways[block], route->ring.ways, ring->n_slots,
+                 peer->ways[route->ring.kind]);
   *out = handle;
   return 1;
 }
@@ -230,7 +236,7 @@ dfcclResult_t df_shm_connect(df_endpoint *base, const df_route *route, df_patien
     df_segment_populate(offered.segment, offered.offset, offered.bytes);
     df_rank_lock(control->lock);
   }
-  if (!make_ways(endpoint, route, handle))
+  if (!make_ways(endpoint, route, &ring, handle))
     return df_fail(dfcclOutOfMemory, "no memory to send to rank %u", route->peer);
   fill_ends(endpoint, route, &ring, offered.segment->base + offered.offset, *handle);
   return dfcclSuccess;
