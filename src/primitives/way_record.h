@@ -192,6 +192,17 @@ static inline df_way_record df_way_record_of(uint64_t word) {
   return record;
 }
 
+/* For the user. *word: of a record (df_way_record_word). */
+static inline const char *df_way_word_name(uint64_t word) {
+  static const char *const names[] = {"through the caches", "through the caches, requested ahead",
+                                      "past the caches"};
+  return names[(word >> DF_REMEMBER_SLOTS & 3) % DF_WAY_LENT];
+}
+static inline int df_way_word_lends(uint64_t word) { return word >> DF_REMEMBER_LENDS & 1; }
+static inline uint32_t df_way_word_usual(uint64_t word) {
+  return (uint32_t)(word >> DF_REMEMBER_USUAL);
+}
+
 /* Several links may do it at once; the last one counts. */
 static inline void df_way_record_remember(const df_way_record *record, uint32_t size,
                                           uint64_t remember[DF_DISTANCES]) {

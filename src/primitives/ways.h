@@ -88,6 +88,7 @@ typedef struct df_ways {
   uint64_t fastest_ns;  /* the sender's least time of a message of the trial */
   uint64_t messages_ns; /* the excess of the trial's messages */
   df_way_runs runs;
+  uint64_t summary;   /* df_way_record_word of the record in use; other threads load it */
   uint64_t *remember; /* [DF_DISTANCES] the beginning of later links of the kind; or NULL */
   df_way_record at[DF_DISTANCES];
 } df_ways;
@@ -481,6 +482,7 @@ static inline void df_ways_note(df_ways *ways, uint32_t way, uint64_t bytes, uin
                most * DF_WAY_TRIALS_SAVED);
     df_way_compare_with_usual(record, way, cost);
     df_way_compare_with_kept(record, way, cost);
+    df_store_relaxed_u64(&ways->summary, df_way_record_word(record, ways->size));
     return;
   }
   df_ways_charge_message(ways, bytes, ns);

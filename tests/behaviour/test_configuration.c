@@ -56,6 +56,36 @@ DF_TEST(configuration, follows_table_and_name, 30) {
   df_free_contexts(ctxs, 2);
 }
 
+/* Runs an all-reduce and returns the configuration. */
+static dfcclConfiguration_t after_runs(int runs) {
+  enum { COUNT = 1 << 15, ID = 1 };
+  static float buffers[2][COUNT];
+  dfcclContext_t ctxs[2];
+  df_make_contexts(ctxs, 2, NULL);
+  for (int r = 0; r < 2; r++)
+    OK(dfcclRegisterAllReduce(ctxs[r], ID, COUNT, dfcclFloat32, dfcclSum, NULL));
+  for (int i = 0; i < runs; i++) {
+    for (int r = 0; r < 2; r++)
+      OK(dfcclRunAllReduce(ctxs[r], ID, buffers[r], buffers[r], NULL, NULL));
+    for (int r = 0; r < 2; r++) OK(dfcclWait(ctxs[r], ID));
+  }
+  const dfcclConfiguration_t c = of(ctxs[0], ID);
+  df_free_contexts(ctxs, 2);
+  return c;
+}
+
+DF_TEST(configuration, names_the_way_of_messages, 60) {
+  if (df_on_cuda()) DF_SKIP("a CUDA device has no ways");
+  dfcclConfiguration_t c = after_runs(200);
+  /* If the clock is slow, nothing is measured, and there is no line. */
+  CHECK(!df_mentions(c.why, "way to rank") ||
+            (df_mentions(c.why, "way to rank 1: slots ") && df_mentions(c.why, "64 KB take")),
+        "%s", c.why);
+  df_tune("way", "3");
+  c = after_runs(1);
+  CHECK(df_mentions(c.why, "way to rank 1: forced"), "%s", c.why);
+}
+
 DF_TEST(configuration, bad_arguments_are_refused, 30) {
   dfcclContext_t ctxs[1];
   df_make_contexts(ctxs, 1, NULL);

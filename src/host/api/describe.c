@@ -58,6 +58,25 @@ static double copied_bytes_per_us(void) {
   return rate;
 }
 
+/* The ways of the first block's messages to each peer of the host. */
+static void say_ways(const df_coll *coll, dfcclConfiguration_t *c) DF_RANK_LOCKED {
+  const size_t used = strlen(c->why);
+  df_text out = {.at = c->why + used, .left = sizeof c->why - used};
+  for (uint32_t i = 0; i < coll->exec.plan->n_links; i++) {
+    const df_link *link = &coll->exec.device.links[i];
+    if (!coll->exec.plan->links[i].sends || link->ways == NULL) continue;
+    const uint64_t word = df_load_relaxed_u64(&link->ways->summary);
+    df_say(&out, "way to rank %u: ", link->peer);
+    if (word == 0) {
+      df_say(&out, "%s\n", link->ways->forced ? "forced by the number way" : "not measured yet");
+      continue;
+    }
+    df_say(&out, "slots %s, a line takes %u ns, 64 KB take %.3g us at both ends",
+           df_way_word_name(word), df_way_word_line(word), df_way_word_usual(word) * 1e-3);
+    df_say(&out, "%s\n", df_way_word_lends(word) ? "; lent where that is possible" : "");
+  }
+}
+
 static void describe_times(const df_coll *coll, const df_configuration_question *q,
                            uint32_t n_cores, dfcclConfiguration_t *c) DF_RANK_LOCKED {
   const df_choice *choice = &coll->exec.configuration.choice;
@@ -122,6 +141,7 @@ static void describe_configuration(dfcclContext_t context, const df_coll *coll,
   }
   describe_times(coll, &question, context->topology.n_cores, c);
   say_times(c);
+  say_ways(coll, c);
   describe_tuner(coll, c);
 }
 
