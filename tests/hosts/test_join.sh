@@ -129,7 +129,7 @@ all_through "containers with lo alone" f0 f1
 
 # A job of the loopback address has no listener, with a secret or without.
 rank 1 g0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 \
-  DFCCL_INIT_TIMEOUT_MS=1500 $secret
+  DFCCL_INIT_TIMEOUT_MS=4000 $secret
 sleep 0.7
 [ -z "$(bed_on 1 ss -Hltn)" ] || fail "a job of one host listens: $(bed_on 1 ss -Hltn)"
 wait_for_ranks
