@@ -108,9 +108,17 @@ typedef struct df_run_counters {
   uint32_t blocks_done[DF_RUNS_AHEAD];
   uint32_t blocks_gave_up[DF_RUNS_AHEAD]; /* Status with which a block has given the run up; 0:
                                              none. */
-  /* Varying: the count, and its rank, for which the block gave up. Written before words->cancel. */
-  uint64_t differing_count;
-  uint32_t differing_rank;
+  /* The reason why a block gave up, written before words->cancel. Varying: a count, and its rank,
+   * that differs. CPU: a buffer, and the rank that lent it, that could not be read by a call. */
+  union {
+    uint64_t differing_count;
+    uint64_t unread_address;
+  };
+  union {
+    uint32_t differing_rank;
+    uint32_t unread_rank;
+  };
+  uint32_t unread_error; /* error number; 0: none */
 } df_run_counters;
 
 /* When results are stored past the caches. In place, this is a detour if the run has just read

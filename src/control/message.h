@@ -16,8 +16,8 @@ typedef enum {
   DF_MESSAGE_LINKS,    /* id: collective, a: channel; payload: offer of rings for every block */
   /* id: collective, a: number of runs executed before, b: 1 if the sender leaves */
   DF_MESSAGE_DEREGISTER,
-  /* id: collective, a: dfcclResult_t, b: the first run that fails, if counts mismatch; payload:
-   * sentence */
+  /* id: collective, a: dfcclResult_t, b: the first run that fails, if counts mismatch; 1 for a
+   * remote error that ends only the collective; payload: sentence */
   DF_MESSAGE_FAIL,
   DF_MESSAGE_ABORT, /* payload: sentence */
   /* the context of the sender is broken; id: the lost rank or DF_NOBODY, a: dfcclResult_t, b:

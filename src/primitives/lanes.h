@@ -195,6 +195,7 @@ typedef struct df_lanes {
   const void *late;               /* source of a store that follows the announcement; or NULL */
   df_bell *noted[DF_NOTED_BELLS]; /* bells to ring later */
   const df_carrier *carrier;      /* links of this step; NULL: none */
+  int unread; /* error number with which the borrowed buffer could not be read; 0: none */
 } df_lanes;
 
 DF_CORE void df_lanes_begin(df_lanes *lanes, df_move *move) { lanes->move = move; }

@@ -29,9 +29,9 @@ typedef struct DF_ALIGNED(64) df_link {
     uint32_t *ways_read; /* receiving: this end's words of each way; NULL: it measures nothing */
   };
   union {
-    const struct df_mapped_ranges
-        *mapped_ranges; /* receiving: ranges in which lent buffers must be; NULL: anywhere */
-    uint64_t lend_min;  /* sending: messages below this number of bytes are not lent, nor those
+    /* receiving: ranges in which lent buffers must be; NULL: anywhere */
+    struct df_mapped_ranges *mapped_ranges;
+    uint64_t lend_min; /* sending: messages below this number of bytes are not lent, nor those
                            below the descriptor's direct_min */
   };
   uint32_t stride;   /* bytes from slot to slot */

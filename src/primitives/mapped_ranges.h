@@ -1,4 +1,5 @@
-/* Mapped ranges: memory of a peer that this process has mapped; lent addresses must be inside one.
+/* Mapped ranges: memory of a peer that this process has mapped; lent addresses must be inside one,
+ * or be marked as addresses of the peer's process (foreign_memory.h).
  * The host writes them under the context's lock. The daemon reads them without a lock, because each
  * is one word. */
 #ifndef DF_PRIMITIVES_MAPPED_RANGES_H
@@ -6,12 +7,14 @@
 
 #include "base/atomic.h"
 #include "base/limits.h"
+#include "primitives/foreign_memory.h"
 
 enum { DF_WINDOW_SIZE_BITS = 28 }; /* bits for the number of pages of a range */
 
 typedef struct df_mapped_ranges {
   uint64_t used;                           /* number of ranges that have been open; it only grows */
   uint64_t mapped_ranges[DF_MAX_MAPPINGS]; /* first page << 28 | pages; 0: closed */
+  df_foreign_memory foreign;               /* the rest of the peer's memory */
 } df_mapped_ranges;
 
 DF_CORE int df_mapped_ranges_cover(const df_mapped_ranges *mapped_ranges, uint64_t address,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "primitives/lanes.h"
+#include "primitives/mapped_ranges.h"
 #include "primitives/ways.h"
 #include "primitives/user_operator.h"
 
@@ -153,10 +154,49 @@ static inline int df_move_has_arrived(df_lanes *lanes, const df_move *move) {
   return 1;
 }
 
-DF_CORE_APART void df_move_any(df_lanes *lanes, const df_move *move) {
+DF_CORE_APART void df_move_any(df_lanes *lanes, const df_move *move);
+
+/* Returns 0 if the rest of the move must not be executed. */
+static inline int df_move_read(df_lanes *lanes, const df_move *move, void *to, uint64_t at,
+                               uint64_t bytes) {
+  df_foreign_memory *memory = &move->recv_link->mapped_ranges->foreign;
+  if (!lanes->unread)
+    lanes->unread = df_foreign_memory_read(memory, to, (const uint8_t *)move->lent + at, bytes);
+  return !lanes->unread;
+}
+
+/* The received buffer is read by calls. A copy goes to its place at once, and from there to the
+ * slot. Operands go through a tile that stays in the cache. */
+DF_CORE_APART void df_move_called(df_lanes *lanes, const df_move *move) {
+  DF_ALIGNED(64) uint8_t tile[DF_CALL_TILE_BYTES];
+  const int copies = move->kind == DF_MOVE_COPY && move->a == move->lent;
+  uint64_t most = sizeof tile / move->element_bytes;
+  if (copies && !(move->store && move->slot)) most = move->count;
+  for (uint64_t done = 0; done < move->count; done += most) {
+    df_move part = *move;
+    const uint64_t at = done * move->element_bytes;
+    part.count = DF_MIN(most, move->count - done);
+    if (move->store) part.store = (uint8_t *)move->store + at;
+    if (move->slot) part.slot = (uint8_t *)move->slot + at;
+    void *to = !copies ? tile : move->store ? part.store : part.slot;
+    if (!df_move_read(lanes, move, to, at, part.count * move->element_bytes)) return;
+    part.lent = to;
+    part.a = move->a == move->lent ? to : (const uint8_t *)move->a + at;
+    if (move->b) part.b = move->b == move->lent ? to : (const uint8_t *)move->b + at;
+    if (copies) part.store = NULL;
+    if (!copies || (move->store && move->slot)) df_move_any(lanes, &part);
+  }
+}
+
+void df_move_any(df_lanes *lanes, const df_move *move) {
   const df_mover_cpu *mover = lanes->mover;
   const uint8_t *a = (const uint8_t *)move->a, *b = (const uint8_t *)move->b;
   if (move->kind == DF_MOVE_NOTHING) return;
+  if (DF_UNLIKELY(move->borrows && df_is_lent_by_call(move->lent)) &&
+      move->recv_link->mapped_ranges) {
+    df_move_called(lanes, move);
+    return;
+  }
   uint8_t *store = (uint8_t *)move->store, *slot = (uint8_t *)move->slot;
   const int past = slot && move->way == DF_WAY_PAST;
   const int in_place = move->store == move->a || move->store == move->b;

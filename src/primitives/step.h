@@ -10,6 +10,7 @@
 #include "primitives/drain.h"
 #include "primitives/lanes.h"
 #include "primitives/link.h"
+#include "primitives/lend_by_call.h"
 #include "primitives/measure.h"
 #include "primitives/move.h"
 #include "primitives/prepared.h"
@@ -135,16 +136,17 @@ DF_CORE df_step_result df_step_advance(const df_descriptor *desc, const df_part 
 /* *there: the address as the receiver sees it. */
 DF_CORE int df_step_may_lend(const df_descriptor *desc, const df_cursor *cursor,
                              const df_link *link, uint8_t buffer, const uint8_t *address,
-                             uint64_t *there) {
+                             uint64_t bytes, uint64_t *there) {
   if (address == NULL) return 0;
   if ((cursor->flags & DF_CURSOR_IN_PLACE) && !(desc->lends & DF_LENDS_IN_PLACE)) return 0;
   uint64_t delta = 0;
   if (!link->same_process) {
     uint16_t number = buffer == DF_BUFFER_INPUT ? cursor->send_mapping : cursor->recv_mapping;
     const uint64_t *mapping = number ? desc->mappings[number] : NULL;
-    if (mapping == NULL) return 0;
-    delta = df_observe_u64(&mapping[link->peer]);
-    if (delta == DF_NOT_MAPPED) return 0;
+    delta = mapping ? df_observe_u64(&mapping[link->peer]) : DF_NOT_MAPPED;
+    if (delta == DF_NOT_MAPPED)
+      return df_call_may_lend(link, cursor->buffers[buffer], address, bytes, there);
+    df_call_is_mapped(link);
   }
   *there = (uint64_t)(uintptr_t)address + delta;
   return 1;
@@ -164,6 +166,8 @@ DF_CORE int df_step_may_follow(const df_descriptor *desc, const df_link *link, u
   uint64_t bytes = elements * desc->element_bytes;
   uint64_t address = df_load_relaxed_u64((const uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET));
   move->lent = (const void *)(uintptr_t)address;
+  if (DF_UNLIKELY(address & DF_LENT_BY_CALL) && link->mapped_ranges)
+    return df_call_may_follow(link, address, bytes, desc->element_bytes);
   return link->mapped_ranges == NULL ||
          (address % desc->element_bytes == 0 &&
           df_mapped_ranges_cover(link->mapped_ranges, address, bytes));
@@ -214,7 +218,8 @@ DF_CORE_APART int df_step_can_lend(const df_descriptor *desc, const df_cursor *c
   uint8_t buffer = computed ? prim->destination : prim->source;
   const uint8_t *address =
       df_step_locate(cursor, buffer, computed ? prim->destination_at : prim->source_at);
-  return df_step_may_lend(desc, cursor, move->send_link, buffer, address, there);
+  return df_step_may_lend(desc, cursor, move->send_link, buffer, address,
+                          move->count * desc->element_bytes, there);
 }
 
 DF_CORE void df_step_set_operands(const df_descriptor *desc, const df_cursor *cursor,
@@ -363,6 +368,7 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   move->borrows = (uint32_t)received_direct;
   if (received_direct && !df_link_borrow(move->recv_link)) return DF_STEP_BLOCKED;
 
+  df_call_begin(lanes);
   move->lends = 0;
   move->kind = DF_MOVE_NOTHING;
   df_measure_received(move);
@@ -381,6 +387,10 @@ DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block,
                                       const df_move *move, df_lanes *lanes) {
   /* The owner of the buffer has given the run up, so this rank will give it up too. */
   if (move->borrows && !df_link_return(move->recv_link)) return DF_STEP_BLOCKED;
+  if (df_call_has_failed(lanes, move)) {
+    df_call_give_up(desc, move, lanes);
+    return DF_STEP_BLOCKED;
+  }
   if (move->send_link && move->announces & DF_MESSAGE_GOES) {
     df_link_publish(move->send_link, move->send_sequence, df_measure_tag(move));
     df_lanes_note_peer(lanes, move->send_link);

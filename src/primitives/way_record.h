@@ -216,4 +216,12 @@ static inline void df_way_record_remember(const df_way_record *record, uint32_t 
   df_store_relaxed_u64(word, df_way_record_word(record, size));
 }
 
+/* remember: NULL: nothing is known. */
+static inline void df_way_records_recall(df_way_record at[DF_DISTANCES], const uint64_t *remember) {
+  for (uint32_t distance = 0; distance < DF_DISTANCES; distance++) {
+    const uint64_t known = remember ? df_load_relaxed_u64(&remember[distance]) : 0;
+    at[distance] = known ? df_way_record_of(known) : df_way_record_new(0);
+  }
+}
+
 #endif

@@ -22,6 +22,7 @@
 #include "base/assert.h"
 #include "base/atomic.h"
 #include "base/limits.h"
+#include "primitives/foreign_memory.h"
 #include "primitives/way_record.h"
 
 /* Values of the tuning number `way`: 0 chooses by times, 1 + way forces a way where the message can
@@ -90,6 +91,7 @@ typedef struct df_ways {
   df_way_runs runs;
   uint64_t summary;   /* df_way_record_word of the record in use; other threads load it */
   uint64_t *remember; /* [DF_DISTANCES] the beginning of later links of the kind; or NULL */
+  df_link_calls calls;
   df_way_record at[DF_DISTANCES];
 } df_ways;
 
@@ -118,10 +120,7 @@ static inline void df_ways_open(df_ways *ways, df_ways_terms terms, uint32_t n_s
                     .one_way = terms.one_way,
                     .tries = DF_WAYS,
                     .remember = remember};
-  for (uint32_t distance = 0; distance < DF_DISTANCES; distance++) {
-    const uint64_t known = remember ? df_load_relaxed_u64(&remember[distance]) : 0;
-    ways->at[distance] = known ? df_way_record_of(known) : df_way_record_new(0);
-  }
+  df_way_records_recall(ways->at, remember);
 }
 
 static inline void df_ways_remember(df_ways *ways, const df_way_record *record) {

@@ -49,6 +49,7 @@ typedef struct df_ring {
   uint16_t release_mask; /* as in df_link */
   uint8_t has_ways;      /* 1: the sender chooses the ways of messages */
   df_ways_terms ways;    /* the sender's */
+  uint64_t call_min; /* ordinary memory is lent by calls from so many bytes on; UINT64_MAX: never */
   /* Below DF_RING_KINDS: the links of a kind to a peer begin with the ways of earlier ones. */
   uint16_t kind;
   uint16_t reason; /* DF_REASON_RINGS_* (tuning/reasons.h): the reason for the number of slots */

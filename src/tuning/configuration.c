@@ -379,6 +379,11 @@ static uint16_t kind_of_rings(const df_configuration *m, const df_configuration_
   return (uint16_t)((uint32_t)q->choice.operation * DF_RING_SIZES + DF_MIN(size, last));
 }
 
+static uint64_t call_min(const df_configuration *m) {
+  if (m->policy->call_min == 0 || m->lend_min == UINT64_MAX) return UINT64_MAX;
+  return DF_MAX((uint64_t)m->policy->call_min, m->lend_min);
+}
+
 df_ring df_configuration_ring(const df_configuration *m, const df_configuration_question *q,
                               const df_plan *plan, uint64_t used_bytes) {
   df_reason reason;
@@ -390,6 +395,7 @@ df_ring df_configuration_ring(const df_configuration *m, const df_configuration_
                    .release_mask = release_mask(&m->shape, n_slots),
                    .has_ways = has_slots && (forced != DF_WAY_BY_TIMES || clock_is_cheap()),
                    .ways = {.forced = forced, .one_way = (uint8_t)m->runs_ahead},
+                   .call_min = call_min(m),
                    .kind = kind_of_rings(m, q),
                    .reason = (uint16_t)reason};
 }

@@ -28,6 +28,9 @@
     "CUDA: payload bytes up to which messages travel in words that carry a flag each")             \
   X(lend, 1, 0, 1, "0: buffers are never lent, always copied through slots")                       \
   X(lend_min, 16384, 1, 1ll << 40, "message bytes from which buffers within reach are lent")       \
+  X(call_min, 16384, 0, 1ll << 40,                                                                 \
+    "CPU: message bytes from which other memory is lent to a process that may read it by system "  \
+    "calls; and from lend_min; 0: never")                                                          \
   X(net_lend_min, 256 << 10, 1, 1ll << 40,                                                         \
     "message bytes from which buffers are lent to a connection; and from lend_min")                \
   X(net_blocks, 3, 1, 32,                                                                          \

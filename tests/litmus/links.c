@@ -210,9 +210,9 @@ static void mapping_map(void *state) {
 }
 static void mapping_lend(void *state) {
   mapping_state *s = state;
-  uint64_t there;
+  uint64_t there = 0;
   if (!df_step_may_lend(&s->descriptor, &s->cursor, &s->sender, DF_BUFFER_INPUT, s->segment.base,
-                        &there))
+                        WINDOW_BYTES, &there))
     return;
   df_store_relaxed_u64((uint64_t *)(s->slot + DF_LINK_FLAGGED_OFFSET), there);
   df_link_publish(&s->sender, 1, 1);

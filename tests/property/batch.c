@@ -36,6 +36,7 @@ static const struct {
     {"way", {"1", "2", "3", "4", "5"}},
     {"common", {"0", "2", "2"}},
     {"borrowed_turn_max", {"0", "16", "1000", "4194304"}},
+    {"call_min", {"0", "1", "1", "4000"}},
 };
 enum { CHOICES = sizeof choices / sizeof choices[0] };
 
@@ -62,6 +63,21 @@ void batch_make(batch *b, uint64_t seed, bool preempt, int ranks) {
   bool by_chance = df_random_chance(&random, 5);
   b->tunables[b->tunable_count].variable = "preempt_every";
   b->tunables[b->tunable_count++].value = preempt || by_chance ? "1" : NULL;
+}
+
+void batch_lend_by_calls(batch *b, uint64_t seed) {
+  static const struct {
+    const char *variable, *values[2];
+  } forced[] = {{"call_min", {"1", "1"}},      {"lend_min", {"1", "1"}},
+                {"lend", {"1", "1"}},          {"lend_in_place_min", {"0", "0"}},
+                {"way", {"4", "5"}},           {"common", {"0", NULL}},
+                {"slot_bytes", {"8192", NULL}}};
+  df_random random = {seed};
+  b->largest_bytes = 0;
+  for (size_t i = 0; i < sizeof forced / sizeof forced[0]; i++)
+    for (int at = 0; at < b->tunable_count; at++)
+      if (strcmp(b->tunables[at].variable, forced[i].variable) == 0)
+        b->tunables[at].value = forced[i].values[df_random_below(&random, 2)];
 }
 
 void batch_print(const batch *b) {

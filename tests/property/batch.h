@@ -17,6 +17,8 @@ typedef struct {
 
 /* preempt: forces a preemption at every step. ranks 0: a random number. */
 void batch_make(batch *b, uint64_t seed, bool preempt, int ranks);
+/* The ranks, which are processes, lend whatever they can, also by calls. */
+void batch_lend_by_calls(batch *b, uint64_t seed);
 void batch_print(const batch *b);
 /* Sets the environment, and returns the configuration for dfcclInit. */
 dfcclConfig_t batch_apply(const batch *b);

@@ -3,14 +3,14 @@
  * its seed.
  *
  *   property [--seed S] [--programs N] [--first K] [--batch B] [--ranks R] [--preempt]
- *            [--processes] [--hosts PID,PID...] [--seconds T] [--verbose]
+ *            [--processes] [--single-copy] [--hosts PID,PID...] [--seconds T] [--verbose]
  *
  * Programs K to K + N - 1 of seed S are run; B programs in a row share their contexts and
  * configuration. --preempt forces a preemption at every step. --processes makes every rank a
- * process. --hosts puts these processes on hosts, which are the namespaces of the given processes
- * (tests/hosts/bed.sh makes them); each host has at least one rank. --seconds stops early, after a
- * whole batch. The line that a failure prints repeats exactly this program, with the earlier ones
- * of its batch.
+ * process; with --single-copy these lend what they can, also by calls. --hosts puts these processes
+ * on hosts, which are the namespaces of the given processes (tests/hosts/bed.sh makes them); each
+ * host has at least one rank. --seconds stops early, after a whole batch. The line that a failure
+ * prints repeats exactly this program, with the earlier ones of its batch.
  */
 #include <getopt.h>
 #ifdef __GLIBC__
@@ -29,7 +29,7 @@ static struct {
   uint64_t seed, programs, first, batch;
   int ranks;
   double seconds;
-  bool preempt, processes, verbose;
+  bool preempt, processes, single_copy, verbose;
 } options = {.seed = 1, .programs = 1000, .batch = 50};
 
 /* Shared with forked ranks: the progress, for the last line. */
@@ -42,10 +42,11 @@ static atomic_ullong current; /* program */
 static void print_repetition(void) {
   uint64_t number = atomic_load(&current), start = number / options.batch * options.batch;
   if (start < options.first) start = options.first;
-  fprintf(stderr, "repeat with: --seed %llu --first %llu --programs %llu --batch %llu%s%s",
+  fprintf(stderr, "repeat with: --seed %llu --first %llu --programs %llu --batch %llu%s%s%s",
           (unsigned long long)options.seed, (unsigned long long)start,
           (unsigned long long)(number - start + 1), (unsigned long long)options.batch,
-          options.preempt ? " --preempt" : "", options.processes ? " --processes" : "");
+          options.preempt ? " --preempt" : "", options.processes ? " --processes" : "",
+          options.single_copy ? " --single-copy" : "");
   if (options.ranks > 0) fprintf(stderr, " --ranks %d", options.ranks);
   if (places_count() > 0) fprintf(stderr, " --hosts, %d of them", places_count());
   fprintf(stderr, "\n");
@@ -165,6 +166,7 @@ static const char usage_text[] =
     "  --seconds T       begins no batch after T seconds\n"
     "  --preempt         the daemons preempt after every step\n"
     "  --processes       one process for each rank; otherwise one thread\n"
+    "  --single-copy     ranks are processes, and lend what they can\n"
     "  --hosts PID,...   the ranks' network namespaces: those of these processes\n"
     "  --verbose         prints each program\n";
 
@@ -181,13 +183,19 @@ static uint64_t number_or_usage(const char *text) {
 }
 
 static void read_options(int argc, char **argv) {
-  static const struct option known[] = {
-      {"seed", required_argument, NULL, 's'},  {"programs", required_argument, NULL, 'n'},
-      {"first", required_argument, NULL, 'k'}, {"batch", required_argument, NULL, 'b'},
-      {"ranks", required_argument, NULL, 'r'}, {"seconds", required_argument, NULL, 't'},
-      {"preempt", no_argument, NULL, 'p'},     {"processes", no_argument, NULL, 'f'},
-      {"verbose", no_argument, NULL, 'v'},     {"hosts", required_argument, NULL, 'h'},
-      {"help", no_argument, NULL, '?' + 256},  {0}};
+  static const struct option known[] = {{"seed", required_argument, NULL, 's'},
+                                        {"programs", required_argument, NULL, 'n'},
+                                        {"first", required_argument, NULL, 'k'},
+                                        {"batch", required_argument, NULL, 'b'},
+                                        {"ranks", required_argument, NULL, 'r'},
+                                        {"seconds", required_argument, NULL, 't'},
+                                        {"preempt", no_argument, NULL, 'p'},
+                                        {"processes", no_argument, NULL, 'f'},
+                                        {"single-copy", no_argument, NULL, 'c'},
+                                        {"verbose", no_argument, NULL, 'v'},
+                                        {"hosts", required_argument, NULL, 'h'},
+                                        {"help", no_argument, NULL, '?' + 256},
+                                        {0}};
   for (int option; (option = getopt_long(argc, argv, "", known, NULL)) != -1;) {
     const bool is_number = optarg != NULL && option != 'h';
     uint64_t value = is_number ? number_or_usage(optarg) : 0;
@@ -212,6 +220,10 @@ static void read_options(int argc, char **argv) {
       break;
     case 'p':
       options.preempt = true;
+      break;
+    case 'c':
+      options.single_copy = true;
+      options.processes = true;
       break;
     case 'f':
       options.processes = true;
@@ -269,6 +281,7 @@ int main(int argc, char **argv) {
     if (end > last) end = last;
     batch b;
     batch_make(&b, seed_of(1, index), options.preempt, options.ranks);
+    if (options.single_copy) batch_lend_by_calls(&b, seed_of(3, index));
     if (b.ranks < places_count()) b.ranks = places_count();
     places_arrange(index % 2 == 1);
     if (options.verbose) batch_print(&b);

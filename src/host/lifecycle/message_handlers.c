@@ -102,8 +102,10 @@ static void handle_failure(void *room, uint32_t from, const df_message *message,
     extend_timeout(context, remote->bound, sentence, longer);
     sentence = longer;
   }
-  /* A mismatch or an abort does not affect other collectives. */
-  int breaks = status != dfcclMismatch && message->a != dfcclAborted && message->variant == 0;
+  /* A mismatch, an abort or a buffer that cannot be read does not affect other collectives. */
+  const int is_alone = message->a == dfcclRemoteError && message->b != 0;
+  int breaks =
+      status != dfcclMismatch && message->a != dfcclAborted && message->variant == 0 && !is_alone;
   if (breaks) df_break(context, status, sentence);
   if (breaks && (remote == NULL || remote->bound == NULL))
     fail_unmet(context, from, message->id, status, sentence);

@@ -17,6 +17,7 @@
 #include "host/state/switch_hooks.h"
 #include "host/observe/wait_graph.h"
 #include "primitives/step.h"
+#include "transports/shm/single_copy.h"
 
 /* ---- the ranks that a collective waits for ---- */
 
@@ -259,6 +260,15 @@ static void say_context(const dfcclContext_t context, df_text *text) {
          context->transports.shm->arena.used_bytes + context->transports.shm->commons.used_bytes);
 }
 
+static void say_single_copy(const dfcclContext_t context, df_text *text) DF_RANK_LOCKED {
+  const df_single_copy_counts counts = df_single_copy_count(context->transports.shm);
+  if (counts.readable + counts.refused == 0) return;
+  df_say(text,
+         "  single copy: the memory of %u peers can be read by calls, that of %u cannot; read by "
+         "calls: %" PRIu64 ", failed: %" PRIu64 "\n",
+         counts.readable, counts.refused, counts.reads, counts.failures);
+}
+
 static void say_control_channels(const dfcclContext_t context, df_text *text) DF_RANK_LOCKED {
   char address[DF_ADDRESS_TEXT];
   for (uint32_t r = 0; r < context->n_ranks; r++) {
@@ -309,6 +319,7 @@ static char *make_text(const dfcclContext_t context, const char *waits) DF_RANK_
   if (text == NULL) return NULL;
   df_text out = {.at = text, .left = bytes};
   say_context(context, &out);
+  say_single_copy(context, &out);
   say_control_channels(context, &out);
   say_connections(context, &out);
   df_say(&out, "%s", waits);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "bootstrap/net/sockets.h"
 #include "control/messenger.h"
 #include "control/service.h"
 #include "host/state/context.h"
@@ -56,7 +57,7 @@ df_message df_failure_message(const df_coll *coll) {
                       .payload_bytes = (uint32_t)strlen(coll->failure.sentence) + 1,
                       .id = coll->id,
                       .a = (uint64_t)coll->failure.failed,
-                      .b = coll->failure.first_differing,
+                      .b = coll->failure.is_alone ? 1 : coll->failure.first_differing,
                       .variant = coll->variant};
 }
 
@@ -113,6 +114,19 @@ void df_fail_differing(dfcclContext_t context, df_coll *coll, uint64_t run) {
              context->rank, found->differing_count, found->differing_rank);
   coll->failure.first_differing = run;
   df_fail_collective(context, coll, dfcclMismatch, 1, sentence);
+}
+
+void df_fail_unread(dfcclContext_t context, df_coll *coll, uint64_t run) {
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40], why[DF_WHY_BYTES];
+  const df_run_counters *found = coll->exec.device.descriptor->counters;
+  snprintf(sentence, sizeof sentence,
+           "%s: in run %" PRIu64 " rank %u cannot read the buffer that rank %u lent at 0x%" PRIx64
+           ": %s",
+           df_coll_label(coll, label, sizeof label), run, context->rank, found->unread_rank,
+           found->unread_address, df_why((int)found->unread_error, why));
+  coll->failure.is_alone = 1;
+  if (coll->registered) coll->registered->failure.is_alone = 1;
+  df_fail_collective(context, coll, dfcclRemoteError, 1, sentence);
 }
 
 /* The lost message may have reported the failure of a collective, so the failures of failed

@@ -22,6 +22,8 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
                         const char *sentence) DF_RANK_LOCKED;
 /* Ends the collective because a block has found that a member's count of this run differs. */
 void df_fail_differing(dfcclContext_t context, df_coll *coll, uint64_t run) DF_RANK_LOCKED;
+/* Ends the collective because a block could not read a buffer that a member has lent by a call. */
+void df_fail_unread(dfcclContext_t context, df_coll *coll, uint64_t run) DF_RANK_LOCKED;
 void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence) DF_RANK_LOCKED;
 /* Breaks the context, and ends every collective here and on its members, because a message was lost
  * that peers need to stay in step. */

@@ -223,8 +223,8 @@ static DF_APART uint32_t end_failure(dfcclContext_t context, df_coll *coll,
       (cqe->run + DF_RUNS_AHEAD - df_slot_of(coll, coll->runs.retired)) % DF_RUNS_AHEAD;
   uint64_t run = coll->runs.retired + ahead;
   DF_ASSERT(run < coll->runs.admitted);
-  if (coll->failure.failed == dfcclSuccess)
-    df_fail_differing(context, coll, run); /* a block found the difference */
+  if (coll->failure.failed == dfcclSuccess) /* a block has given the run up */
+    (cqe->status == dfcclMismatch ? df_fail_differing : df_fail_unread)(context, coll, run);
   if (coll->runs.n_given_up++ == 0 || run < coll->runs.first_given_up)
     coll->runs.first_given_up = run;
   return end_given_up(context, coll);

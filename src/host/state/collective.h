@@ -167,6 +167,7 @@ typedef struct df_coll_failure {
   char sentence[DF_SENTENCE_BYTES];
   uint64_t first_differing; /* run whose counts differ; earlier runs complete. 0: all runs failed */
   dfcclResult_t failed;     /* other than dfcclSuccess: later runs are refused */
+  int is_alone;             /* the remote error does not affect other collectives */
 } df_coll_failure;
 
 /* The collective's place in this rank's trace. Owner: observe/trace.c. */

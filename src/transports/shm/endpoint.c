@@ -7,6 +7,7 @@
 #include "control/service.h"
 #include "transports/shm/unmap.h"
 #include "transports/shm/common_slots.h"
+#include "transports/shm/home.h"
 
 static uint32_t cost(const df_transport_info *mine, const df_transport_info *theirs) {
   return mine->host == theirs->host && !mine->wants_wire && !theirs->wants_wire &&
@@ -64,11 +65,13 @@ dfcclResult_t df_shm_open(df_endpoint **out, const df_endpoint_owner *owner) {
   endpoint->arena.cleaner = owner->control;
   endpoint->commons.stays_dirty = 1;
   dfcclResult_t result = make_peers(endpoint);
-  if (result == dfcclSuccess) result = df_segment_create(&endpoint->home, 0, sizeof(df_bell));
+  if (result == dfcclSuccess)
+    result = df_segment_create(&endpoint->home, 0, df_home_bytes(owner->control->n_ranks));
   if (result != dfcclSuccess) {
     df_shm_close(&endpoint->base, 0);
     return result;
   }
+  df_process_identify(&((df_home *)endpoint->home->base)->identity, &endpoint->number);
   df_shm_subscribe(endpoint);
   df_service_add_job(owner->control, endpoint, memory_tick, unmap_and_clean);
   *out = &endpoint->base;

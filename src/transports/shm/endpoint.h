@@ -17,10 +17,12 @@ typedef struct df_shm_peer {
       mapped_ranges;
   uint64_t *announced; /* ids of the ring segments that were announced to the peer */
   uint32_t n_announced;
-  /* [DF_RING_KINDS] ways of the latest links to the peer (df_way_record_word); or NULL */
+  /* [2 * DF_RING_KINDS] ways of the latest links to the peer (df_way_record_word); the second half:
+   * of those that lend by calls; or NULL */
   uint64_t (*ways)[DF_DISTANCES];
-  int maps;    /* the peer may have mapped memory of the device of this rank */
-  int closing; /* the mappings of memory of its device must be closed */
+  int maps;      /* the peer may have mapped memory of the device of this rank */
+  int closing;   /* the mappings of memory of its device must be closed */
+  int is_probed; /* this rank has tried to read the memory of its process */
 } df_shm_peer;
 
 /* Memory that peers may have mapped. */
@@ -35,7 +37,8 @@ typedef struct df_shared {
 typedef struct df_shm_endpoint {
   df_endpoint base;
   df_shared_memory memory;
-  df_segment *home;   /* holds the work bell */
+  df_segment *home;   /* df_home: holds the work bell */
+  uint64_t number;    /* a random number, which peers read to identify this process */
   df_shm_peer *peers; /* [n_ranks] */
   df_arena arena;
   df_arena commons;
@@ -50,8 +53,8 @@ typedef struct df_shm_offer {
   uint64_t segment; /* its number; within a process its address */
   uint64_t offset;
   uint32_t n_slots;
-  uint16_t release_mask; /* release mask of the receiver; both ends must agree */
-  uint16_t reserved;
+  uint16_t release_mask;   /* release mask of the receiver; both ends must agree */
+  uint16_t reads_by_calls; /* 1: the receiver can read the memory of the sender's process */
   uint8_t unused[40];
 } df_shm_offer;
 DF_STATIC_ASSERT(sizeof(df_shm_offer) == DF_OFFER_BYTES, "an offer holds it");

@@ -6,6 +6,7 @@
 #include "base/mutex.h"
 #include "control/messenger.h"
 #include "transports/shm/endpoint.h"
+#include "transports/shm/single_copy.h"
 
 struct df_link_handle {
   df_range range;      /* receiving */
@@ -104,6 +105,11 @@ static dfcclResult_t prepare(df_shm_endpoint *endpoint, const df_route *route,
   return result;
 }
 
+static int reads_by_calls(df_shm_endpoint *endpoint, const df_route *route) DF_RANK_LOCKED {
+  return route->ring.has_ways && route->ring.call_min != UINT64_MAX &&
+         df_single_copy_may_read(endpoint, route->peer);
+}
+
 dfcclResult_t df_shm_accept(df_endpoint *base, const df_route *route, df_patience *patience,
                             df_offer *offer, df_link_handle **out) {
   df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
@@ -141,7 +147,8 @@ dfcclResult_t df_shm_accept(df_endpoint *base, const df_route *route, df_patienc
                                                  : range->segment->id,
                              .offset = range->offset,
                              .n_slots = route->ring.n_slots,
-                             .release_mask = route->ring.release_mask};
+                             .release_mask = route->ring.release_mask,
+                             .reads_by_calls = (uint16_t)reads_by_calls(endpoint, route)};
   memcpy(offer, &made, sizeof made);
   *out = handle;
   return dfcclSuccess;
@@ -196,12 +203,12 @@ static int find_offered(const df_shm_endpoint *endpoint, const df_route *route,
 
 /* Begins with the ways of earlier links of the kind. Returns 0 if there is no memory. */
 static int make_ways(df_shm_endpoint *endpoint, const df_route *route, const df_ring *ring,
-                     df_link_handle **out) {
+                     int peer_reads, df_link_handle **out) DF_RANK_LOCKED {
   df_shm_peer *peer = &endpoint->peers[route->peer];
   *out = NULL;
   if (!route->ring.has_ways) return 1;
   df_link_handle *handle = calloc(1, sizeof *handle);
-  if (peer->ways == NULL) peer->ways = calloc(DF_RING_KINDS, sizeof *peer->ways);
+  if (peer->ways == NULL) peer->ways = calloc(2 * (size_t)DF_RING_KINDS, sizeof *peer->ways);
   if (handle) handle->ways = calloc(route->n_blocks, sizeof *handle->ways);
   if (handle == NULL || handle->ways == NULL || peer->ways == NULL) {
     free_handle(handle);
@@ -211,6 +218,7 @@ static int make_ways(df_shm_endpoint *endpoint, const df_route *route, const df_
   for (uint32_t block = 0; block < route->n_blocks; block++)
     df_ways_open(&handle->ways[block], route->ring.ways, ring->n_slots,
                  peer->ways[route->ring.kind]);
+  if (peer_reads) df_single_copy_lend(endpoint, route, handle->ways);
   *out = handle;
   return 1;
 }
@@ -236,7 +244,7 @@ dfcclResult_t df_shm_connect(df_endpoint *base, const df_route *route, df_patien
     df_segment_populate(offered.segment, offered.offset, offered.bytes);
     df_rank_lock(control->lock);
   }
-  if (!make_ways(endpoint, route, &ring, handle))
+  if (!make_ways(endpoint, route, &ring, theirs.reads_by_calls, handle))
     return df_fail(dfcclOutOfMemory, "no memory to send to rank %u", route->peer);
   fill_ends(endpoint, route, &ring, offered.segment->base + offered.offset, *handle);
   return dfcclSuccess;
