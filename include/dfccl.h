@@ -857,8 +857,8 @@ typedef struct {
   unsigned version;
   uint64_t collectives;   /* registered collectives, and their variants of other plans */
   uint64_t recordBytes;   /* memory of this process: descriptors, plans, tables of members */
-  uint64_t ringBytes;     /* memory of the links in which this rank receives, and of what it writes
-                             once for several peers */
+  uint64_t ringBytes;     /* memory of the links in which this rank receives, of what it writes
+                             once for several peers, and of the ways of its messages */
   uint64_t reservedBytes; /* address space that is reserved for them; what no message has been
                              written to yet takes no memory */
   uint64_t userBytes;     /* dfcclMemAlloc; of a collective 0 */

@@ -40,10 +40,10 @@ typedef enum { DF_LENDS_ANY, DF_LENDS_MAPPED, DF_LENDS_BY_CALL } df_lent_memory;
 
 /* The sender's terms of a link (df_ways). */
 typedef struct df_link_calls {
-  uint64_t bytes_min;      /* messages of at least so many bytes may be lent by calls */
-  const uint32_t *refusal; /* while this word of the receiver is 0; NULL: none may be */
-  uint64_t *remember;      /* as in df_ways, for links that lend so */
-  uint8_t memory;          /* df_lent_memory */
+  uint64_t bytes_min;          /* messages of at least so many bytes may be lent by calls */
+  const uint32_t *refusal;     /* while this word of the receiver is 0; NULL: none may be */
+  struct df_ways_memory *ways; /* the memory of the ways of links that lend so */
+  uint8_t memory;              /* df_lent_memory */
 } df_link_calls;
 
 #if !defined(__CUDACC__)

@@ -37,14 +37,14 @@ DF_CORE void df_call_give_up(const df_descriptor *desc, const df_move *move,
 
 /* The records begin anew, with those of earlier links that lend by calls. */
 static inline void df_ways_begin_calls(df_ways *ways) {
+  df_ways_close(ways);
   ways->calls.memory = DF_LENDS_BY_CALL;
   ways->tries = DF_WAYS;
   ways->runs.phase = DF_RUNS_UNTIMED;
   ways->record = &ways->at[0];
   ways->n_looks = 0;
   ways->look_at = ways->count;
-  ways->remember = ways->calls.remember;
-  df_way_records_recall(ways->at, ways->remember);
+  df_ways_recall(ways, ways->calls.ways);
 }
 
 /* Called for a message that may be lent. Returns 0 if the link lends the other kind of memory. */

@@ -97,8 +97,11 @@ static inline void df_measure_end(const df_move *move, uint64_t begin) {
   if (move->measures & DF_MEASURES_SEND) {
     df_ways *ways = move->send_link->ways;
     uint32_t word = 0;
-    if (df_ways_wants_words(ways, move->way))
+    if (df_ways_wants_words(ways, move->way)) {
       word = df_load_relaxed_u32(&df_link_read_words(move->send_link)[move->way]);
+      /* The line is here now, so a later look must not find an older change of the credit. */
+      move->send_link->credit_seen = df_observe_u64(move->send_link->credit);
+    }
     df_ways_note(ways, move->way, bytes, ns, word);
   }
 }

@@ -26,7 +26,7 @@ enum {
   DF_WAY_UNIT = 65536,       /* times are for so many bytes */
   DF_WAY_INTERVAL = 8,       /* log2 of the messages between trials at first, */
   DF_WAY_INTERVAL_MOST = 14, /* and at most: a change is found after so many */
-  DF_WAY_CHECKS = 8,         /* messages that show whether remembered times still hold */
+  DF_WAY_CHECKS = 8,         /* runs that show whether remembered times still hold */
   DF_DISTANCES = 4
 };
 
@@ -47,7 +47,7 @@ typedef struct df_way_record {
   df_way_schedule of_slots, of_lending;
   uint16_t unknown;  /* messages measured while the cost was not known */
   uint8_t kept_size; /* power of two of the messages that kept_ns is of */
-  uint8_t checks;    /* measurements until kept_ns is compared; 0: it has been */
+  uint8_t checks;    /* runs until kept_ns is compared; 0: it has been */
   uint8_t slots;     /* the way through slots that is in use */
   uint8_t lends;     /* 1: a message that can be lent is lent */
   uint8_t next;      /* the way through slots to try next */
@@ -98,17 +98,19 @@ static inline int df_line_is_same(uint32_t a, uint32_t b) {
   return df_line_ratio(a, b) <= DF_SAME_DISTANCE_PERCENT;
 }
 
-/* All ways are tried soon, for nothing. */
-static inline void df_way_record_doubt(df_way_record *record) {
-  record->of_slots = (df_way_schedule){.interval = DF_WAY_INTERVAL, .n_free = DF_WAY_LENT - 1};
-  record->of_lending = (df_way_schedule){.interval = DF_WAY_INTERVAL, .n_free = 1};
+static inline df_way_record df_way_record_new(uint32_t line_ns) {
+  return (df_way_record){.line_ns = line_ns,
+                         .slots = line_ns > DF_PAST_LINE_NS ? DF_WAY_PAST : DF_WAY_CACHED,
+                         .of_slots = {.interval = DF_WAY_INTERVAL, .n_free = DF_WAY_LENT - 1},
+                         .of_lending = {.interval = DF_WAY_INTERVAL, .n_free = 1}};
 }
 
-static inline df_way_record df_way_record_new(uint32_t line_ns) {
-  df_way_record record = {.line_ns = line_ns,
-                          .slots = line_ns > DF_PAST_LINE_NS ? DF_WAY_PAST : DF_WAY_CACHED};
-  df_way_record_doubt(&record);
-  return record;
+/* All ways are tried as soon as the budget allows it; for nothing, if that has not happened for
+ * long. */
+static inline void df_way_record_doubt(df_way_record *record) {
+  if (record->of_slots.interval == DF_WAY_INTERVAL_MOST) record->of_slots.n_free = DF_WAY_LENT - 1;
+  record->of_slots.interval = record->of_lending.interval = DF_WAY_INTERVAL;
+  record->of_slots.left = record->of_lending.left = 0;
 }
 
 /* The record for a distance. is_sure: it may be a new one. */
@@ -139,60 +141,68 @@ static inline uint32_t df_way_middle(const uint32_t ns[3]) {
 
 /* ---- memory for later links of the kind ---- */
 
-/* A remembered record is one word. Its members, from bit 0: */
+/* The memory of a kind of links: for each distance two words, and the budget that links have not
+ * spent (df_ways). Several links may use it at once; the last one counts. */
+typedef struct df_ways_memory {
+  uint64_t records[DF_DISTANCES]; /* 0: none */
+  uint64_t schedules[DF_DISTANCES];
+  uint64_t budget;
+} df_ways_memory;
+
+/* Members of the first word, from bit 0: */
 enum {
-  DF_REMEMBER_KNOWN = 0, /* 1; a word of 0 remembers nothing */
+  DF_REMEMBER_KNOWN = 0, /* 1 */
   DF_REMEMBER_SLOTS = 1,
   DF_REMEMBER_LENDS = 3,
-  DF_REMEMBER_TRIED = 4, /* 1: lending has been tried */
-  DF_REMEMBER_SIZE = 5,
-  DF_REMEMBER_OF_SLOTS = 10, /* log2 of the interval, and of the messages left */
-  DF_REMEMBER_OF_LENDING = 18,
-  DF_REMEMBER_LINE = 26,
-  DF_REMEMBER_NEXT = 38,
-  DF_REMEMBER_USUAL = 40
+  DF_REMEMBER_NEXT = 4,
+  DF_REMEMBER_SIZE = 6,
+  DF_REMEMBER_LINE = 12,
+  DF_REMEMBER_USUAL = 24
 };
+/* Half of the second word: the messages left until the next trial, the interval, free trials. */
+enum { DF_REMEMBER_INTERVAL = 16, DF_REMEMBER_FREE = 24, DF_REMEMBER_OF_LENDING = 32 };
 
 static inline uint64_t df_way_schedule_bits(const df_way_schedule *schedule) {
-  const uint32_t left = schedule->left ? 31 - (uint32_t)__builtin_clz(schedule->left) : 0;
-  return schedule->interval | left << 4;
+  return schedule->left | (uint64_t)schedule->interval << DF_REMEMBER_INTERVAL |
+         (uint64_t)schedule->n_free << DF_REMEMBER_FREE;
 }
 static inline df_way_schedule df_way_schedule_of(uint64_t bits) {
-  return (df_way_schedule){.interval = (uint8_t)DF_MIN(bits & 15, (uint64_t)DF_WAY_INTERVAL_MOST),
-                           .left = 1u << DF_MIN(bits >> 4 & 15, (uint64_t)DF_WAY_INTERVAL_MOST)};
+  const uint64_t interval = bits >> DF_REMEMBER_INTERVAL & 255;
+  return (df_way_schedule){.left = bits & 0xffff,
+                           .interval = (uint8_t)DF_MIN(interval, (uint64_t)DF_WAY_INTERVAL_MOST),
+                           .n_free = (uint8_t)(bits >> DF_REMEMBER_FREE & 3)};
 }
 
 static inline uint64_t df_way_record_word(const df_way_record *record, uint32_t size) {
+  const uint64_t usual_ns = DF_MIN(record->usual_ns[record->slots], (uint32_t)DF_WAY_NS_MOST);
   return 1 | (uint64_t)record->slots << DF_REMEMBER_SLOTS |
-         (uint64_t)record->lends << DF_REMEMBER_LENDS |
-         (uint64_t)!record->of_lending.n_free << DF_REMEMBER_TRIED |
-         (uint64_t)DF_MIN(size, 31u) << DF_REMEMBER_SIZE |
-         df_way_schedule_bits(&record->of_slots) << DF_REMEMBER_OF_SLOTS |
-         df_way_schedule_bits(&record->of_lending) << DF_REMEMBER_OF_LENDING |
-         (uint64_t)record->line_ns << DF_REMEMBER_LINE |
-         (uint64_t)record->next << DF_REMEMBER_NEXT |
-         DF_MIN(record->usual_ns[record->slots], (uint64_t)DF_WAY_NS_MOST) << DF_REMEMBER_USUAL;
+         (uint64_t)record->lends << DF_REMEMBER_LENDS | (uint64_t)record->next << DF_REMEMBER_NEXT |
+         (uint64_t)size << DF_REMEMBER_SIZE | (uint64_t)record->line_ns << DF_REMEMBER_LINE |
+         usual_ns << DF_REMEMBER_USUAL;
+}
+static inline uint64_t df_way_schedules_word(const df_way_record *record) {
+  return df_way_schedule_bits(&record->of_slots) | df_way_schedule_bits(&record->of_lending)
+                                                       << DF_REMEMBER_OF_LENDING;
 }
 
 static inline uint32_t df_way_word_line(uint64_t word) {
   return (uint32_t)(word >> DF_REMEMBER_LINE) & DF_LINE_NS_MOST;
 }
 
-static inline df_way_record df_way_record_of(uint64_t word) {
+static inline df_way_record df_way_record_of(uint64_t word, uint64_t schedules) {
   df_way_record record = df_way_record_new(df_way_word_line(word));
   record.slots = (uint8_t)((word >> DF_REMEMBER_SLOTS & 3) % DF_WAY_LENT);
   record.lends = word >> DF_REMEMBER_LENDS & 1;
-  record.of_slots = df_way_schedule_of(word >> DF_REMEMBER_OF_SLOTS);
-  if (word >> DF_REMEMBER_TRIED & 1)
-    record.of_lending = df_way_schedule_of(word >> DF_REMEMBER_OF_LENDING);
+  record.of_slots = df_way_schedule_of(schedules);
+  record.of_lending = df_way_schedule_of(schedules >> DF_REMEMBER_OF_LENDING);
   record.next = (uint8_t)((word >> DF_REMEMBER_NEXT & 3) % DF_WAY_LENT);
-  record.kept_size = word >> DF_REMEMBER_SIZE & 31;
-  record.kept_ns = (uint32_t)(word >> DF_REMEMBER_USUAL);
+  record.kept_size = word >> DF_REMEMBER_SIZE & 63;
+  record.kept_ns = word >> DF_REMEMBER_USUAL & DF_WAY_NS_MOST;
   record.checks = record.kept_ns ? DF_WAY_CHECKS : 0;
   return record;
 }
 
-/* For the user. *word: of a record (df_way_record_word). */
+/* For the user. word: of a record (df_way_record_word). */
 static inline const char *df_way_word_name(uint64_t word) {
   static const char *const names[] = {"through the caches", "through the caches, requested ahead",
                                       "past the caches"};
@@ -203,24 +213,26 @@ static inline uint32_t df_way_word_usual(uint64_t word) {
   return (uint32_t)(word >> DF_REMEMBER_USUAL);
 }
 
-/* Several links may do it at once; the last one counts. */
 static inline void df_way_record_remember(const df_way_record *record, uint32_t size,
-                                          uint64_t remember[DF_DISTANCES]) {
-  uint64_t *word = NULL;
-  for (uint64_t *w = remember; w < remember + DF_DISTANCES; w++) {
-    const uint64_t known = df_load_relaxed_u64(w);
+                                          df_ways_memory *memory) {
+  uint32_t at = DF_DISTANCES;
+  for (uint32_t i = 0; i < DF_DISTANCES; i++) {
+    const uint64_t known = df_load_relaxed_u64(&memory->records[i]);
     if (known && !df_line_is_same(df_way_word_line(known), record->line_ns)) continue;
-    if (word == NULL || known) word = w;
+    if (at == DF_DISTANCES || known) at = i;
   }
-  if (word == NULL) word = &remember[DF_DISTANCES - 1];
-  df_store_relaxed_u64(word, df_way_record_word(record, size));
+  if (at == DF_DISTANCES) at = DF_DISTANCES - 1;
+  df_store_relaxed_u64(&memory->schedules[at], df_way_schedules_word(record));
+  df_store_relaxed_u64(&memory->records[at], df_way_record_word(record, size));
 }
 
-/* remember: NULL: nothing is known. */
-static inline void df_way_records_recall(df_way_record at[DF_DISTANCES], const uint64_t *remember) {
-  for (uint32_t distance = 0; distance < DF_DISTANCES; distance++) {
-    const uint64_t known = remember ? df_load_relaxed_u64(&remember[distance]) : 0;
-    at[distance] = known ? df_way_record_of(known) : df_way_record_new(0);
+/* memory: NULL: nothing is known. */
+static inline void df_way_records_recall(df_way_record at[DF_DISTANCES],
+                                         const df_ways_memory *memory) {
+  for (uint32_t i = 0; i < DF_DISTANCES; i++) {
+    const uint64_t known = memory ? df_load_relaxed_u64(&memory->records[i]) : 0;
+    at[i] = known ? df_way_record_of(known, df_load_relaxed_u64(&memory->schedules[i]))
+                  : df_way_record_new(0);
   }
 }
 

@@ -67,13 +67,14 @@ typedef struct df_way_runs {
 } df_way_runs;
 
 /* The choice of one sender for one link. Only the thread that executes the block uses it. */
-typedef struct df_ways {
+typedef struct DF_ALIGNED(64) df_ways {
   df_way_record *record;                /* the record of the current distance */
   uint32_t look_ns[DF_WAY_FIRST_LOOKS]; /* the latest times in which a line came */
   uint32_t n_looks;
   uint32_t look_at;     /* number of the message from which on a look is wanted */
   uint32_t cold;        /* slots that have not been written yet: their pages may be missing */
   uint32_t count;       /* messages */
+  uint32_t paid;        /* those that the budget has earned for */
   uint32_t before_left; /* messages that are measured before a trial of slots */
   uint32_t trial_left;  /* messages after which a trial ends anyway */
   uint32_t trial_sent;  /* messages of the trial */
@@ -89,8 +90,9 @@ typedef struct df_ways {
   uint64_t fastest_ns;  /* the sender's least time of a message of the trial */
   uint64_t messages_ns; /* the excess of the trial's messages */
   df_way_runs runs;
-  uint64_t summary;   /* df_way_record_word of the record in use; other threads load it */
-  uint64_t *remember; /* [DF_DISTANCES] the beginning of later links of the kind; or NULL */
+  uint64_t checked_run;   /* the latest run that was a check of remembered times, plus 1 */
+  uint64_t summary;       /* df_way_record_word of the record in use; other threads load it */
+  df_ways_memory *memory; /* shared by the links of the kind; or NULL */
   df_link_calls calls;
   df_way_record at[DF_DISTANCES];
 } df_ways;
@@ -109,28 +111,33 @@ typedef struct df_ways_terms {
   uint8_t forced, one_way; /* as in df_ways */
 } df_ways_terms;
 
-/* Links of a kind have a free trial of each other way at each distance until one of them has saved
- * its result; later ones if its times no longer hold. */
+/* Takes what earlier links of the kind have left. Several links may do it at once, so the budget is
+ * not more than they have earned. memory: NULL: there were none. */
+static inline void df_ways_recall(df_ways *ways, df_ways_memory *memory) {
+  ways->memory = memory;
+  ways->budget = 0;
+  df_way_records_recall(ways->at, memory);
+  if (memory == NULL) return;
+  const uint64_t budget = df_load_relaxed_u64(&memory->budget);
+  ways->budget = (int64_t)budget;
+  df_device_add_u64(&memory->budget, 0 - budget);
+}
+
+/* The first links of a kind have a free trial of each other way at each distance. */
 static inline void df_ways_open(df_ways *ways, df_ways_terms terms, uint32_t n_slots,
-                                uint64_t *remember) {
+                                df_ways_memory *memory) {
   *ways = (df_ways){.record = &ways->at[0],
                     .cold = n_slots,
                     .random = 0x9e3779b9u,
                     .forced = terms.forced,
                     .one_way = terms.one_way,
-                    .tries = DF_WAYS,
-                    .remember = remember};
-  df_way_records_recall(ways->at, remember);
+                    .tries = DF_WAYS};
+  df_ways_recall(ways, memory);
 }
 
-static inline void df_ways_remember(df_ways *ways, const df_way_record *record) {
-  if (ways->remember && record->line_ns && !record->of_slots.n_free && ways->size)
-    df_way_record_remember(record, ways->size, ways->remember);
-}
-
-static inline void df_ways_close(df_ways *ways) {
-  for (const df_way_record *record = ways->at; record < ways->at + DF_DISTANCES; record++)
-    if (record->usual_ns[record->slots] != 0) df_ways_remember(ways, record);
+static inline void df_ways_remember(const df_ways *ways, const df_way_record *record) {
+  if (ways->memory && record->line_ns && ways->size)
+    df_way_record_remember(record, ways->size, ways->memory);
 }
 
 /* ---- trials ---- */
@@ -178,6 +185,15 @@ static inline void df_ways_end_trial(df_ways *ways, int gains) {
   ways->tries = DF_WAYS;
   ways->runs.phase = DF_RUNS_UNTIMED;
   df_ways_remember(ways, record);
+}
+
+/* Leaves the records and the budget to later links of the kind. */
+static inline void df_ways_close(df_ways *ways) {
+  if (ways->tries != DF_WAYS) df_ways_end_trial(ways, 0);
+  for (const df_way_record *record = ways->at; record < ways->at + DF_DISTANCES; record++)
+    if (record->usual_ns[record->slots] != 0) df_ways_remember(ways, record);
+  if (ways->memory) df_device_add_u64(&ways->memory->budget, (uint64_t)ways->budget);
+  ways->memory = NULL;
 }
 
 /* The price of a trial of a way that takes twice the time. */
@@ -270,17 +286,14 @@ static inline void df_ways_look(df_ways *ways, uint64_t ns) {
   for (int i = 0; ways->n_looks == 0 && i < DF_WAY_FIRST_LOOKS; i++) ways->look_ns[i] = line_ns;
   ways->look_ns[ways->n_looks++ % DF_WAY_FIRST_LOOKS] = line_ns;
   const int is_sure = ways->n_looks >= DF_WAY_FIRST_LOOKS;
-  df_way_record *before = ways->record;
-  ways->record = df_way_record_for(ways->at, before, df_way_middle(ways->look_ns), is_sure);
-  const int is_usual = is_sure && df_line_is_same(ways->record->line_ns, line_ns);
-  ways->look_at = ways->count + (is_usual ? DF_WAY_LOOKS : 1);
-  if (ways->record == before) return;
-  if (ways->tries != DF_WAYS && df_ways_is_of_lending(ways))
-    before->of_lending.left = 1u << before->of_lending.interval;
-  else if (ways->tries != DF_WAYS)
-    before->of_slots.left = 1u << before->of_slots.interval;
-  ways->tries = DF_WAYS;
-  ways->runs.phase = DF_RUNS_UNTIMED;
+  const uint32_t middle = df_way_middle(ways->look_ns);
+  df_way_record *record = df_way_record_for(ways->at, ways->record, middle, is_sure);
+  if (record != ways->record && ways->tries != DF_WAYS) df_ways_end_trial(ways, 0);
+  ways->record = record;
+  /* A distance that has no record, because all are in use, never becomes usual. */
+  const int is_usual =
+      df_line_is_same(record->line_ns, line_ns) || !df_line_is_same(record->line_ns, middle);
+  ways->look_at = ways->count + (is_sure && is_usual ? DF_WAY_LOOKS : 1);
 }
 
 /* ---- runs ---- */
@@ -362,38 +375,33 @@ static inline uint32_t df_ways_forced(df_ways *ways, int may_lend, int *is_timed
   return way == DF_WAY_LENT && !may_lend ? DF_WAY_CACHED : way;
 }
 
-/* The budget that earlier links have earned since the last trial. */
-static inline int64_t df_way_earned(const df_way_record *record, uint64_t bytes) {
-  const df_way_schedule *slots = &record->of_slots, *lending = &record->of_lending;
-  if (record->checks == 0) return 0;
-  const uint32_t of_slots = (1u << slots->interval) - slots->left;
-  const uint32_t of_lending = (1u << lending->interval) - lending->left;
-  return (int64_t)(df_way_time(record->kept_ns, bytes) *
-                   DF_MAX(slots->n_free ? 0 : of_slots, lending->n_free ? 0 : of_lending));
-}
-
 /* Times of messages of different sizes cannot be compared. Returns 1 for the longest messages. */
 static inline int df_ways_has_size(df_ways *ways, uint64_t bytes) {
   const uint8_t size = (uint8_t)(63 - __builtin_clzll(bytes));
   if (size <= ways->size) return size == ways->size;
+  if (ways->tries != DF_WAYS) df_ways_end_trial(ways, 0);
   ways->size = size;
-  ways->tries = DF_WAYS;
   ways->runs = (df_way_runs){.phase = DF_RUNS_UNTIMED};
   for (uint32_t distance = 0; distance < DF_DISTANCES; distance++) {
     df_way_record *record = &ways->at[distance];
     for (uint32_t way = 0; way < DF_WAYS; way++)
       record->write_ns[way] = record->read_ns[way] = record->usual_ns[way] = 0;
     if (record->kept_size != size) record->checks = 0;
-    ways->budget = DF_MAX(ways->budget, df_way_earned(record, bytes));
   }
   return 1;
+}
+
+/* 1: the run shows whether remembered times still hold. The first runs of a link often write to new
+ * pages of the program. */
+static inline int df_ways_checks(const df_ways *ways) {
+  return ways->record->checks != 0 && ways->checked_run != ways->runs.run;
 }
 
 /* 1: both ends measure the message, which is no part of a trial. */
 static inline int df_ways_samples(df_ways *ways, uint32_t in_use) {
   df_way_record *record = ways->record;
   if (ways->count % DF_WAY_SAMPLES == 0) return 1;
-  if (df_way_cost(ways, in_use) != 0 && (record->checks == 0 || in_use == DF_WAY_LENT)) return 0;
+  if (df_way_cost(ways, in_use) != 0 && (!df_ways_checks(ways) || in_use == DF_WAY_LENT)) return 0;
   if (record->unknown >= DF_WAY_UNKNOWN_MOST) return 0;
   record->unknown++;
   return 1;
@@ -404,6 +412,14 @@ static inline int df_ways_takes_part(const df_ways *ways, uint32_t in_use, int m
   return ways->tries != DF_WAYS && in_use == ways->instead_of &&
          (ways->tries != DF_WAY_LENT || may_lend) && ways->before_left == 0 &&
          (ways->runs.phase == DF_RUNS_UNTIMED || ways->runs.phase == DF_RUNS_DURING);
+}
+
+/* Begins or ends a trial if it is time. */
+static inline void df_ways_attend(df_ways *ways, uint32_t in_use, const df_way_message *message) {
+  if (ways->tries == DF_WAYS)
+    df_ways_attend_schedules(ways, in_use, message->may_lend, message->bytes);
+  else if (ways->runs.phase == DF_RUNS_UNTIMED && --ways->trial_left == 0)
+    df_ways_end_trial(ways, 0);
 }
 
 /* Returns the way of the next message. *is_timed: both ends measure it. */
@@ -417,27 +433,23 @@ static inline uint32_t df_ways_next(df_ways *ways, const df_way_message *message
   const uint32_t in_use = df_way_in_use(record, may_lend);
   ways->count++;
   ways->runs.bytes[0] += message->bytes;
-  if (ways->cold && in_use != DF_WAY_LENT) {
+  if (ways->cold == 0 || in_use == DF_WAY_LENT) df_ways_attend(ways, in_use, message);
+  const int takes_part = df_ways_takes_part(ways, in_use, may_lend);
+  const uint32_t way = takes_part ? ways->tries : in_use;
+  if (ways->cold && way != DF_WAY_LENT) {
     ways->cold--;
-    return in_use;
+    return way;
   }
-  if (ways->tries == DF_WAYS)
-    df_ways_attend_schedules(ways, in_use, may_lend, message->bytes);
-  else if (ways->runs.phase == DF_RUNS_UNTIMED && --ways->trial_left == 0)
-    df_ways_end_trial(ways, 0);
-  if (df_ways_takes_part(ways, in_use, may_lend)) {
-    *is_timed = 1;
-    return ways->tries;
-  }
-  *is_timed = df_ways_samples(ways, in_use) || (ways->tries != DF_WAYS && ways->before_left);
-  if (*is_timed && ways->tries != DF_WAYS && ways->before_left) ways->before_left--;
-  return in_use;
+  const int is_before = ways->tries != DF_WAYS && ways->before_left != 0;
+  *is_timed = takes_part || is_before || df_ways_samples(ways, in_use);
+  if (is_before) ways->before_left--;
+  return way;
 }
 
 /* Returns 1 if df_ways_note needs the words of the receiver. Reading them fetches a line that the
  * receiver has written, so without a trial it is done seldom. */
 static inline int df_ways_wants_words(const df_ways *ways, uint32_t way) {
-  return ways->tries != DF_WAYS || ways->count % DF_WAY_LOOKS == 0 || ways->record->checks ||
+  return ways->tries != DF_WAYS || ways->count % DF_WAY_LOOKS == 0 || df_ways_checks(ways) ||
          df_way_cost(ways, way) == 0;
 }
 
@@ -447,13 +459,15 @@ static inline void df_way_compare_with_usual(df_way_record *record, uint32_t way
   record->usual_ns[way] = (uint32_t)((31 * usual + cost) / 32);
   if (cost * 2 <= usual * 3) return;
   record->usual_ns[way] = (uint32_t)cost;
-  record->of_slots.interval = record->of_lending.interval = DF_WAY_INTERVAL;
-  record->of_slots.left = record->of_lending.left = 0;
+  df_way_record_doubt(record);
 }
 
 /* The same, of what an earlier link has left. */
-static inline void df_way_compare_with_kept(df_way_record *record, uint32_t way, uint64_t cost) {
-  if (way != record->slots || record->checks == 0 || --record->checks > 0) return;
+static inline void df_ways_compare_with_kept(df_ways *ways, uint32_t way, uint64_t cost) {
+  df_way_record *record = ways->record;
+  if (way != record->slots || !df_ways_checks(ways)) return;
+  ways->checked_run = ways->runs.run;
+  if (--record->checks > 0) return;
   record->usual_ns[way] = (uint32_t)cost;
   if (cost * 2 > (uint64_t)record->kept_ns * 3) df_way_record_doubt(record);
 }
@@ -476,11 +490,12 @@ static inline void df_ways_note(df_ways *ways, uint32_t way, uint64_t bytes, uin
     if (cost == 0) return;
     const int64_t most =
         df_ways_price(ways, way, bytes * DF_WAY_TRIAL + ways->runs.bytes[1] * DF_WAY_RUNS);
-    ways->budget =
-        DF_MIN(ways->budget + (int64_t)df_way_time((uint32_t)cost, bytes) * DF_WAY_SAMPLES,
-               most * DF_WAY_TRIALS_SAVED);
+    const int64_t earned =
+        (int64_t)(df_way_time((uint32_t)cost, bytes) * (ways->count - ways->paid));
+    ways->paid = ways->count;
+    ways->budget = DF_MIN(ways->budget + earned, most * DF_WAY_TRIALS_SAVED);
     df_way_compare_with_usual(record, way, cost);
-    df_way_compare_with_kept(record, way, cost);
+    df_ways_compare_with_kept(ways, way, cost);
     df_store_relaxed_u64(&ways->summary, df_way_record_word(record, ways->size));
     return;
   }

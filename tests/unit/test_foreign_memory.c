@@ -346,15 +346,15 @@ DF_TEST(lend_by_call, is_learnt_by_itself, 30) {
   for (int calls = 0; calls < 2; calls++)
     for (int lends = 0; lends < 2; lends++) {
       const df_way_record result = {.lends = (uint8_t)lends}, other = {.lends = (uint8_t)!lends};
-      uint64_t mapped[DF_DISTANCES] = {df_way_record_word(calls ? &other : &result, 16)};
-      uint64_t by_calls[DF_DISTANCES] = {df_way_record_word(calls ? &result : &other, 16)};
-      df_ways_open(&ways, terms, 0, mapped);
-      ways.calls.remember = by_calls;
+      df_ways_memory mapped = {.records = {df_way_record_word(calls ? &other : &result, 16)}};
+      df_ways_memory by_calls = {.records = {df_way_record_word(calls ? &result : &other, 16)}};
+      df_ways_open(&ways, terms, 0, &mapped);
+      ways.calls.ways = &by_calls;
       CHECK(df_ways_lends(&ways, calls ? DF_LENDS_BY_CALL : DF_LENDS_MAPPED), "the first");
       CHECK(df_ways_lends(&ways, DF_LENDS_MAPPED), "mapped memory is always lent");
       CHECK(df_ways_lends(&ways, DF_LENDS_BY_CALL) == calls, "the link is of one kind");
       CHECK((way_of_next(&ways) == DF_WAY_LENT) == lends, "calls %d, lends %d", calls, lends);
-      CHECK(ways.remember == (calls ? by_calls : mapped), "it would save at another place");
+      CHECK(ways.memory == (calls ? &by_calls : &mapped), "it would save at another place");
     }
   df_ways_open(&ways, terms, 0, NULL);
   CHECK(df_ways_lends(&ways, DF_LENDS_BY_CALL), "the first");

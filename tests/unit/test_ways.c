@@ -10,7 +10,7 @@
  *   - A way that was found at one distance is used at that distance only, and again at once when
  *     the system moves the ranks back. One look that was interrupted does not change the distance.
  *   - A later link of the kind begins with the way that was found, and tries others soon if the
- *     times no longer hold. Links that live shortly try other ways as often as one that lives long.
+ *     times no longer hold. Links that live shortly try other ways, too, at the same cost.
  *   - Slots that may have no pages yet are not measured.
  *   - One interruption does not end the exploration. A clock that once shows no time does no harm.
  *   - Only messages of the longest size are compared with each other.
@@ -40,7 +40,9 @@ typedef struct {
     uint64_t read_ns;
   } in_ring[LAP];
   uint64_t sent, total_ns, excess_ns, longest_ns, n_trial;
-  uint64_t remembered[DF_DISTANCES];
+  df_ways_memory memory;
+  uint32_t n_slots; /* slots of a new link */
+  uint32_t slow;    /* so many first messages of a link take twice the time */
   df_random random;
   uint32_t interrupted; /* one message of so many; 0: none */
   uint64_t line_ns;
@@ -58,14 +60,14 @@ static void begin(world *w, df_ways_terms terms, const move_times now[DF_WAYS]) 
   memcpy(kept, now, sizeof kept); /* they may be in *w */
   *w = (world){.random = {17}, .line_ns = NEAR_NS, .per_run = 1};
   memcpy(w->now, kept, sizeof w->now);
-  df_ways_open(&w->ways, terms, 0, w->remembered);
+  df_ways_open(&w->ways, terms, 0, &w->memory);
 }
 
 /* Another link of the kind. */
 static void reopen(world *w) {
   const df_ways_terms terms = {.one_way = w->ways.one_way};
   df_ways_close(&w->ways);
-  df_ways_open(&w->ways, terms, 0, w->remembered);
+  df_ways_open(&w->ways, terms, w->n_slots, &w->memory);
   memset(w->words, 0, sizeof w->words);
   w->sent = 0;
 }
@@ -104,6 +106,7 @@ static uint32_t send_one(world *w, int may_lend) {
   const uint64_t cost = cost_of(w, way), usual = cost_of(w, before);
   const int is_trial = way != before;
   uint64_t write_ns = w->now[way].write_ns, read_ns = w->now[way].read_ns;
+  if (w->sent < w->slow) write_ns *= 2;
   if (w->interrupted && df_random_below(&w->random, w->interrupted) == 0) write_ns += 5000000;
   if (w->interrupted && df_random_below(&w->random, w->interrupted) == 0) read_ns += 5000000;
   CHECK(way < DF_WAYS && (way != DF_WAY_LENT || may_lend), "way %u", way);
@@ -270,10 +273,11 @@ DF_TEST(ways, a_later_link_begins_with_the_way_that_was_found, 60) {
     const uint32_t way = send_one(&w, LEND);
     CHECK(way == DF_WAY_PAST, "message %d: way %u", i, way);
   }
+  send_many(&w, 1 << 17, LEND);
   reopen(&w);
   w.now[DF_WAY_PAST] = (move_times){30000, 30000}; /* and the others are faster now */
   send_many(&w, 400, LEND);
-  CHECK(in_use(&w, LEND) == DF_WAY_LENT, "keeps a way that has become slower: %u",
+  CHECK(in_use(&w, LEND) != DF_WAY_PAST, "keeps a way that has become slower: %u",
         in_use(&w, LEND));
 }
 
@@ -291,11 +295,36 @@ DF_TEST(ways, links_that_live_shortly_try_other_ways, 60) {
   CHECK(in_use(&w, 0) == DF_WAY_PAST, "way %u", in_use(&w, 0));
 }
 
+/* One of the other ways is dreadful. */
+DF_TEST(ways, trials_of_links_that_live_shortly_cost_no_more, 120) {
+  static const move_times any[DF_WAYS] = {{4000, 4000}, {8000, 8000}, {80000, 80000}, {100, 9000}};
+  static const uint64_t lives[] = {30, 38, 45, 100, 225, 505, 1135, 1600, 3200, 6400};
+  for (size_t i = 0; i < DF_COUNT_OF(lives); i++)
+    for (uint32_t slow = 0; slow <= 40; slow += 40)
+      for (int may_lend = 0; may_lend <= LEND; may_lend++) {
+        world w;
+        begin(&w, exchange, any);
+        w.n_slots = 8;
+        w.slow = slow;
+        w.hidden_ns = 30000;
+        for (uint64_t links = 0; links < 300000 / lives[i]; links++) {
+          reopen(&w);
+          send_many(&w, lives[i], may_lend);
+        }
+        const uint64_t free_messages = (DF_WAY_LENT - 1) * DF_WAY_TRIAL + DF_WAY_RUNS + 1;
+        const uint64_t bound =
+            w.total_ns / 100 + 4 * free_messages * 8000 + 4 * (LAP + 2) * w.longest_ns;
+        CHECK(w.excess_ns <= bound, "links of %llu messages, %u of them slow, lends %d: %.2f %%",
+              (unsigned long long)lives[i], slow, may_lend,
+              100. * (double)w.excess_ns / (double)w.total_ns);
+      }
+}
+
 DF_TEST(ways, slots_that_were_never_written_are_not_measured, 60) {
   static const move_times any[DF_WAYS] = {{4000, 4000}, {4000, 4000}, {9000, 9000}, {100, 9000}};
   world w;
   begin(&w, exchange, any);
-  df_ways_open(&w.ways, exchange, 32, w.remembered);
+  df_ways_open(&w.ways, exchange, 32, &w.memory);
   for (uint64_t i = 0; i < 32; i++) {
     int is_timed;
     const df_way_message message = {.bytes = MESSAGE, .run = i};
@@ -315,11 +344,12 @@ DF_TEST(ways, a_record_is_remembered_whole, 60) {
     record.next = (uint8_t)df_random_below(&random, DF_WAY_LENT);
     record.of_slots =
         (df_way_schedule){.interval = (uint8_t)df_random_below(&random, DF_WAY_INTERVAL_MOST + 1),
-                          .left = 1u << df_random_below(&random, DF_WAY_INTERVAL_MOST + 1)};
+                          .left = df_random_below(&random, (1u << DF_WAY_INTERVAL_MOST) + 1)};
     record.of_lending.n_free = (uint8_t)df_random_below(&random, 2);
     record.usual_ns[record.slots] = 1 + df_random_below(&random, DF_WAY_NS_MOST);
-    const uint32_t size = df_random_below(&random, 32);
-    const df_way_record again = df_way_record_of(df_way_record_word(&record, size));
+    const uint32_t size = df_random_below(&random, 64);
+    const df_way_record again =
+        df_way_record_of(df_way_record_word(&record, size), df_way_schedules_word(&record));
     CHECK(again.line_ns == record.line_ns && again.slots == record.slots &&
               again.lends == record.lends && again.next == record.next && again.kept_size == size &&
               again.kept_ns == record.usual_ns[record.slots] &&
@@ -368,6 +398,10 @@ DF_TEST(ways, any_looks_find_a_record, 60) {
       for (uint32_t b = 0; b < a; b++)
         CHECK(ways.at[a].line_ns == 0 || !df_line_is_same(ways.at[a].line_ns, ways.at[b].line_ns),
               "two records of one distance: %u and %u ns", ways.at[b].line_ns, ways.at[a].line_ns);
+    uint32_t looks = 0;
+    for (int i = 0; i < 100000; i++, ways.count++)
+      if (df_ways_wants_look(&ways) && ++looks < 1000) df_ways_look(&ways, 150);
+    CHECK(looks < 1000, "looks at each message");
   }
 }
 

@@ -137,6 +137,8 @@ static dfcclResult_t connect_link(dfcclContext_t context, df_coll *coll, uint32_
   coll->exec.setting_up = 0;
   if (result != dfcclSuccess) return result;
   if (is_given_up(coll)) {
+    for (uint32_t block = 0; block < route.n_blocks; block++)
+      route.ends[block * route.end_step].ways = NULL; /* they belong to the handle */
     endpoint->transport->release(endpoint, handle);
     return dfcclSuccess;
   }

@@ -17,9 +17,9 @@ typedef struct df_shm_peer {
       mapped_ranges;
   uint64_t *announced; /* ids of the ring segments that were announced to the peer */
   uint32_t n_announced;
-  /* [2 * DF_RING_KINDS] ways of the latest links to the peer (df_way_record_word); the second half:
-   * of those that lend by calls; or NULL */
-  uint64_t (*ways)[DF_DISTANCES];
+  /* [2 * DF_RING_KINDS] of the latest links to the peer; the second half: of those that lend by
+   * calls; or NULL */
+  df_ways_memory *ways;
   int maps;      /* the peer may have mapped memory of the device of this rank */
   int closing;   /* the mappings of memory of its device must be closed */
   int is_probed; /* this rank has tried to read the memory of its process */
@@ -45,6 +45,7 @@ typedef struct df_shm_endpoint {
   struct df_common_segment *common_segments;
   struct df_common *common_users;
   df_shared *shared;
+  uint64_t ways_bytes;      /* memory of the ways of all links */
   uint64_t next_segment_id; /* id of the next segment that is not for rings */
   int unmaps_due;           /* the service thread has mappings to close or memory to free */
 } df_shm_endpoint;

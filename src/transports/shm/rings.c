@@ -22,6 +22,10 @@ static void free_handle(df_link_handle *handle) {
   free(handle);
 }
 
+static uint64_t ways_bytes(const df_link_handle *handle) {
+  return handle->ways ? handle->n_blocks * sizeof *handle->ways : 0;
+}
+
 static uint64_t bytes_of(const df_ring *ring, uint32_t n_blocks) {
   return df_link_ring_bytes(ring->stride, ring->n_slots) * n_blocks;
 }
@@ -158,13 +162,17 @@ void df_shm_release(df_endpoint *base, df_link_handle *handle) {
   if (handle == NULL) return;
   for (uint32_t block = 0; handle->ways && block < handle->n_blocks; block++)
     df_ways_close(&handle->ways[block]);
+  ((df_shm_endpoint *)base)->ways_bytes -= ways_bytes(handle);
   if (handle->range.segment) df_arena_give(&((df_shm_endpoint *)base)->arena, &handle->range);
   free_handle(handle);
 }
 
 void df_shm_add_memory(df_endpoint *base, const df_link_handle *handle, df_ring_memory *memory) {
   (void)base;
-  if (handle == NULL || handle->range.segment == NULL) return;
+  if (handle == NULL) return;
+  memory->reserved += ways_bytes(handle);
+  memory->used += ways_bytes(handle);
+  if (handle->range.segment == NULL) return;
   const df_range *range = &handle->range;
   memory->reserved += range->bytes;
   memory->used += df_segment_used(range->segment, range->offset, range->bytes);
@@ -172,8 +180,10 @@ void df_shm_add_memory(df_endpoint *base, const df_link_handle *handle, df_ring_
 
 void df_shm_add_all_memory(df_endpoint *base, df_ring_memory *memory) {
   const df_shm_endpoint *endpoint = (const df_shm_endpoint *)base;
-  memory->reserved += endpoint->arena.used_bytes + endpoint->commons.used_bytes;
-  memory->used += df_arena_used(&endpoint->arena) + df_arena_used(&endpoint->commons);
+  memory->reserved +=
+      endpoint->arena.used_bytes + endpoint->commons.used_bytes + endpoint->ways_bytes;
+  memory->used +=
+      df_arena_used(&endpoint->arena) + df_arena_used(&endpoint->commons) + endpoint->ways_bytes;
 }
 
 /* Returns 0 if the offer is malformed. */
@@ -209,7 +219,7 @@ static int make_ways(df_shm_endpoint *endpoint, const df_route *route, const df_
   if (!route->ring.has_ways) return 1;
   df_link_handle *handle = calloc(1, sizeof *handle);
   if (peer->ways == NULL) peer->ways = calloc(2 * (size_t)DF_RING_KINDS, sizeof *peer->ways);
-  if (handle) handle->ways = calloc(route->n_blocks, sizeof *handle->ways);
+  if (handle) handle->ways = aligned_alloc(DF_CACHE_LINE, route->n_blocks * sizeof *handle->ways);
   if (handle == NULL || handle->ways == NULL || peer->ways == NULL) {
     free_handle(handle);
     return 0;
@@ -217,8 +227,9 @@ static int make_ways(df_shm_endpoint *endpoint, const df_route *route, const df_
   handle->n_blocks = route->n_blocks;
   for (uint32_t block = 0; block < route->n_blocks; block++)
     df_ways_open(&handle->ways[block], route->ring.ways, ring->n_slots,
-                 peer->ways[route->ring.kind]);
+                 &peer->ways[route->ring.kind]);
   if (peer_reads) df_single_copy_lend(endpoint, route, handle->ways);
+  endpoint->ways_bytes += ways_bytes(handle);
   *out = handle;
   return 1;
 }

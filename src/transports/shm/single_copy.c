@@ -40,7 +40,7 @@ void df_single_copy_lend(const df_shm_endpoint *endpoint, const df_route *route,
     ways[block].calls = (df_link_calls){
         .bytes_min = route->ring.call_min,
         .refusal = &theirs->refusals[endpoint->base.owner.control->rank],
-        .remember = endpoint->peers[route->peer].ways[DF_RING_KINDS + route->ring.kind]};
+        .ways = &endpoint->peers[route->peer].ways[DF_RING_KINDS + route->ring.kind]};
 }
 
 df_single_copy_counts df_single_copy_count(const df_shm_endpoint *endpoint) {
