@@ -81,13 +81,16 @@ static void say_form(const df_configuration *m, df_text *out) {
   df_say(out, "\n");
 }
 
-static void say_lending(const df_configuration *m, df_text *out) {
+static void say_lending(const df_configuration *m, int reads_by_calls, df_text *out) {
   const int lends = m->reasons.lend == DF_REASON_LEND_LONG;
   df_say(out, "lend: %s, since ", lends ? "buffers within reach" : "nothing");
   say_reason(m, m->reasons.lend, out);
   if (lends)
     df_say(out, "%s%s", m->lends & DF_LENDS_IN_PLACE ? "" : "; not of runs in place",
            m->lends & DF_LENDS_STREAMED ? "" : "; no results, which have one reader");
+  if (lends && reads_by_calls)
+    df_say(out, "; other memory by system calls (call_min %lld bytes), where trials gain",
+           m->policy->call_min);
   df_say(out, "\nstores: %s, since ",
          m->stream == DF_STREAM_NEVER    ? "into the caches"
          : m->stream == DF_STREAM_ALWAYS ? "past the caches"
@@ -124,7 +127,10 @@ void df_configuration_explain(const df_configuration *m, const df_configuration_
          ring->release_mask ? ", given back a quarter at a time" : "");
   say_reason(m, (df_reason)ring->reason, &out);
   df_say(&out, "\n");
-  say_lending(m, &out);
+  say_lending(m,
+              q->host_sees_links && q->choice.memory != DF_MEMORY_PROCESS && ring->has_ways &&
+                  m->policy->call_min,
+              &out);
   df_say(&out, "turns: %s, since ",
          m->borrowed_turn ? "the submitter executes the first turn" : "the daemon's");
   say_reason(m, m->reasons.turns, &out);

@@ -33,6 +33,7 @@ static const size_t COUNT = 40000;
 typedef struct {
   atomic_int step;
   unsigned long long reads[RANKS], refused[RANKS];
+  bool says_refused[RANKS]; /* dfcclGetConfiguration, of a peer */
 } scene;
 
 /* ---- rights of a rank's process ---- */
@@ -134,6 +135,9 @@ static void take_part_in_all(int rank, int ranks, const dfcclUniqueId *id, void 
   }
   OK(dfcclWaitAll(ctx));
   read_counts(ctx, &s->reads[rank], &s->refused[rank]);
+  dfcclConfiguration_t c = DFCCL_CONFIGURATION_INITIALIZER;
+  OK(dfcclGetConfiguration(ctx, 0, &c));
+  s->says_refused[rank] = strstr(c.why, "it may not read other memory by calls") != NULL;
   df_finish(ctx);
 }
 
@@ -176,7 +180,10 @@ DF_TEST(single_copy, all_operations_have_the_same_results, 300) {
   for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
     const scene *s = play(FREE, ways[i]);
     const int lends = ways[i] != NULL && ways[i][0] >= '4';
-    for (int rank = 0; rank < RANKS && ways[i]; rank++) expect_reads(s, rank, permitted && lends);
+    for (int rank = 0; rank < RANKS && ways[i]; rank++) {
+      expect_reads(s, rank, permitted && lends);
+      CHECK(!permitted || !s->says_refused[rank], "rank %d says that calls are refused", rank);
+    }
   }
 }
 
@@ -198,6 +205,7 @@ DF_TEST(single_copy, calls_that_are_filtered, 120) {
     for (int rank = 0; rank < RANKS; rank++) {
       expect_reads(s, rank, false);
       CHECK(s->refused[rank] == RANKS - 1, "%llu peers", s->refused[rank]);
+      CHECK(s->says_refused[rank], "dfcclGetConfiguration of rank %d does not say it", rank);
     }
   }
   const bool permitted = is_permitted();

@@ -58,6 +58,15 @@ static double copied_bytes_per_us(void) {
   return rate;
 }
 
+/* Whether the receiver reads memory that it has not mapped. */
+static const char *say_calls(const df_link *link, const df_ring *ring) {
+  const df_link_calls *calls = &link->ways->calls;
+  if (link->same_process || ring->call_min == UINT64_MAX) return "";
+  if (calls->refusal == NULL) return "; it may not read other memory by calls";
+  if (df_load_relaxed_u32(calls->refusal)) return "; reading other memory by calls has failed";
+  return "; it may read other memory by calls";
+}
+
 /* The ways of the first block's messages to each peer of the host. */
 static void say_ways(const df_coll *coll, dfcclConfiguration_t *c) DF_RANK_LOCKED {
   const size_t used = strlen(c->why);
@@ -68,12 +77,14 @@ static void say_ways(const df_coll *coll, dfcclConfiguration_t *c) DF_RANK_LOCKE
     const uint64_t word = df_load_relaxed_u64(&link->ways->summary);
     df_say(&out, "way to rank %u: ", link->peer);
     if (word == 0) {
-      df_say(&out, "%s\n", link->ways->forced ? "forced by the number way" : "not measured yet");
+      df_say(&out, "%s%s\n", link->ways->forced ? "forced by the number way" : "not measured yet",
+             say_calls(link, &coll->exec.ring));
       continue;
     }
     df_say(&out, "slots %s, a line takes %u ns, 64 KB take %.3g us at both ends",
            df_way_word_name(word), df_way_word_line(word), df_way_word_usual(word) * 1e-3);
-    df_say(&out, "%s\n", df_way_word_lends(word) ? "; lent where that is possible" : "");
+    df_say(&out, "%s%s\n", df_way_word_lends(word) ? "; lent where that is possible" : "",
+           say_calls(link, &coll->exec.ring));
   }
 }
 
