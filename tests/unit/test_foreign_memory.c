@@ -20,11 +20,13 @@
 
 /* ---- the replaced call ---- */
 
-static struct {
+typedef struct {
   int calls, error, from_call; /* calls from that number on fail with the error */
   ssize_t most;                /* bytes of one call; 0: no limit */
   int interrupts;              /* so many calls are interrupted first */
-} plan;
+} call_plan;
+
+static call_plan plan;
 
 static ssize_t read_short(const struct iovec *here, const struct iovec *there, ssize_t most) {
   ssize_t all = 0;
@@ -93,7 +95,7 @@ DF_TEST(foreign_memory, what_is_refused_is_not_read, 30) {
     plan.error = errors[i];
     CHECK(!df_process_is_readable(self, &identity) && plan.calls == 1, "%s", strerror(errors[i]));
   }
-  for (plan = (typeof(plan)){.most = 1}; plan.most < 9; plan.most++)
+  for (plan = (call_plan){.most = 1}; plan.most < 9; plan.most++)
     CHECK(!df_process_is_readable(self, &identity), "%zd bytes", plan.most);
   plan.most = 0;
   plan.interrupts = 3;
@@ -134,7 +136,7 @@ DF_TEST(foreign_memory, reads_are_complete_or_fail, 30) {
     CHECK(error || memcmp(mine, theirs, sizeof mine) == 0, "wrong data, %zd bytes a call", most);
   }
   replace();
-  plan = (typeof(plan)){.most = 1000, .error = EPERM, .from_call = 2};
+  plan = (call_plan){.most = 1000, .error = EPERM, .from_call = 2};
   CHECK(df_foreign_memory_read(&memory, mine, marked(theirs), sizeof mine) == EPERM,
         "in the middle");
   replace();
@@ -255,7 +257,7 @@ STEP_TEST(lend_by_call, a_failed_read_commits_nothing) {
     df_primitive p = primitive(DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_STORE | DF_PRIM_SEND,
                                DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
     open_scene(&s, &p);
-    plan = (typeof(plan)){.error = errors[i], .from_call = i == 0, .most = i == 0 ? 16 : 0};
+    plan = (call_plan){.error = errors[i], .from_call = i == 0, .most = i == 0 ? 16 : 0};
     lend_to(&s, 1, s.theirs);
     CHECK(step(&s.f) == DF_STEP_BLOCKED, "it goes on");
     expect_untouched(&s.f);
