@@ -28,7 +28,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import functions
 
-SEEDS, MOST, WANTED, LIMIT_S = (1,), 8_000, 20, int(os.environ.get("DF_PLANT_LIMIT_S", "120"))
+SEEDS, MOST, WANTED, LIMIT_S = (1, 2), 8_000, 20, int(os.environ.get("DF_PLANT_LIMIT_S", "120"))
 
 
 # With --quick, each bug is searched in so many schedules, and the bugs in SLOW need more. With flags
