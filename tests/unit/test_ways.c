@@ -307,7 +307,7 @@ DF_TEST(ways, trials_of_links_that_live_shortly_cost_no_more, 120) {
         w.n_slots = 8;
         w.slow = slow;
         w.hidden_ns = 30000;
-        for (uint64_t links = 0; links < 300000 / lives[i]; links++) {
+        for (uint64_t links = 0; links < 100000 / lives[i]; links++) {
           reopen(&w);
           send_many(&w, lives[i], may_lend);
         }
