@@ -40,7 +40,7 @@
   X(common, 1, 0, 2,                                                                               \
     "CPU: what goes to several processes is copied once, to memory that all of them map; 0: "      \
     "never, 1: if ranks share cores and it is more than their caches, 2: always (test mode)")      \
-  X(stream_min, 4ll << 20, 0, 1ll << 40,                                                           \
+  X(stream_min, 8ll << 20, 0, 1ll << 40,                                                           \
     "result bytes from which stores out of place bypass the caches")                               \
   X(way, DF_WAY_BY_TIMES, 0, DF_WAY_RANDOM,                                                        \
     "CPU: how messages of more than 1 KB reach a rank of the host; 0: as measured times "          \

@@ -9,7 +9,7 @@
 #include "base/mutex.h"
 #include "host/state/registry.h"
 
-enum { COLL = 1, STREAM_MIN = 4 << 20, SHORT = 64, LARGE = 1 << 20 };
+enum { COLL = 1, STREAM_MIN = 8 << 20, SHORT = 64, LARGE = 1 << 20 };
 
 /* How a collective of all three ranks writes a result of that size, with that many cores for
  * them. */
