@@ -24,6 +24,7 @@
 #include "base/limits.h"
 #include "primitives/foreign_memory.h"
 #include "primitives/way_record.h"
+#include "primitives/way_runs.h"
 
 /* Values of the tuning number `way`: 0 chooses by times, 1 + way forces a way where the message can
  * go that way, and DF_WAY_RANDOM mixes them (test modes). */
@@ -41,7 +42,6 @@ enum {
   DF_WAY_FIRST_LOOKS = 3,    /* looks that a new distance needs */
   DF_WAY_TRIAL = 12,         /* messages of a trial that the receiver must have read, and messages
                                 that are measured one after the other before it */
-  DF_WAY_RUNS = 5,           /* timed runs before, during and after a trial of lending */
   DF_WAY_SHARE = 100,        /* the exploration budget is 1/100 of all times */
   DF_WAY_TRIALS_SAVED = 64,  /* the budget is at most enough for so many trials */
   DF_WAY_UNKNOWN_MOST = 512, /* so many messages are measured to learn the cost of the way in use */
@@ -51,20 +51,6 @@ enum {
                                 then the times of both ends decide, */
   DF_WAY_LENT_PERCENT = 70   /* and lending must take less than this share of that of slots */
 };
-
-/* A trial of lending, in runs. */
-typedef enum { DF_RUNS_UNTIMED, DF_RUNS_BEFORE, DF_RUNS_DURING, DF_RUNS_AFTER } df_runs_phase;
-
-typedef struct df_way_runs {
-  uint64_t run;             /* the latest run, plus 1 */
-  uint64_t began_ns;        /* when it began, in a trial */
-  uint64_t usual_ns[2];     /* from run to run: [1] in the trial, [0] before and after it */
-  uint64_t ns[DF_WAY_RUNS]; /* those of the phase */
-  uint64_t bytes[2];        /* [0] the latest run's so far, [1] those of the run before it */
-  uint64_t more_ns;         /* the excess of the trial's runs */
-  uint8_t phase;            /* df_runs_phase */
-  uint8_t n;                /* runs of the phase */
-} df_way_runs;
 
 /* The choice of one sender for one link. Only the thread that executes the block uses it. */
 typedef struct DF_ALIGNED(64) df_ways {
@@ -300,19 +286,6 @@ static inline void df_ways_look(df_ways *ways, uint64_t ns) {
 
 static inline int df_ways_wants_time(const df_ways *ways, uint64_t run) {
   return ways->runs.phase != DF_RUNS_UNTIMED && run + 1 != ways->runs.run;
-}
-
-/* The shortest time but `nth` of the phase. Runs may be interrupted, and senders that wait for
- * nobody write some messages in advance, so neither the mean nor the shortest time is the usual
- * one. */
-static inline uint64_t df_ways_nth_time(const df_way_runs *runs, uint32_t n, uint32_t nth) {
-  for (uint32_t i = 0; i < n; i++) {
-    uint32_t shorter = 0;
-    for (uint32_t j = 0; j < n; j++)
-      shorter += runs->ns[j] < runs->ns[i] || (runs->ns[j] == runs->ns[i] && j < i);
-    if (shorter == nth) return runs->ns[i];
-  }
-  return 0;
 }
 
 static inline void df_ways_end_phase(df_ways *ways) {

@@ -95,8 +95,8 @@ static void treat(int rank, int ranks) {
 
 /* ---- collectives ---- */
 
-static void read_counts(dfcclContext_t ctx, unsigned long long *reads,
-                        unsigned long long *refused) {
+/* The text stays valid until the next call. */
+static const char *dump_of(dfcclContext_t ctx) {
   static char text[65536];
   FILE *file = tmpfile();
   CHECK(file != NULL, "no temporary file");
@@ -104,8 +104,13 @@ static void read_counts(dfcclContext_t ctx, unsigned long long *reads,
   rewind(file);
   text[fread(text, 1, sizeof text - 1, file)] = '\0';
   fclose(file);
+  return text;
+}
+
+static void read_counts(dfcclContext_t ctx, unsigned long long *reads,
+                        unsigned long long *refused) {
   unsigned long long readable;
-  const char *line = strstr(text, "single copy: ");
+  const char *line = strstr(dump_of(ctx), "single copy: ");
   *reads = *refused = 0;
   if (line == NULL) return;
   CHECK(sscanf(line,
@@ -317,14 +322,7 @@ static void expect_sentence(dfcclContext_t ctx, dfcclCollId_t id, const char *re
 static void await_step(scene *s, int step) { EVENTUALLY(atomic_load(&s->step) == step); }
 
 static bool waits_for_readers(dfcclContext_t ctx) {
-  static char text[65536];
-  FILE *file = tmpfile();
-  CHECK(file != NULL, "no temporary file");
-  OK(dfcclDump(ctx, fileno(file)));
-  rewind(file);
-  text[fread(text, 1, sizeof text - 1, file)] = '\0';
-  fclose(file);
-  return strstr(text, "waits until its peers have read its buffers") != NULL;
+  return strstr(dump_of(ctx), "waits until its peers have read its buffers") != NULL;
 }
 
 /* Rank 0's memory becomes unreadable after it was lent, and before rank 1 reads it. */

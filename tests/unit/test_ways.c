@@ -385,6 +385,21 @@ DF_TEST(ways, each_distance_has_its_own_way, 60) {
   }
 }
 
+DF_TEST(ways, a_trial_that_a_distance_ends_makes_trials_rarer, 60) {
+  static const move_times any[DF_WAYS] = {{4000, 4000}, {4000, 4000}, {9000, 9000}, {100, 9000}};
+  world w;
+  begin(&w, exchange, any);
+  send_many(&w, 5000, LEND);
+  for (int i = 0; i < 100000 && w.ways.tries == DF_WAYS; i++) send_one(&w, LEND);
+  CHECK(w.ways.tries != DF_WAYS, "no trial");
+  df_way_record *record = w.ways.record;
+  const uint32_t before = record->of_slots.interval + record->of_lending.interval;
+  look_many(&w, FAR_NS);
+  CHECK(w.ways.record != record && w.ways.tries == DF_WAYS, "the trial goes on");
+  CHECK(record->of_slots.interval + record->of_lending.interval == before + 1,
+        "as often as before");
+}
+
 DF_TEST(ways, any_looks_find_a_record, 60) {
   for (int seed = 1; seed <= 1000 / df_slowdown(); seed++) {
     df_ways ways;
