@@ -3,6 +3,7 @@ in the program; torch's analyser can read the dumps. Skipped without torch."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import logging
@@ -27,13 +28,27 @@ from support import Case, on_processes
 from test_torch import join, meeting_place
 
 
-def reduces_gradients() -> None:
-    with dfccl.torch.name("layer3.weight"):
+@contextlib.contextmanager
+def until_both_are_late(store):
+    """The thread stays in the function that made the late call until the other rank has its error,
+    too: answers are given when the other rank asks, which may be some time later."""
+    try:
+        yield
+    except RuntimeError:
+        if store.add("late", 1) == 2:
+            store.set("both are late", "1")
+        store.wait(["both are late"], datetime.timedelta(seconds=60))
+        raise
+
+
+def reduces_gradients(store) -> None:
+    with until_both_are_late(store), dfccl.torch.name("layer3.weight"):
         dist.all_reduce(torch.ones(7, 11))
 
 
-def broadcasts_buffers() -> None:
-    dist.broadcast(torch.ones(5, dtype=torch.int64), 0)
+def broadcasts_buffers(store) -> None:
+    with until_both_are_late(store):
+        dist.broadcast(torch.ones(5, dtype=torch.int64), 0)
 
 
 def saves_a_checkpoint(store) -> None:
@@ -47,9 +62,9 @@ def _late(rank: int, size: int, place: str) -> None:
     dist.all_reduce(torch.ones(4))
     try:
         if rank == 0:
-            reduces_gradients()
+            reduces_gradients(store)
         elif rank == 1:
-            broadcasts_buffers()
+            broadcasts_buffers(store)
         else:
             saves_a_checkpoint(store)
     except RuntimeError as error:
@@ -84,7 +99,7 @@ def _late(rank: int, size: int, place: str) -> None:
             store.set("told", "1")
     else:
         assert rank == 2, "it met nobody"
-    store.wait(["told"])
+    store.wait(["told"], datetime.timedelta(seconds=60))
 
 
 def _messages(rank: int, size: int, place: str) -> None:
