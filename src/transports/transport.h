@@ -71,7 +71,8 @@ typedef struct df_route {
   uint32_t which;
   const df_part *parts; /* [n_blocks] */
   uint8_t element_bytes;
-  uint8_t varying; /* df_varies; the first messages of a run carry its count */
+  uint8_t varying;   /* df_varies; the first messages of a run carry its count */
+  uint64_t lend_min; /* shorter messages of the collective are not lent */
 } df_route;
 
 /* How long set-up may hold the lock of the rank. The first writes to the pages of a ring take most

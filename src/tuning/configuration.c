@@ -18,6 +18,10 @@ enum {
   DF_BORROWED_STEPS = 32,       /* most primitives of a run that its submitter may execute */
   DF_LENDS_RATHER = 8,   /* times lend_min: oversubscribed ranks lend results from this size on */
   DF_STREAMS_TO_ONE = 4, /* times stream_min: one reader's result is not lent from here */
+  /* Ranks that are alone on their hosts: */
+  DF_FAR_SLOT = 2,              /* times slot_bytes, for slots */
+  DF_FAR_RINGS = 4,             /* part of ring_bytes for all rings in which a rank receives */
+  DF_LENDS_FAR = 32,            /* times net_lend_min: results are lent from this size on */
   DF_FILE_RING_BYTES = 8 << 20, /* bytes of all rings in which a rank receives by a file */
   DF_FILE_LEAST_SLOT = 4096
 };
@@ -27,6 +31,12 @@ enum {
 static uint64_t in_packets(uint64_t slot_bytes) {
   enum { PART = 64 << 10, PACKET = 61 << 10 };
   return slot_bytes < PART ? slot_bytes : slot_bytes / PART * PACKET;
+}
+
+/* Every link leads to another host. So slots are written and read on one processor, by a block and
+ * a pump, and a message costs credits and system calls. */
+static int has_hosts_only(const df_configuration_question *q) {
+  return q->choice.hosts > 1 && q->choice.hosts == q->choice.n;
 }
 
 /* A file may have many links to each peer: their rings together have a limit. */
@@ -78,6 +88,9 @@ int df_configuration_choose(df_configuration *configuration,
   if (!df_choose(question->tuning, &question->choice, &configuration->choice)) return 0;
   if (configuration->choice.file && configuration->choice.slot_bytes == 0)
     configuration->choice.slot_bytes = file_slot_bytes(configuration);
+  if (has_hosts_only(question) && configuration->choice.slot_bytes == 0)
+    configuration->choice.slot_bytes = (uint32_t)DF_MIN(
+        DF_FAR_SLOT * configuration->policy->slot_bytes, (long long)DF_MAX_SLOT_BYTES);
   if (df_operation_has_piece_table(question->choice.operation) && question->choice.hosts > 1)
     configuration->choice.slot_bytes = (uint32_t)in_packets(configuration->choice.slot_bytes);
   configuration->reasons.source = source_of(&configuration->choice);
@@ -166,6 +179,15 @@ static df_reason reason_of_form(const df_configuration *m) {
   }
 }
 
+/* A loop puts few messages on a link. If all ranks wait for each other, the next run begins when
+ * the peers have received, and then more slots would be of no use. */
+static int fills_few_slots(const df_configuration *m, const df_configuration_question *q) {
+  uint32_t loops = 0;
+  for (uint32_t block = 0; block < m->shape.n_blocks; block++)
+    loops = DF_MAX(loops, m->shape.parts[block].loops);
+  return has_hosts_only(q) && !m->runs_ahead && loops <= 1;
+}
+
 static void decide_shape(df_configuration *m, const df_configuration_question *q,
                          const df_plan *plan) {
   const df_shape_limits limits = limits_of(m, q, plan);
@@ -174,9 +196,9 @@ static void decide_shape(df_configuration *m, const df_configuration_question *q
   m->slot_limit = (uint32_t)limits.slot_bytes;
   m->lends_for_certain = limits.lent_bytes != 0;
   m->longest_message = longest_message(m, q);
-  /* Many rings of large slots may exceed an oversubscribed rank's part of the caches. If they do
-   * not, receivers take more (df_configuration_ring). */
-  if (m->shape.stride > DF_PAGE_RING_STRIDE && m->oversubscribed)
+  /* Many rings of large slots may exceed a rank's part of the caches. If they do not, receivers
+   * take more (df_configuration_ring). */
+  if (m->shape.stride > DF_PAGE_RING_STRIDE && (m->oversubscribed || fills_few_slots(m, q)))
     m->shape.n_slots = DF_MAX(m->shape.n_slots / 2, (uint32_t)DF_MIN_LINK_SLOTS);
   /* Messages are mostly lent; then more slots would be unused memory. */
   if (q->on_gpu && m->shape.stride > DF_LENT_STRIDE)
@@ -200,6 +222,12 @@ static int runs_ahead_rather(const df_configuration *m, const df_configuration_q
          result_bytes(q) / DF_LENDS_RATHER < (uint64_t)m->policy->lend_min;
 }
 
+/* A run that lends a buffer to another host ends when its last credit has come. Only long runs save
+ * more by lending than this round trip takes. */
+static int ends_sooner_by_copies(const df_configuration *m, const df_configuration_question *q) {
+  return has_hosts_only(q) && result_bytes(q) / DF_LENDS_FAR < (uint64_t)m->policy->net_lend_min;
+}
+
 /* A word orders only itself, but what a reader of lent memory sends must follow its reading. */
 static df_reason whether_to_lend(const df_configuration *m, const df_configuration_question *q,
                                  const df_plan *plan) {
@@ -209,8 +237,8 @@ static df_reason whether_to_lend(const df_configuration *m, const df_configurati
   if (plan->lends_nothing) return DF_REASON_LEND_FILE;
   if (m->shape.payload_offset == DF_LINK_LL) return DF_REASON_LEND_WORDS;
   if (runs_ahead_rather(m, q)) return DF_REASON_LEND_AHEAD;
-  return m->longest_message < (uint64_t)m->policy->lend_min ? DF_REASON_LEND_SHORT
-                                                            : DF_REASON_LEND_LONG;
+  if (m->longest_message < (uint64_t)m->policy->lend_min) return DF_REASON_LEND_SHORT;
+  return ends_sooner_by_copies(m, q) ? DF_REASON_LEND_ROUND_TRIP : DF_REASON_LEND_LONG;
 }
 
 static void decide_lending(df_configuration *m, const df_configuration_question *q,
@@ -288,6 +316,8 @@ static uint32_t count_incoming(const df_plan *plan) {
  * Bytes for each ring. Members agreed on the least slots; the receiver may take more.
  *   - Large messages: so many slots that the sender finds a slot's lines in the shared cache. From
  *     the receiver's own cache they come several times slower.
+ *   - The same to other hosts: so few that they stay in the cache of the one processor that writes
+ *     and reads them.
  *   - Messages up to a page, if all wait for all: few slots when ranks share cores.
  *   - Small messages that are not lent: many slots if the sender may run ahead. Ranks that share a
  *     core then take turns less often.
@@ -302,7 +332,9 @@ static uint64_t ring_target(const df_configuration *m, const df_configuration_qu
   if (stride <= DF_DEEP_RING_STRIDE)
     return m->runs_ahead && m->lend_min > stride ? DF_MIN(target, ahead) : 0;
   if (stride <= DF_PAGE_RING_STRIDE && !m->runs_ahead && m->ranks_on_a_core > 1) return 0;
-  return target;
+  if (stride <= DF_PAGE_RING_STRIDE || !has_hosts_only(q)) return target;
+  /* A rank of an exchange also has the rings in which it sends. */
+  return target / (m->runs_ahead ? DF_FAR_RINGS / 2 : DF_FAR_RINGS);
 }
 
 /* The power of two nearest to the target, by ratio. */

@@ -17,7 +17,8 @@
 /* X(name, default, least, most, meaning) */
 #define DF_POLICY_JOB_MAP(X)                                                                       \
   X(slot_bytes, 131072, 64, DF_MAX_SLOT_BYTES,                                                     \
-    "most payload of a link slot; between hosts 61 KB for each 64 KB of it")                       \
+    "most payload of a link slot; between hosts 61 KB for each 64 KB of it, and twice as much if " \
+    "each host has one rank")                                                                      \
   X(slots, 4, DF_MIN_LINK_SLOTS, DF_MAX_LINK_SLOTS, "least slots of a link; a power of two")       \
   X(ring_bytes, 2 << 20, 0, 1ll << 30,                                                             \
     "size up to which a collective's rings of slots grow, all that one rank receives in")          \
@@ -31,7 +32,7 @@
   X(call_min, 16384, 0, 1ll << 40,                                                                 \
     "CPU: message bytes from which other memory is lent to a process that may read it by system "  \
     "calls; and from lend_min; 0: never")                                                          \
-  X(net_lend_min, 256 << 10, 1, 1ll << 40,                                                         \
+  X(net_lend_min, 128 << 10, 1, 1ll << 40,                                                         \
     "message bytes from which buffers are lent to a connection; and from lend_min")                \
   X(net_blocks, 3, 1, 32,                                                                          \
     "CPU: blocks of a collective of several hosts at most, where DFCCL_MAX_BLOCKS does not say")   \

@@ -24,7 +24,7 @@
   X(RINGS_AGREED, "members agreed on so many")                                                     \
   X(RINGS_CREDITS, "a credit to another host is sent when half of a ring is due")                  \
   X(RINGS_AHEAD, "some ranks wait for nobody, and may run ahead")                                  \
-  X(RINGS_CACHES, "slots that were read long ago are written faster (ring_bytes)")                 \
+  X(RINGS_CACHES, "so many suit the caches (ring_bytes)")                                          \
   X(LEND_OFF, "lend is 0")                                                                         \
   X(LEND_COPIES, "the rule says copies=1")                                                         \
   X(LEND_LL, "the tuner plugin says ll")                                                           \
@@ -32,6 +32,7 @@
   X(LEND_WORDS, "messages travel in words with a flag each") /* CUDA */                            \
   X(LEND_AHEAD, "ranks share cores, and ranks that wait for nobody run ahead")                     \
   X(LEND_SHORT, "messages have fewer than lend_min %lld bytes")                                    \
+  X(LEND_ROUND_TRIP, "a lent buffer comes back a round trip after such a short run")               \
   X(LEND_LONG, "messages have lend_min %lld bytes or more")                                        \
   X(STORES_SMALL, "the result has fewer bytes than stream_min")                                    \
   X(STORES_OVERWRITES,                                                                             \

@@ -50,6 +50,10 @@ static void on_one_core(asked *a) {
   a->topology.n_cores = 1;
   a->question.choice.oversubscribed = 1;
 }
+static void on_hosts_of_its_own(asked *a) {
+  a->question.choice.hosts = a->question.choice.n;
+  a->question.choice.smallest_host = a->question.choice.largest_host = 1;
+}
 static void with_pieces_between_hosts(asked *a) {
   on_two_hosts(a);
   a->has_extents = 1;
@@ -103,6 +107,7 @@ static const struct {
     {DF_REASON_LEND_WORDS, DF_OP_ALL_REDUCE, 4, KB, on_gpu, 1},
     {DF_REASON_LEND_AHEAD, DF_OP_BROADCAST, 4, 64 * KB, on_one_core, 0},
     {DF_REASON_LEND_SHORT, DF_OP_ALL_REDUCE, 4, KB, NULL, 0},
+    {DF_REASON_LEND_ROUND_TRIP, DF_OP_ALL_REDUCE, 2, MB, on_hosts_of_its_own, 0},
     {DF_REASON_LEND_LONG, DF_OP_ALL_REDUCE, 4, MB, NULL, 0},
     {DF_REASON_STORES_SMALL, DF_OP_ALL_REDUCE, 4, KB, NULL, 0},
     {DF_REASON_STORES_OVERWRITES, DF_OP_BROADCAST, 4, 64 * MB, NULL, 0},

@@ -67,7 +67,8 @@ static df_route route_of(const df_coll *coll, uint32_t which, const df_ring *rin
                     .which = which,
                     .parts = coll->exec.configuration.shape.parts,
                     .element_bytes = (uint8_t)df_type_size(coll->type),
-                    .varying = (uint8_t)coll->varying};
+                    .varying = (uint8_t)coll->varying,
+                    .lend_min = coll->exec.configuration.lend_min};
 }
 
 /* True if the collective failed or was deregistered: its remotes are no longer its own. */

@@ -235,6 +235,7 @@ static uint64_t channel_refused_ns(void *base, uint32_t peer) {
 static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_net_offer *offer,
                                const df_net_rings *rings, df_link_handle **out) {
   const df_plan_link *planned = &route->plan->links[route->which];
+  const uint64_t lend_min = DF_MAX(ep->connections.lend_min, route->lend_min);
   df_net_peer *peer = NULL;
   df_link *ends = aligned_alloc(DF_CACHE_LINE, route->n_blocks * sizeof *ends);
   df_pump_pieces *piece_of = calloc(planned->messages + 1, sizeof *piece_of);
@@ -243,8 +244,7 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_net
   if (result == dfcclSuccess && (ends == NULL || piece_of == NULL || handle == NULL))
     result = df_fail(dfcclOutOfMemory, "no memory for the record of a link");
   if (result == dfcclSuccess) {
-    df_net_rings_fill_ends(rings, route, &ep->bell, ep->base.owner.bell, ep->connections.lend_min,
-                           ends);
+    df_net_rings_fill_ends(rings, route, &ep->bell, ep->base.owner.bell, lend_min, ends);
     df_net_rings_find_pieces(route, piece_of);
     const df_pump_route pump_route = {.ends = ends,
                                       .parts = route->parts,
@@ -255,7 +255,8 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_net
                                       .pieces = (uint16_t)route->plan->pieces,
                                       .geometry = (uint8_t)route->plan->geometry,
                                       .element_bytes = route->element_bytes,
-                                      .varying = route->varying};
+                                      .varying = route->varying,
+                                      .lend_min = route->lend_min};
     df_pump *pump = peer->pump;
     result = offer ? df_pump_connect(pump, &pump_route, offer->link, offer->n_slots, &handle->link)
                    : df_pump_accept(pump, &pump_route, &handle->link);

@@ -35,7 +35,8 @@ dfcclResult_t df_pump_accept(df_pump *pump, const df_pump_route *route, df_pump_
   (*link)->incoming = 1;
   for (uint32_t b = 0; b < route->n_blocks; b++) {
     df_pump_ring *ring = &(*link)->rings[b];
-    ring->may_lend = (uint64_t)ring->part.chunk * route->element_bytes >= pump->lend_min;
+    ring->may_lend = (uint64_t)ring->part.chunk * route->element_bytes >=
+                     DF_MAX(pump->lend_min, route->lend_min);
   }
   return result;
 }

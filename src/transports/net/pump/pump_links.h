@@ -28,7 +28,8 @@ typedef struct df_pump_route {
   uint32_t n_blocks;
   uint16_t pieces;
   uint8_t geometry, element_bytes;
-  uint8_t varying; /* the first messages of a run carry its count */
+  uint8_t varying;   /* the first messages of a run carry its count */
+  uint64_t lend_min; /* as in df_pump, for this link */
 } df_pump_route;
 
 /* Message numbers do not wrap around: no run gets that far. */
