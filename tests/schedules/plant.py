@@ -265,10 +265,10 @@ def read(path):
         return file.read()
 
 
-def planted_sources(root):
+def planted_sources(root, bugs=None, texts=None):
     """The texts with the bugs by their path below ROOT, and the errors of bugs that cannot be planted."""
-    sources, by_path, why = functions.Sources(root), {}, {}
-    for number, (_, edits, *_) in enumerate(BUGS, 1):
+    sources, by_path, why = functions.Sources(root, texts), {}, {}
+    for number, (_, edits, *_) in enumerate(bugs or BUGS, 1):
         try:
             found = [(functions.find_place(sources, function, anchor), new) for function, anchor, new in edits]
         except functions.NotFound as error:
