@@ -196,16 +196,14 @@ DF_TEST(topology, uneven_pieces_have_longer_slots_between_hosts, 10) {
   }
 }
 
-/* A part of 61 KB is one packet, and one of 64 KB is two. */
+/* A part of 61 KB is one packet, and one of 64 KB is two. One rank on each host: twice slot_bytes. */
 DF_TEST(topology, slots_hold_whole_packets_between_hosts, 10) {
   static const struct {
     const char *hosts;
     uint32_t configured, slot_bytes;
-  } cases[] = {{"aa", 128 << 10, 128 << 10},
-               {"ab", 128 << 10, 122 << 10},
-               {"ab", 64 << 10, 61 << 10},
-               {"ab", 32 << 10, 32 << 10},
-               {"ab", 1 << 20, 976 << 10}};
+  } cases[] = {{"aa", 128 << 10, 128 << 10}, {"ab", 128 << 10, 244 << 10},
+               {"ab", 64 << 10, 122 << 10},  {"ab", 32 << 10, 61 << 10},
+               {"ab", 16 << 10, 32 << 10},   {"ab", 1 << 20, 1952 << 10}};
   for (size_t i = 0; i < DF_COUNT_OF(cases); i++) {
     df_tuning tuning;
     df_tuning_default(&tuning);
