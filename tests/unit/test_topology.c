@@ -196,7 +196,8 @@ DF_TEST(topology, uneven_pieces_have_longer_slots_between_hosts, 10) {
   }
 }
 
-/* A part of 61 KB is one packet, and one of 64 KB is two. One rank on each host: twice slot_bytes. */
+/* A part of 61 KB is one packet, and one of 64 KB is two. A group with one rank on each host has
+ * twice slot_bytes. */
 DF_TEST(topology, slots_hold_whole_packets_between_hosts, 10) {
   static const struct {
     const char *hosts;
