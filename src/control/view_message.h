@@ -49,7 +49,8 @@ typedef struct df_view_runs {
 #define DF_VIEW_TAKEN_BACK UINT64_MAX /* the sender has deregistered the collective */
 
 /* The fate of the runs of such a collective, on all members of the next view: those below base
- * complete; those from base to fails_below fail; later ones are runs of the new view. */
+ * complete; those from base to fails_below fail; later ones are runs of the new view. Without an
+ * outcome no survivor had begun a run of the collective. */
 typedef struct df_view_outcome {
   uint64_t collective;
   uint32_t registration, reserved;

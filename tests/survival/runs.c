@@ -111,8 +111,10 @@ void runs_admitted(int p) {
 uint32_t runs_report(int p, df_view_runs *list) {
   uint32_t n = 0;
   for (int c = 0; c < COLLECTIVES; c++) {
-    const run_state *runs = state(p, c);
-    if (!runs->registered || !(runs_group(p, c) >> p & 1) || !is_frozen(p, c)) continue;
+    run_state *runs = state(p, c);
+    if (!(runs_group(p, c) >> p & 1) || !is_frozen(p, c)) continue;
+    if (!runs->reported) runs->reported = runs->registered ? 1 : 2;
+    if (!runs->registered) continue;
     const int group = runs_group(p, c);
     df_view_runs entry = {.collective = (uint64_t)c + 1, .registration = 1};
     for (int q = 0; q < world_processes(); q++)
@@ -160,7 +162,10 @@ static void change_groups(int p, const df_view_content *content, const int *befo
       found = 1;
     }
     runs->changed = (uint8_t)content->number;
-    if (found || runs->registered == 1) apply(p, c, before[c], base, fails_below);
+    /* Registered after the report: no run can have begun, so nothing was decided. */
+    if (runs->reported == 1 && runs->registered == 1 && !found)
+      world_fail("(b) there is no outcome for collective %d at %d", c, p);
+    if (found) apply(p, c, before[c], base, fails_below);
     publish(p, c);
   }
 }
@@ -184,6 +189,7 @@ void runs_install(int p, const df_view_content *content, int is_first) {
     }
   }
   if (self->view.peers[world_rank(p)].member) change_groups(p, content, before);
+  for (int c = 0; c < COLLECTIVES; c++) self->runs[c].reported = 0;
   if (content->flags) {
     self->admits = 0;
     self->runs[1].changed = (uint8_t)content->number;

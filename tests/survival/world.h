@@ -70,6 +70,7 @@ typedef enum { LIVES, CRASHED, STOPPED, GONE } fate; /* GONE: has left in order 
 
 typedef struct {
   uint8_t registered; /* 2: deregistered */
+  uint8_t reported;   /* in this view: 1: from the first report on; 2: registered after a report */
   uint8_t submitted, done, completed;
   uint8_t changed;       /* number of the view that changed the group last */
   uint16_t result[RUNS]; /* mask of the contributing processes, or RUN_FAILED; 0: not ended */
