@@ -140,7 +140,7 @@ static int advance(level *at) {
   event *what = &at->events[at->next];
   if (what->dies_after < 0) at->sends = at->dies; /* number of messages of the whole event */
   if (current.crashes > 0 && what->dies_after + 1 < at->sends && at->sends > 1) {
-    what->dies_after = (int8_t)(what->dies_after < 1 ? 1 : what->dies_after + 1);
+    what->dies_after = (int16_t)(what->dies_after < 1 ? 1 : what->dies_after + 1);
     if (what->dies_after < at->sends) return 1;
   }
   at->next++;
@@ -231,7 +231,7 @@ static event choose(df_random *random, const event *events, int n) {
   for (int again = 0; again < 3 && what.kind >= EVENT_LEAVE && what.kind != EVENT_REPORT; again++)
     what = events[df_random_below(random, n)];
   if (current.crashes && df_random_chance(random, 4))
-    what.dies_after = (int8_t)(1 + df_random_below(random, 6));
+    what.dies_after = (int16_t)(1 + df_random_below(random, 6));
   if (what.kind == EVENT_DIE) what.dies_after = -1;
   return what;
 }

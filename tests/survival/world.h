@@ -62,7 +62,7 @@ typedef enum {
 typedef struct {
   uint8_t kind, p, q;
   uint8_t kept, kept_back; /* messages that a broken connection still delivers, each way */
-  int8_t dies_after;       /* the process dies after this many messages of the event; -1: not */
+  int16_t dies_after;      /* the process dies after this many messages of the event; -1: not */
 } event;
 enum { EVENTS = 400 };
 
