@@ -13,7 +13,9 @@ DF_CORE int df_measure_choose_way(df_move *move, uint64_t run, int may_lend, uin
   (void)bytes;
   return may_lend;
 }
-DF_CORE void df_measure_common(df_move *move) { (void)move; }
+DF_CORE void df_measure_common(df_move *move, int writes, uint64_t run, uint64_t bytes) {
+  (void)move, (void)writes, (void)run, (void)bytes;
+}
 DF_CORE uint32_t df_measure_tag(const df_move *move) { return move->lends != 0; }
 DF_CORE void df_measure_received(df_move *move) { (void)move; }
 DF_CORE uint64_t df_measure_begin(const df_move *move) {
@@ -44,24 +46,33 @@ DF_CORE_APART uint8_t df_measure_next_way(df_link *link, uint64_t run, int may_l
   return (uint8_t)df_ways_next(ways, &message, is_timed);
 }
 
-/* Sets the way and the tag of the message that is sent. Returns 1 if it is lent. */
-static inline int df_measure_choose_way(df_move *move, uint64_t run, int may_lend, uint64_t bytes) {
+static inline void df_measure_find_way(df_move *move, uint64_t run, int may_lend, uint64_t bytes) {
   int is_timed = 0;
   move->way = may_lend ? DF_WAY_LENT : DF_WAY_CACHED;
   if (DF_UNLIKELY(move->send_link->ways != NULL) && bytes >= DF_WAY_LEAST)
     move->way = df_measure_next_way(move->send_link, run, may_lend, bytes, &is_timed);
-  const int is_lent = move->way == DF_WAY_LENT;
-  move->tag = (uint8_t)(is_lent ? DF_COMMIT_DIRECT : 0);
+  move->tag = 0;
   if (is_timed) {
-    move->tag |= (uint8_t)(DF_COMMIT_TIMED | move->way * DF_COMMIT_WAY);
+    move->tag = (uint8_t)(DF_COMMIT_TIMED | move->way * DF_COMMIT_WAY);
     move->measures |= DF_MEASURES_SEND;
   }
-  return is_lent;
 }
 
-static inline void df_measure_common(df_move *move) {
+/* Sets the way and the tag of the message that is sent. Returns 1 if it is lent. */
+static inline int df_measure_choose_way(df_move *move, uint64_t run, int may_lend, uint64_t bytes) {
+  df_measure_find_way(move, run, may_lend, bytes);
+  if (move->way != DF_WAY_LENT) return 0;
+  move->tag |= DF_COMMIT_DIRECT;
+  return 1;
+}
+
+/* A common slot is written once, in a way through slots, and its first reader's times count for
+ * all. */
+static inline void df_measure_common(df_move *move, int writes, uint64_t run, uint64_t bytes) {
   move->way = DF_WAY_CACHED;
-  move->tag = DF_COMMIT_DIRECT;
+  move->tag = 0;
+  if (writes) df_measure_find_way(move, run, 0, bytes);
+  move->tag |= DF_COMMIT_DIRECT;
 }
 static inline uint32_t df_measure_tag(const df_move *move) { return move->tag; }
 

@@ -260,7 +260,7 @@ DF_CORE uint8_t *df_step_set_message(const df_descriptor *desc, uint32_t block,
   uint64_t there = 0;
   if (df_step_uses_common(cursor, prim)) {
     move->lends = 1;
-    df_measure_common(move);
+    df_measure_common(move, prim->common == DF_COMMON_WRITES, cursor->run, bytes);
     return df_step_lend_common(desc, block, cursor, prim, move);
   }
   const int can_lend = prim->may_lend && df_step_can_lend(desc, cursor, prim, move, &there);

@@ -137,13 +137,17 @@ DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
     OK(dfcclWait(s.context, COLL));
   }
   say_mapped(&s, 2, views[2]);
+  int timed = 0;
   for (; number <= 5; number++) {
     input[0]++;
     run(&s);
     for (uint32_t rank = 1; rank < STAGE_RANKS; rank++) {
       const uint8_t *slot = r.rings[rank] + (number & (r.n_slots - 1)) * r.stride;
-      EVENTUALLY(df_observe_u64((const uint64_t *)slot) ==
-                 (number << DF_COMMIT_BITS | DF_COMMIT_DIRECT));
+      EVENTUALLY(df_observe_u64((const uint64_t *)slot) >> DF_COMMIT_BITS == number);
+      const uint64_t tag = *(const uint64_t *)slot & ((1u << DF_COMMIT_BITS) - 1);
+      CHECK(tag & DF_COMMIT_DIRECT, "rank %u is not lent it", rank);
+      CHECK(rank == 1 || tag == DF_COMMIT_DIRECT, "only the first reader's times count");
+      timed += (tag & DF_COMMIT_TIMED) != 0;
       uint64_t at = *(const uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) - views[rank];
       CHECK(at >= coll->exec.common.range.offset &&
                 at + COUNT <= coll->exec.common.range.offset + coll->exec.common.range.bytes,
@@ -158,6 +162,7 @@ DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
       CHECK(take(&r, rank, number) != 0, "run %d", (int)number);
     OK(dfcclWait(s.context, COLL));
   }
+  CHECK(timed > 0, "both ends of the first reader's link measure new slots");
   CHECK(s.context->transports.shm->commons.used_bytes != 0, "they are taken");
   OK(dfcclDeregister(s.context, COLL));
   CHECK(s.context->transports.shm->commons.used_bytes == 0, "they have gone back");
