@@ -70,6 +70,7 @@ BENCH = [
     option("--rounds", "turns of disorder or tune", "number"),
     option("--seed", "seed of the random orders", "number"),
     option("--out", "file for the table of tune", FILE),
+    option("--quick", "tune in 30 s, for the jobs of this machine"),
     option("--alloc", "ordinary memory, or memory of dfcclMemAlloc", ["user", "dfccl"]),
     option("--in-place", "in-place results only"),
     BACKEND,

@@ -284,7 +284,8 @@ typedef struct {
                             "scatter-allgather", "bruck", "direct", "flat", "twolevel",
                             "dissemination", "ordered", "pat", "hierarchical", "bcube",
                             "binaryblocks"; or "file:NAME", an algorithm of the
-                            directory DFCCL_ALGORITHMS (docs/TUNING.md) */
+                            directory DFCCL_ALGORITHMS (docs/TUNING.md). Limits may follow a name
+                            and "auto": "ring slot=256K slots=8", the options of a rule there */
   int varying;  /* 1: each run may have fewer elements than registered (dfcclRun_t.count); the same
                    on every member. 0: all runs have the registered count */
   int reserved; /* must be 0 */
@@ -1001,9 +1002,11 @@ DFCCL_API dfcclResult_t dfcclGetConfiguration(dfcclContext_t ctx, dfcclCollId_t 
  *
  * Only the first member of the group may request a switch, after each member has run the collective
  * and after every member has completed the previous switch. A member switches when it submits a
- * run. Any thread may call it; it does not block. `algorithm` is read during the call.
+ * run. Any thread may call it; it does not block. `algorithm` is read during the call. Limits may
+ * follow the name, as in options.algorithm.
  *
- * Errors: dfcclInvalidArgument (no such collective; the operation has no algorithm of this name),
+ * Errors: dfcclInvalidArgument (no such collective; the operation has no algorithm of this name; an
+ * invalid limit),
  * dfcclInvalidUsage (this rank is not the first member; a switch is not possible yet, or never: the
  * sentence gives the reason), dfcclOutOfMemory.
  */

@@ -6,7 +6,7 @@
 
 #include "common/cli.h"
 #include "common/element.h"
-#include "tuning/table.h"
+#include "tuning/choice.h"
 
 static const char *const operation_names[] = {
 #define DF_OPERATION(id, name, word, ...) [DF_BENCH_##id] = word,
@@ -78,7 +78,9 @@ static const char options_help[] =
     "      --rounds ROUNDS       disorder: turns of each mode (21); tune: turns of\n"
     "                            1 ms of each algorithm at each size (7)\n"
     "      --seed SEED           disorder, events: seed of the random orders (1)\n"
-    "      --out FILE            tune: file for the table (standard output)\n"
+    "      --out FILE            tune: file for the table (standard output; with\n"
+    "                            --quick: this machine's calibration, which jobs use)\n"
+    "      --quick               tune: in 30 s, with fewer sizes and rounds\n"
     "      --alloc user|dfccl    ordinary memory, or memory of dfcclMemAlloc (user)\n"
     "      --in-place            in-place results only (the table otherwise has\n"
     "                            both; JSON has the out-of-place results)\n"
@@ -114,6 +116,7 @@ enum {
   OPTION_ENV,
   OPTION_ALLOC,
   OPTION_OUT,
+  OPTION_QUICK,
   OPTION_ROUNDS,
   OPTION_SEED,
   OPTION_IN_PLACE,
@@ -142,6 +145,7 @@ static const struct option long_options[] = {
     {"rounds", required_argument, NULL, OPTION_ROUNDS},
     {"seed", required_argument, NULL, OPTION_SEED},
     {"out", required_argument, NULL, OPTION_OUT},
+    {"quick", no_argument, NULL, OPTION_QUICK},
     {"alloc", required_argument, NULL, OPTION_ALLOC},
     {"in-place", no_argument, NULL, OPTION_IN_PLACE},
     {"backend", required_argument, NULL, OPTION_BACKEND},
@@ -215,6 +219,9 @@ static void apply(df_bench_options *options, int option, char **argv) {
   case OPTION_OUT:
     options->out = optarg;
     break;
+  case OPTION_QUICK:
+    options->quick = true;
+    break;
   case OPTION_PROCESSES:
     options->processes = true;
     break;
@@ -261,7 +268,8 @@ static void complete(df_bench_options *options) {
   bool tune = options->operation == DF_BENCH_TUNE;
   bool disorder = options->operation == DF_BENCH_DISORDER;
   bool events = options->operation == DF_BENCH_EVENTS;
-  if (options->min_bytes == 0) options->min_bytes = disorder || events ? 256 : 8;
+  if (options->min_bytes == 0)
+    options->min_bytes = disorder || events ? 256 : options->quick ? 1024 : 8;
   if ((disorder || events) && options->max_bytes == 0) options->max_bytes = 1 << 20;
   if (disorder && options->factor == 0) options->factor = 16;
   if (!disorder && !tune && options->rounds != 0)
@@ -297,22 +305,28 @@ static void complete(df_bench_options *options) {
     df_tool_usage_error("option --env: the launcher says how many ranks there are");
   options->processes |= options->env;
   if (options->n_ranks == 0) options->n_ranks = tune ? 8 : 2;
-  if (options->max_bytes == 0) options->max_bytes = tune ? 8 << 20 : 128 << 20;
+  if (options->max_bytes == 0)
+    options->max_bytes = options->quick ? 4 << 20 : tune ? 8 << 20 : 128 << 20;
   if (options->factor == 0) options->factor = tune ? 4 : 2;
+  if (options->quick && !tune) df_tool_usage_error("option --quick is for tune only");
   if (options->out != NULL && !tune) df_tool_usage_error("option --out is for tune only");
   if (tune && options->n_ranks < 2) df_tool_usage_error("tune wants two ranks or more (-n)");
   if (tune && options->algorithm != NULL)
     df_tool_usage_error("tune measures all algorithms: -a is for the other operations");
   if (options->algorithm == NULL || strcmp(options->algorithm, "auto") == 0) return;
   if (strncmp(options->algorithm, "file:", 5) == 0) return; /* the library checks it */
-  int algorithm = df_algorithm_by_name(options->algorithm);
+  df_named named;
   int operation =
       df_operation_by_word(operation_names[disorder ? DF_BENCH_ALL_REDUCE : options->operation]);
   char why[DF_ALGORITHM_SENTENCE_BYTES];
-  if (algorithm < 0 || operation < 0 || !df_algorithm_has(algorithm, (df_operation)operation))
+  if (!df_named_read(&named, options->algorithm, why, sizeof why))
+    df_tool_usage_error("option -a: %s", why);
+  if (strcmp(named.word, "auto") == 0) return;
+  if (named.algorithm < 0 || operation < 0 ||
+      !df_algorithm_has(named.algorithm, (df_operation)operation))
     df_tool_usage_error(
         "option -a: %s",
-        df_algorithm_explain(options->algorithm, operation,
+        df_algorithm_explain(named.word, operation,
                              operation_names[disorder ? DF_BENCH_ALL_REDUCE : options->operation],
                              why));
 }

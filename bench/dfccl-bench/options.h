@@ -33,7 +33,8 @@ typedef struct {
   const char *algorithm; /* NULL: the library's choice */
   int rounds;            /* disorder, tune; 0: its own choice */
   uint64_t seed;         /* disorder, events: of the orders */
-  const char *out;       /* tune: file for the table; NULL: standard output */
+  const char *out;       /* tune: file for the table; NULL: standard output, or the calibration */
+  bool quick;            /* tune: few sizes and rounds */
   bool library_memory;   /* dfcclMemAlloc */
   bool in_place;         /* only in place */
   bool check, json, progress;

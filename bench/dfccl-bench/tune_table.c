@@ -24,14 +24,20 @@ static void write_processor(FILE *file) {
           sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-void df_tune_write_header(FILE *file, int argc, char **argv) {
+void df_tune_write_header(FILE *file, bool is_calibration, int argc, char **argv) {
   char date[64] = "unknown";
   struct utsname machine;
   struct tm parts;
   time_t now = time(NULL);
   int version = 0;
   if (gmtime_r(&now, &parts)) strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &parts);
-  fprintf(file, "%s\n# date: %s\n", DF_TUNING_HEADER, date);
+  fprintf(file, "%s\n", DF_TUNING_HEADER);
+  if (is_calibration) {
+    char described[DF_CALIBRATION_MACHINE_BYTES];
+    df_calibration_describe_machine(described);
+    fprintf(file, DF_CALIBRATION_WORD "%s\n", described);
+  }
+  fprintf(file, "# date: %s\n", date);
   if (uname(&machine) == 0)
     fprintf(file, "# machine: %s %s %s\n", machine.sysname, machine.release, machine.machine);
   write_processor(file);
@@ -42,43 +48,64 @@ void df_tune_write_header(FILE *file, int argc, char **argv) {
   fprintf(file, "\n#\n# operation   ranks  bytes       memory  algorithm\n");
 }
 
-static double best_of(const double *us, int ways) {
-  double best = 0;
-  for (int a = 0; a < ways; a++)
-    if (us[a] > 0 && (best == 0 || us[a] < best)) best = us[a];
+/* The ways that a rule may name: with `files`, all. The measurements of others count as none. */
+typedef struct {
+  const df_tune_series *series;
+  bool files;
+} way_set;
+
+/* 0: no rule may name it. */
+static double us_of(const way_set *set, int size, int way) {
+  const bool is_open = set->series->sizes[size].us[DF_TUNE_CHOICE] == 0 || way == DF_TUNE_CHOICE ||
+                       set->series->sizes[size].standing[way] != DF_TUNE_MEASURED;
+  return is_open && (set->files || df_tune_file(way) == NULL) ? set->series->sizes[size].us[way]
+                                                              : 0;
+}
+
+/* Ways that have not won count only as far as the library's choice. */
+static double best_of(const way_set *set, int size) {
+  const double choice = set->series->sizes[size].us[DF_TUNE_CHOICE];
+  double best = choice;
+  for (int way = 0; way < DF_TUNE_WAYS; way++) {
+    const double us = us_of(set, size, way);
+    const bool counts = choice == 0 || set->series->sizes[size].standing[way] == DF_TUNE_WINNER;
+    if (counts && us > 0 && (best == 0 || us < best)) best = us;
+  }
   return best;
 }
 
 /* Returns the time of a way divided by that of the best one. */
-static double ratio_of(const df_tune_series *series, int size, int way, int ways) {
-  const double *us = series->sizes[size].us;
-  return us[way] > 0 ? us[way] / best_of(us, ways) : DF_TUNE_HOPELESS;
+static double ratio_of(const way_set *set, int size, int way) {
+  const double us = us_of(set, size, way);
+  return us > 0 ? us / best_of(set, size) : DF_TUNE_HOPELESS;
 }
 
 /* How many sizes from `first` on a way is as good as the best. */
-static int good_for(const df_tune_series *series, int first, int way, int ways) {
+static int good_for(const way_set *set, int first, int way) {
   int i = first;
-  while (i < series->n_sizes && ratio_of(series, i, way, ways) <= TOLERANCE) i++;
+  while (i < set->series->n_sizes && ratio_of(set, i, way) <= TOLERANCE) i++;
   return i - first;
 }
 
-/* Few rules: each is for the way that is good for the most sizes. 0: nothing was measured. */
-static int choose_ways(const df_tune_series *series, int ways, int *chosen) {
-  for (int first = 0; first < series->n_sizes;) {
-    int sizes = 0, best = 0;
-    for (int way = 0; way < ways; way++) {
-      const int good = good_for(series, first, way, ways);
+/* Few rules: where the library's choice is good, there is none; any other is for the way that is
+ * good for the most sizes. 0: nothing was measured. */
+static int choose_ways(const way_set *set, int *chosen) {
+  for (int first = 0; first < set->series->n_sizes;) {
+    int sizes = good_for(set, first, DF_TUNE_CHOICE), best = DF_TUNE_CHOICE;
+    const bool is_good = sizes > 0;
+    for (int way = 0; way < DF_TUNE_CHOICE && !is_good; way++) {
+      const int good = good_for(set, first, way);
       if (good > sizes) sizes = good, best = way;
     }
     if (sizes == 0) return 0;
     for (int i = 0; i < sizes; i++) chosen[first + i] = best;
     first += sizes;
   }
-  return series->n_sizes > 0;
+  return set->series->n_sizes > 0;
 }
 
-static double risk_of(const df_tune_series *series, int size, int way, int ways) {
-  return fmax(ratio_of(series, size, way, ways), ratio_of(series, size + 1, way, ways));
+static double risk_of(const way_set *set, int size, int way) {
+  return fmax(ratio_of(set, size, way), ratio_of(set, size + 1, way));
 }
 
 /* Half way between two sizes that were measured, as sizes go. */
@@ -95,59 +122,57 @@ static void write_rule(rule_writer *writer, int way, uint64_t bytes_most) {
   char line[320];
   if (bytes_most < writer->rule.bytes_least) return;
   writer->rule.loaded = df_tune_file(way);
-  writer->rule.algorithm = writer->rule.loaded ? DF_FROM_FILE : (df_algorithm)way;
+  writer->rule.algorithm = (df_algorithm)df_tune_algorithm(way);
+  writer->rule.slot_bytes = df_tune_slot_bytes(way);
   writer->rule.bytes_most = bytes_most;
   df_rule_print(&writer->rule, line, sizeof line);
-  fprintf(writer->file, "%s\n", line);
+  if (way != DF_TUNE_CHOICE) fprintf(writer->file, "%s\n", line);
   writer->rule.bytes_least = bytes_most + 1;
 }
 
 /* Behind a size whose way is another one than the next size's. Many times have a step somewhere
  * between two sizes, so neither way reaches where the other size says that it is slow; if both
  * are, a third one that is good at both has what lies between. */
-static void write_border(rule_writer *writer, const df_tune_series *series, int size, int before,
-                         int after, int ways) {
-  const size_t smaller = series->sizes[size].bytes, larger = series->sizes[size + 1].bytes;
-  const double risk_before = risk_of(series, size, before, ways);
-  const double risk_after = risk_of(series, size, after, ways);
+static void write_border(rule_writer *writer, const way_set *set, int size, int before, int after) {
+  const size_t smaller = set->series->sizes[size].bytes,
+               larger = set->series->sizes[size + 1].bytes;
+  const double risk_before = risk_of(set, size, before), risk_after = risk_of(set, size, after);
   if (risk_before <= SURPRISE && risk_after <= SURPRISE) {
     write_rule(writer, before, half_way(smaller, larger));
   } else if (risk_after > SURPRISE && risk_before <= SURPRISE) {
     write_rule(writer, before, larger - 1);
   } else {
     int between = after;
-    for (int way = 0; way < ways; way++)
-      if (risk_of(series, size, way, ways) < risk_of(series, size, between, ways)) between = way;
+    for (int way = 0; way < DF_TUNE_WAYS; way++)
+      if (risk_of(set, size, way) < risk_of(set, size, between)) between = way;
     write_rule(writer, before, smaller);
     if (risk_after > SURPRISE) write_rule(writer, between, larger - 1);
   }
 }
 
-/* `ways`: among the first so many. */
-static void write_rules(FILE *file, const df_tune_series *series, int ways, uint32_t ranks_least,
-                        uint32_t ranks_most) {
+static void write_rules(FILE *file, const way_set *set, uint32_t ranks_least, uint32_t ranks_most) {
   rule_writer writer = {.file = file,
-                        .rule = {.operation = series->operation,
-                                 .memory = series->memory,
+                        .rule = {.operation = set->series->operation,
+                                 .memory = set->series->memory,
                                  .ranks_least = ranks_least,
                                  .ranks_most = ranks_most}};
   int chosen[DF_TUNE_MAX_SIZES];
-  if (!choose_ways(series, ways, chosen)) return;
-  for (int i = 0; i + 1 < series->n_sizes; i++)
-    if (chosen[i] != chosen[i + 1])
-      write_border(&writer, series, i, chosen[i], chosen[i + 1], ways);
-  write_rule(&writer, chosen[series->n_sizes - 1], UINT64_MAX);
+  if (!choose_ways(set, chosen)) return;
+  for (int i = 0; i + 1 < set->series->n_sizes; i++)
+    if (chosen[i] != chosen[i + 1]) write_border(&writer, set, i, chosen[i], chosen[i + 1]);
+  write_rule(&writer, chosen[set->series->n_sizes - 1], UINT64_MAX);
 }
 
 /* A file is for its number of ranks only: groups around it get rules without files. */
 void df_tune_write_rules(FILE *file, const df_tune_series *series, uint32_t ranks_least,
                          uint32_t ranks_most) {
   bool has_files = false;
-  for (int a = DF_ALGORITHMS; a < DF_TUNE_WAYS; a++)
-    has_files |= df_tune_has(a, series->operation, series->n_ranks);
+  for (int way = 0; way < DF_TUNE_WAYS; way++)
+    has_files |= df_tune_file(way) != NULL && df_tune_has(way, series->operation, series->n_ranks);
   if (has_files)
-    write_rules(file, series, DF_TUNE_WAYS, (uint32_t)series->n_ranks, (uint32_t)series->n_ranks);
-  write_rules(file, series, DF_ALGORITHMS, ranks_least, ranks_most);
+    write_rules(file, &(way_set){series, true}, (uint32_t)series->n_ranks,
+                (uint32_t)series->n_ranks);
+  write_rules(file, &(way_set){series, false}, ranks_least, ranks_most);
 }
 
 void df_tune_write_times(FILE *file, const df_tune_series *series) {
@@ -156,7 +181,7 @@ void df_tune_write_times(FILE *file, const df_tune_series *series) {
             series->memory == DF_MEMORY_HOST ? "host" : "process", series->sizes[i].bytes);
     for (int a = 0; a < DF_TUNE_WAYS; a++)
       if (series->sizes[i].us[a] > 0)
-        fprintf(file, " %s %.3g", df_tune_name(a), series->sizes[i].us[a]);
+        fprintf(file, " %s %.3g", df_tune_label(a), series->sizes[i].us[a]);
     fputc('\n', file);
   }
 }
@@ -216,7 +241,7 @@ void df_tune_write_fits(FILE *file, const df_tune_series *series) {
     const line_fit fit = fit_line(series, a);
     if (fit.sizes < 3) continue;
     fprintf(file, "# %s %d %s %s: %.3g + %.3g, mostly within %.0f%%, at worst %.0f%%, %d sizes\n",
-            word, series->n_ranks, memory, df_tune_name(a), fit.latency, fit.slope * 1024,
+            word, series->n_ranks, memory, df_tune_label(a), fit.latency, fit.slope * 1024,
             fit.typical * 100, fit.worst * 100, fit.sizes);
   }
 }

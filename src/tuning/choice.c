@@ -37,12 +37,18 @@ static int fits(const df_rule *rule, const df_question *q, int algorithm,
          q->bytes <= rule->bytes_most;
 }
 
+/* It was measured with processes and threads of one host. */
+static int is_calibrated_for(const df_question *q) { return q->hosts <= 1 && !q->on_gpu; }
+
 /* Returns the first rule that fits (with a named algorithm: the first one of that algorithm), or
  * NULL. */
 static const df_rule *find(const df_tuning *tuning, const df_question *q, int algorithm,
                            const df_plan_file *file) {
   for (uint32_t i = 0; tuning && i < tuning->n_rules; i++)
     if (fits(&tuning->rules[i], q, algorithm, file)) return &tuning->rules[i];
+  for (uint32_t i = 0; tuning && i < tuning->n_calibrated && is_calibrated_for(q); i++)
+    if (fits(&tuning->rules[tuning->n_rules + i], q, algorithm, file))
+      return &tuning->rules[tuning->n_rules + i];
   for (uint32_t i = 0; i < df_n_built_in_rules; i++)
     if (fits(&df_built_in_rules[i], q, algorithm, file)) return &df_built_in_rules[i];
   return NULL;
@@ -59,8 +65,23 @@ static int is_own(const df_tuning *tuning, const df_rule *rule) {
   return tuning && rule >= tuning->rules && rule < tuning->rules + tuning->n_rules;
 }
 
+int df_named_read(df_named *named, const char *text, char *why, size_t why_bytes) {
+  memset(named, 0, sizeof *named);
+  const size_t length = strncmp(text, "file:", 5) == 0 ? strlen(text) : strcspn(text, " ");
+  df_text word = {.at = named->word, .left = sizeof named->word};
+  df_say(&word, "%.*s", (int)DF_MIN(length, sizeof named->word), text);
+  named->algorithm = df_algorithm_by_name(named->word);
+  return df_rule_read_options(&named->limits, text + length, why, why_bytes);
+}
+
+static int is_calibrated(const df_tuning *tuning, const df_rule *rule) {
+  return tuning && rule >= tuning->rules + tuning->n_rules &&
+         rule < tuning->rules + tuning->n_rules + tuning->n_calibrated;
+}
+
 static int has_name(const df_question *question) {
-  return question->name && strcmp(question->name, "auto") != 0;
+  const char *name = question->name;
+  return name && (strncmp(name, "auto", 4) != 0 || (name[4] != '\0' && name[4] != ' '));
 }
 
 int df_choice_takes_advice(const df_tuning *tuning, const df_question *question) {
@@ -72,7 +93,9 @@ int df_choice_takes_advice(const df_tuning *tuning, const df_question *question)
 static void take_rule(const df_tuning *tuning, df_choice *choice, const df_rule *rule) {
   choice->rule = rule;
   if (rule == NULL) return;
-  choice->line = is_own(tuning, rule) ? tuning->lines[rule - tuning->rules] : 0;
+  choice->is_calibrated = is_calibrated(tuning, rule);
+  choice->line =
+      is_own(tuning, rule) || choice->is_calibrated ? tuning->lines[rule - tuning->rules] : 0;
   choice->blocks = rule->blocks;
   choice->slot_bytes = rule->slot_bytes;
   choice->split = rule->split;
@@ -92,6 +115,16 @@ static void take_advice(const df_tuning *tuning, const df_question *question, df
   }
   if (choice->advice.blocks) choice->blocks = choice->advice.blocks;
   if (choice->advice.slot_bytes) choice->slot_bytes = choice->advice.slot_bytes;
+}
+
+static void take_limits(df_choice *choice, const df_rule *limits) {
+  choice->has_limits =
+      limits->blocks || limits->slot_bytes || limits->split || limits->slots || limits->copies;
+  if (limits->blocks) choice->blocks = limits->blocks;
+  if (limits->slot_bytes) choice->slot_bytes = limits->slot_bytes;
+  if (limits->split) choice->split = limits->split;
+  if (limits->slots) choice->slots = limits->slots;
+  if (limits->copies) choice->copies = 1;
 }
 
 static int is_spread(const df_question *q) { return q->hosts > 1 && q->largest_host > 1; }
@@ -199,23 +232,41 @@ static uint32_t piece_table_split(const df_question *q) {
   return is_known_to_all && q->neighbours > 1 && q->n % q->neighbours == 0 ? q->neighbours : 0;
 }
 
-int df_choose(const df_tuning *tuning, const df_question *question, df_choice *choice) {
-  int named = -1;
-  memset(choice, 0, sizeof *choice);
-  if (question->name && strncmp(question->name, "file:", 5) == 0) {
-    choice->file = find_file(question);
-    if (choice->file == NULL) return 0;
-    named = DF_FROM_FILE;
-  } else if (has_name(question)) {
-    named = df_algorithm_by_name(question->name);
-    if (named < 0 || !df_algorithm_has(named, question->operation)) return 0;
-    if (question->ordered && !df_algorithm_keeps_order(named, question->operation)) return 0;
+/* Takes the name's algorithm or file; *said gets its limits. 0: the question cannot have it. */
+static int take_name(const df_question *q, df_named *said, df_choice *choice) {
+  char unused[16];
+  df_text why = {.at = q->why ? q->why : unused, .left = q->why ? q->why_bytes : sizeof unused};
+  why.at[0] = '\0';
+  memset(said, 0, sizeof *said);
+  if (q->name == NULL) return 1;
+  if (!df_named_read(said, q->name, why.at, why.left)) return 0;
+  take_limits(choice, &said->limits);
+  if (choice->has_limits && df_operation_has_piece_table(q->operation)) {
+    df_say(&why, "\"%s\": %s has a table of pieces, and no limits", q->name,
+           df_operation_name(q->operation));
+    return 0;
   }
+  if (!has_name(q)) return 1;
+  choice->is_named = 1;
+  if (strncmp(q->name, "file:", 5) == 0) {
+    choice->file = find_file(q);
+    choice->algorithm = DF_FROM_FILE;
+    return choice->file != NULL;
+  }
+  choice->algorithm = said->algorithm;
+  return said->algorithm >= 0 && df_algorithm_has(said->algorithm, q->operation) &&
+         !(q->ordered && !df_algorithm_keeps_order(said->algorithm, q->operation));
+}
+
+int df_choose(const df_tuning *tuning, const df_question *question, df_choice *choice) {
+  df_named said;
+  memset(choice, 0, sizeof *choice);
+  if (!take_name(question, &said, choice)) return 0;
+  const int named = choice->is_named ? choice->algorithm : -1;
   if (df_operation_has_piece_table(question->operation)) {
     choice->algorithm = DF_DIRECT;
     choice->slot_bytes = piece_table_slot_bytes(question);
     choice->split = piece_table_split(question);
-    choice->is_named = named >= 0;
     return 1;
   }
   const df_rule *rule = find(tuning, question, named, choice->file);
@@ -223,7 +274,6 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
   choice->algorithm = named >= 0 ? named : (int)rule->algorithm;
   if (rule && choice->algorithm == DF_FROM_FILE) choice->file = rule->loaded;
   take_rule(tuning, choice, rule);
-  choice->is_named = named >= 0;
   int by_hosts = named < 0 ? algorithm_by_hosts(tuning, question, rule) : -1;
   if (question->ordered && !df_algorithm_keeps_order(by_hosts, question->operation)) by_hosts = -1;
   choice->is_by_hosts = by_hosts >= 0;
@@ -241,6 +291,7 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
     choice->algorithm = by_hosts;
     choice->split = 0;
   }
+  take_limits(choice, &said.limits);
   choose_levels(question, choice);
   return 1;
 }
@@ -253,7 +304,9 @@ const char *df_choice_source(const df_tuning *tuning, const df_choice *choice) {
   if (choice->is_by_hosts) return "by hosts";
   if (choice->is_ordered) return "in order";
   if (choice->rule == NULL) return "for lists";
-  return is_own(tuning, choice->rule) ? "as DFCCL_TUNING says" : "of the built-in table";
+  return is_own(tuning, choice->rule) ? "as DFCCL_TUNING says"
+         : choice->is_calibrated      ? "as calibrated"
+                                      : "of the built-in table";
 }
 
 uint64_t df_larger_buffer(df_operation operation, uint32_t n, uint64_t count,

@@ -6,11 +6,21 @@
 #include "tuning/advice.h"
 #include "tuning/table.h"
 
+/* An algorithm's name with limits: "ring slot=256K slots=8". Files have none. */
+typedef struct df_named {
+  char word[DF_FILE_NAME_BYTES + 16]; /* "ring"; cut off if it is longer, and then no algorithm's */
+  int algorithm;                      /* -1: "auto", "", or no algorithm of the library */
+  df_rule limits;                     /* its options only; 0 where nothing is said */
+} df_named;
+
+/* 0: an option is not valid; *why gets the reason. */
+int df_named_read(df_named *named, const char *text, char *why, size_t why_bytes);
+
 typedef struct df_question {
-  const char *name;         /* or "auto", or NULL */
+  const char *name;         /* an algorithm's, with limits; or "auto", or NULL */
   const char *files;        /* the directory of "file:NAME"; NULL, "": none */
   const df_plan_file *file; /* which "file:NAME" is; NULL: it is to be found there */
-  char *why;                /* [why_bytes] receives the fault of a file; or NULL */
+  char *why;                /* [why_bytes] the fault of a file or of limits, else ""; or NULL */
   size_t why_bytes;
   int varying;
   int ordered; /* The operator does not commute. */
@@ -40,8 +50,10 @@ typedef struct df_choice {
   df_form_choice form;
   df_advice advice;
   const df_rule *rule; /* NULL: named, and no rule fits */
-  uint32_t line;       /* line of the rule in DFCCL_TUNING; 0: it is built in */
+  uint32_t line;       /* the rule's in its file; 0: it is built in */
+  int is_calibrated;   /* the rule is of the machine's calibration */
   int is_named;
+  int has_limits;  /* the name has some */
   int is_ordered;  /* in place of the rule's, which does not keep the group's order */
   int is_by_hosts; /* levels are hosts */
   int is_spread;   /* the group is on several hosts, and one of them has several members */

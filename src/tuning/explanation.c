@@ -44,11 +44,15 @@ void df_configuration_say_source(const df_configuration *m, df_text *out) {
     return;
   }
   say_reason(m, m->reasons.source, out);
+  if (m->choice.has_limits) df_say(out, ", with limits in options.algorithm");
   if (rule == NULL) return;
   df_rule_print(rule, line, sizeof line);
   if (m->reasons.source != DF_REASON_SOURCE_RULE) df_say(out, "; limits from a rule of ");
   if (m->choice.line)
-    df_say(out, "DFCCL_TUNING, line %u: %s", m->choice.line, line);
+    df_say(out, "%s, line %u: %s",
+           m->choice.is_calibrated ? "the machine's calibration (DFCCL_CALIBRATION)"
+                                   : "DFCCL_TUNING",
+           m->choice.line, line);
   else
     df_say(out, "the built-in table: %s", line);
 }

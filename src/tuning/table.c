@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/escape.h"
 #include "base/text.h"
 #include "primitives/elements/types.h"
 
@@ -21,7 +22,7 @@ static int word_at(const char *const *words, int n, const char *word) {
 enum { MAX_LINE = 400, FIELDS = 5, MAX_WORDS = 10 };
 
 typedef struct reader {
-  const char *name;
+  const char *name; /* NULL: not of a table */
   uint32_t line;
   char *sentence;
   size_t sentence_bytes;
@@ -30,7 +31,7 @@ typedef struct reader {
 DF_PRINTF(2, 3) static int refuse(const reader *in, const char *format, ...) {
   va_list arguments;
   df_text text = {.at = in->sentence, .left = in->sentence_bytes};
-  df_say(&text, "%.200s:%u: ", in->name, in->line);
+  if (in->name) df_say(&text, "%.200s:%u: ", in->name, in->line);
   va_start(arguments, format);
   df_say_list(&text, format, arguments);
   va_end(arguments);
@@ -291,6 +292,23 @@ int df_tuning_set(df_tuning *tuning, const char *numbers, char *sentence, size_t
     if (*at == '\0') break;
   }
   tuning->policy = policy;
+  return 1;
+}
+
+int df_rule_read_options(df_rule *rule, const char *options, char *sentence,
+                         size_t sentence_bytes) {
+  const reader in = {.sentence = sentence, .sentence_bytes = sentence_bytes};
+  char line[MAX_LINE], shown[MAX_LINE], *words[MAX_WORDS];
+  if (strlen(options) >= sizeof line)
+    return refuse(&in, "options of %zu characters; at most %d are possible", strlen(options),
+                  MAX_LINE - 1);
+  strcpy(line, options);
+  const int n = split_words(line, words, MAX_WORDS);
+  if (n > MAX_WORDS) return refuse(&in, "more than %d options", MAX_WORDS);
+  for (int i = 0; i < n; i++) {
+    df_escape(shown, sizeof shown, words[i]);
+    if (!read_option(&in, shown, rule)) return 0;
+  }
   return 1;
 }
 

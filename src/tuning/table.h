@@ -37,9 +37,10 @@ enum { DF_MAX_TUNING_RULES = 256, DF_MAX_TUNING_FILES = 32, DF_MAX_TUNING_BYTES 
 
 typedef struct df_tuning {
   df_policy policy;
-  uint32_t n_rules;
+  uint32_t n_rules;      /* the user's table has so many */
+  uint32_t n_calibrated; /* behind those, from the machine's calibration */
   df_rule rules[DF_MAX_TUNING_RULES];
-  uint32_t lines[DF_MAX_TUNING_RULES]; /* line number of each rule in the file, from 1 on */
+  uint32_t lines[DF_MAX_TUNING_RULES]; /* line number of each rule in its file, from 1 on */
   uint32_t n_files;
   char files[DF_MAX_TUNING_FILES][DF_FILE_NAME_BYTES];
 } df_tuning;
@@ -60,6 +61,10 @@ int df_tuning_parse(df_tuning *tuning, const char *text, size_t bytes, const cha
  * "NUMBERS:WHICH: ...". */
 #define DF_TUNING_NUMBERS "set:"
 int df_tuning_set(df_tuning *tuning, const char *numbers, char *sentence, size_t sentence_bytes);
+
+/* Reads the options of a rule, "slot=256K slots=8", to the rule's members; others stay as they are.
+ * 0: one is not valid, and *sentence says why. */
+int df_rule_read_options(df_rule *rule, const char *options, char *sentence, size_t sentence_bytes);
 
 /* Reads and proves the files of all rules. 0: a file is wrong, and *sentence says why. */
 int df_tuning_load_files(df_tuning *tuning, const char *directory, char *sentence,

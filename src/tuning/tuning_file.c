@@ -14,25 +14,13 @@
 #include "base/quiet_signals.h"
 #include "base/text.h"
 #include "dfccl.h"
+#include "tuning/calibration.h"
 
 enum { MAX_FILE_BYTES = 4 << 20, PATH_BYTES = 600, LINE_BYTES = 400, LOCK_PERIOD_US = 2000 };
 #define LOCK_TIMEOUT_NS 30000000000ull
 static const char machine_word[] = "# machine: ";
 
 /* ---- the machine */
-
-static void read_processor(char *text, size_t bytes) {
-  char line[256];
-  FILE *file = fopen("/proc/cpuinfo", "r");
-  snprintf(text, bytes, "unknown processor");
-  while (file && fgets(line, sizeof line, file)) {
-    const char *value = strchr(line, ':');
-    if (value == NULL || strncmp(line, "model name", 10) != 0) continue;
-    snprintf(text, bytes, "%.*s", (int)strcspn(value + 2, "\n"), value + 2);
-    break;
-  }
-  if (file) fclose(file);
-}
 
 static int by_name(const void *a, const void *b) {
   return strcmp(((const struct if_nameindex *)a)->if_name,
@@ -55,7 +43,7 @@ void df_tuning_cache_describe_machine(char *text, size_t bytes, uint32_t n_cores
                                       uint32_t n_hosts) {
   char processor[80];
   df_text out = {text, bytes};
-  read_processor(processor, sizeof processor);
+  df_machine_processor(processor, sizeof processor);
   df_say(&out, "dfccl %d.%d.%d; %s; %u cores; ", DFCCL_VERSION_CODE / 10000,
          DFCCL_VERSION_CODE / 100 % 100, DFCCL_VERSION_CODE % 100, processor, n_cores);
   say_interfaces(&out);

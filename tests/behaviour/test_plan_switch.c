@@ -135,7 +135,10 @@ DF_TEST(plan_switch, refusals_have_a_reason, 60) {
   CHECK(df_mentions(dfcclGetLastError(ctxs[1]), "rank 0"), "\"%s\"", dfcclGetLastError(ctxs[1]));
   RESULT(dfcclSetAlgorithm(ctxs[0], 1, "rings"), dfcclInvalidArgument);
   CHECK(df_mentions(dfcclGetLastError(ctxs[0]), "\"rings\""), "\"%s\"", dfcclGetLastError(ctxs[0]));
-  OK(dfcclSetAlgorithm(ctxs[0], 1, "doubling"));
+  RESULT(dfcclSetAlgorithm(ctxs[0], 1, "ring slot=1"), dfcclInvalidArgument);
+  CHECK(df_mentions(dfcclGetLastError(ctxs[0]), "\"slot=1\": it must be"), "\"%s\"",
+        dfcclGetLastError(ctxs[0]));
+  OK(dfcclSetAlgorithm(ctxs[0], 1, "doubling slot=256"));
   RESULT(dfcclSetAlgorithm(ctxs[0], 1, "ring"), dfcclInvalidUsage);
   CHECK(df_mentions(dfcclGetLastError(ctxs[0]), "is in progress"), "\"%s\"",
         dfcclGetLastError(ctxs[0]));

@@ -126,7 +126,9 @@ DF_TEST(settings, the_documents_have_all_defaults_and_ranges, 30) {
 DF_TEST(settings, defaults, 30) {
   df_settings s;
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
-  config.backend = dfcclBackendCpu; /* a library with CUDA would search for a device */
+  unsetenv("DFCCL_CALIBRATION");       /* the environment of all tests */
+  setenv("XDG_CACHE_HOME", "/tmp", 1); /* without a calibration of this machine */
+  config.backend = dfcclBackendCpu;    /* a library with CUDA would search for a device */
   OK(df_settings_read(&s, &config));
 #define X(field, variable, standard, least, most, meaning)                                         \
   if ((standard) != 0) CHECK(s.field == (long long)(standard), "%s is %lld", variable, s.field);

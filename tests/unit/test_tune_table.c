@@ -17,7 +17,12 @@ bool df_tune_has(int way, df_operation operation, int n_ranks) {
   (void)n_ranks;
   return way < DF_ALGORITHMS && df_algorithm_has(way, operation);
 }
-const char *df_tune_name(int way) { return df_algorithm_name(way); }
+const char *df_tune_label(int way) { return df_algorithm_name(way); }
+int df_tune_algorithm(int way) { return way < DF_ALGORITHMS ? way : DF_FROM_FILE; }
+uint32_t df_tune_slot_bytes(int way) {
+  (void)way;
+  return 0;
+}
 const df_plan_file *df_tune_file(int way) {
   (void)way;
   return NULL;

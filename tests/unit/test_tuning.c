@@ -295,6 +295,72 @@ DF_TEST(tuning, the_first_rule_that_fits, 30) {
   CHECK(!df_choose(&t, &q, &c), "an unknown name");
 }
 
+static void refuses_name(df_operation operation, const char *name, const char *expected) {
+  char why[300] = "old";
+  df_choice choice;
+  df_question q = {
+      .operation = operation, .n = 4, .bytes = 100, .name = name, .why = why, .why_bytes = 300};
+  CHECK(!df_choose(NULL, &q, &choice), "%s is accepted", name);
+  CHECK(strstr(why, expected) && (*expected || *why == '\0'), "%s: \"%s\" lacks %s", name, why,
+        expected);
+}
+
+DF_TEST(tuning, limits_follow_a_name, 30) {
+  df_tuning t = accepted(HEAD "allreduce 4 * any flat slot=1K blocks=2\n");
+  df_question q = {.operation = DF_OP_ALL_REDUCE, .n = 4, .bytes = 100, .memory = DF_MEMORY_HOST};
+  q.name = "ring  slot=256K slots=8";
+  df_choice c = choose(&t, &q);
+  CHECK(c.algorithm == DF_RING && c.slot_bytes == 256 << 10 && c.slots == 8 && c.is_named &&
+            c.has_limits,
+        "all are taken");
+  q.name = "flat slot=2K";
+  c = choose(&t, &q);
+  CHECK(c.algorithm == DF_FLAT && c.slot_bytes == 2048 && c.blocks == 2, "the rule's others stay");
+  q.name = "auto copies=1";
+  c = choose(&t, &q);
+  CHECK(c.algorithm == DF_FLAT && c.copies && !c.is_named && c.line == 2, "of the choice");
+  q.name = "twolevel split=3";
+  CHECK(choose(&t, &q).split == 3, "subgroups");
+  q.name = "flat";
+  CHECK(!choose(&t, &q).has_limits, "none");
+  refuses_name(DF_OP_ALL_REDUCE, "ring slot=8", "\"slot=8\": it must be a whole number from 64");
+  refuses_name(DF_OP_ALL_REDUCE, "ring slots=3", "a power of two");
+  refuses_name(DF_OP_ALL_REDUCE, "ring fast", "\"fast\" is none of blocks=");
+  refuses_name(DF_OP_ALL_REDUCE, "ring slot=1K slot=2K", "said twice");
+  refuses_name(DF_OP_ALL_REDUCE, "autos slot=1K", "");
+  refuses_name(DF_OP_ALL_REDUCE, "rin", "");
+  refuses_name(DF_OP_ALL_GATHER_V, "direct slot=1K", "has a table of pieces");
+  refuses_name(DF_OP_ALL_REDUCE, "file:a slot=1K", "a slot=1K"); /* the whole is its name */
+}
+
+DF_TEST(tuning, calibrated_rules_are_between_the_others, 30) {
+  df_tuning t = accepted(HEAD "allreduce 4 0-100 any flat\n"
+                              "allreduce 4 * host ring slot=64K\n");
+  t.n_rules = 1;
+  t.n_calibrated = 1;
+  df_question q = {.operation = DF_OP_ALL_REDUCE,
+                   .n = 4,
+                   .bytes = 100,
+                   .memory = DF_MEMORY_HOST,
+                   .hosts = 1,
+                   .largest_host = 4};
+  df_choice c = choose(&t, &q);
+  CHECK(c.algorithm == DF_FLAT && !c.is_calibrated && c.line == 2, "the user's come first");
+  q.bytes = 101;
+  c = choose(&t, &q);
+  CHECK(c.algorithm == DF_RING && c.is_calibrated && c.line == 3 && c.slot_bytes == 64 << 10,
+        "then the machine's");
+  q.memory = DF_MEMORY_PROCESS;
+  CHECK(!choose(&t, &q).is_calibrated, "then the built-in ones");
+  q.memory = DF_MEMORY_HOST;
+  q.hosts = 2;
+  q.largest_host = 2;
+  CHECK(!choose(&t, &q).is_calibrated, "they were measured on one host");
+  q.hosts = 1;
+  q.on_gpu = 1;
+  CHECK(!choose(&t, &q).is_calibrated, "and on the CPU");
+}
+
 DF_TEST(tuning, cuda_is_any_group_of_gpus, 30) {
   df_tuning t = accepted(HEAD "allreduce 4 100 cuda flat slot=4M\n");
   df_question q = {.operation = DF_OP_ALL_REDUCE, .n = 4, .bytes = 100, .memory = DF_MEMORY_HOST};

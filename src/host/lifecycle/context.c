@@ -190,6 +190,7 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
                                 job_number(context));
   if (result != dfcclSuccess) return result;
   if ((result = df_profiler_open(context)) != dfcclSuccess) return result;
+  df_agree_on_calibration(context);
   if ((result = df_tuning_store_open(context)) != dfcclSuccess) return result;
   if ((result = df_registry_init(context)) != dfcclSuccess) return result;
   if ((result = open_control(context)) != dfcclSuccess) return result;

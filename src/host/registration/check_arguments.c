@@ -236,17 +236,17 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
   const int chosen = choose_configuration(context, question, configuration);
   question->choice.why = NULL;
   if (chosen) return dfcclSuccess;
-  if (strncmp(question->choice.name, "file:", 5) == 0)
-    return df_fail(dfcclInvalidArgument, "options.algorithm: %s", why);
+  if (why[0] != '\0') return df_fail(dfcclInvalidArgument, "options.algorithm: %s", why);
   char name[DF_MAX_NAME], sentence[DF_ALGORITHM_SENTENCE_BYTES];
-  df_escape(name, sizeof name, question->choice.name);
-  const int named = df_algorithm_by_name(question->choice.name);
-  if (ordered && named >= 0 && df_algorithm_has(named, r->operation))
+  df_named named;
+  df_named_read(&named, question->choice.name, why, sizeof why);
+  df_escape(name, sizeof name, named.word);
+  if (ordered && named.algorithm >= 0 && df_algorithm_has(named.algorithm, r->operation))
     return df_fail(dfcclInvalidArgument,
                    "options.algorithm is \"%s\", which does not keep the order of operands; the "
                    "operator does not commute",
                    name);
   return df_fail(dfcclInvalidArgument, "options.algorithm: %s",
-                 df_algorithm_explain(question->choice.name, (int)r->operation,
+                 df_algorithm_explain(named.word, (int)r->operation,
                                       df_operation_name(r->operation), sentence));
 }

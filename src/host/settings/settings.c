@@ -13,6 +13,7 @@
 #include "devices/device.h"
 #include "host/settings/abi_struct.h"
 #include "primitives/movers/mover_cpu.h"
+#include "tuning/calibration.h"
 
 /* tuning/table.c has the words in this order, and the table's default is 1. */
 static_assert(DF_CQ_RING == 0 && DF_CQ_PACKED == 1 && DF_CQ_SLOTS_CAS == 2, "words of cq");
@@ -270,6 +271,10 @@ static dfcclResult_t read_environment(df_settings *s) {
         "environment variable DFCCL_ISA is \"%s\"; this machine supports %s and slower ones",
         s->isa, df_mover_cpu_best()->name);
   if ((result = read_tuning(&s->tuning)) != dfcclSuccess) return result;
+  char calibration[DF_CALIBRATION_PATH_BYTES];
+  if (s->calibration &&
+      df_calibration_path(df_variable("XDG_CACHE_HOME"), df_variable("HOME"), calibration))
+    df_calibration_read(&s->tuning, calibration);
   if ((result = read_algorithms(s)) != dfcclSuccess) return result;
   if ((result = read_plugins(s)) != dfcclSuccess) return result;
   s->launches_block = cuda_launches_block();

@@ -40,6 +40,9 @@
     "library's choice; 2: of all")                                                                 \
   X(tune_budget, "DFCCL_TUNE_BUDGET", 1, 0, 100,                                                   \
     "online tuning: per cent of the time that slow variants and switches may cost; 0: no limit")   \
+  X(calibration, "DFCCL_CALIBRATION", 1, 0, 1,                                                     \
+    "1: rules that dfccl-bench tune --quick has measured on this machine are used on one host; "   \
+    "0: only DFCCL_TUNING's and the built-in ones")                                                \
   X(context_slots, "DFCCL_CONTEXT_SLOTS", 8, 1, DF_MAX_CONTEXT_SLOTS,                              \
     "context cache slots; a power of two")                                                         \
   X(cuda_arena_mb, "DFCCL_CUDA_ARENA_MB", 64, 2, 65536,                                            \

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include "base/cpu.h"
+#include "base/log.h"
 #include "bootstrap/net/interfaces.h"
+#include "tuning/calibration.h"
 #include "transports/net/security/cipher.h"
 
 /* A hash of the word before the colon. The path behind it, of a plugin, may differ between hosts.
@@ -20,7 +22,8 @@ df_peer_info df_make_peer_info(const df_settings *settings) {
   df_peer_info_content content = {.version = DFCCL_VERSION_CODE,
                                   .max_blocks = (uint32_t)settings->max_blocks,
                                   .shared_blocks = (uint32_t)settings->shared_blocks,
-                                  .files = df_file_directory_digest(&settings->files)};
+                                  .files = df_file_directory_digest(&settings->files),
+                                  .calibration = df_calibration_digest(&settings->tuning)};
   df_device_fill_info(settings->backend, (int)settings->device, &content.device);
   content.transport.host = df_host_identity();
   content.transport.backend = (uint32_t)settings->backend;
@@ -51,4 +54,17 @@ df_transport_info df_peer_transport_info(dfcclContext_t context, uint32_t rank) 
 
 int df_peer_has_same_files(dfcclContext_t context, uint32_t rank) {
   return df_peer_info_of(context, context->rank).files == df_peer_info_of(context, rank).files;
+}
+
+void df_agree_on_calibration(dfcclContext_t context) {
+  const uint64_t own = df_peer_info_of(context, context->rank).calibration;
+  for (uint32_t rank = 0; rank < context->n_ranks; rank++) {
+    if (df_peer_info_of(context, rank).calibration == own) continue;
+    df_log(DF_LOG_INFO,
+           "rank %u: the calibration is left out, since rank %u has another one (dfccl-bench tune "
+           "--quick, DFCCL_CALIBRATION)",
+           context->rank, rank);
+    context->settings.tuning.n_calibrated = 0;
+    return;
+  }
 }

@@ -12,7 +12,8 @@ typedef struct df_peer_info_content {
    * bits. */
   uint64_t cpus[DF_TOPOLOGY_CPU_WORDS];
   uint32_t shared_blocks;
-  uint64_t files; /* df_file_directory_digest */
+  uint64_t files;       /* df_file_directory_digest */
+  uint64_t calibration; /* df_calibration_digest */
   char host_name[DF_HOST_NAME];
 } df_peer_info_content;
 DF_STATIC_ASSERT(sizeof(df_peer_info_content) <= DF_PEER_INFO_BYTES,
@@ -23,6 +24,9 @@ df_peer_info df_make_peer_info(const df_settings *settings);
 df_peer_info_content df_peer_info_of(dfcclContext_t context, uint32_t rank);
 df_device_info df_peer_device_info(dfcclContext_t context, uint32_t rank);
 df_transport_info df_peer_transport_info(dfcclContext_t context, uint32_t rank);
+/* Forgets the calibrated rules unless all ranks have the same ones: members of a group must choose
+ * alike. */
+void df_agree_on_calibration(dfcclContext_t context);
 /* Whether the rank has the same algorithm files as this rank (settings.files). */
 int df_peer_has_same_files(dfcclContext_t context, uint32_t rank);
 

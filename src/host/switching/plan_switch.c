@@ -484,16 +484,3 @@ dfcclResult_t df_plan_switch_ask(dfcclContext_t context, dfcclCollId_t id,
   df_rank_unlock(&context->lock);
   return result;
 }
-
-dfcclResult_t df_set_algorithm(dfcclContext_t context, dfcclCollId_t id, const char *algorithm) {
-  df_variant_spec spec = {.algorithm = DF_AS_REGISTERED};
-  char sentence[DF_ALGORITHM_SENTENCE_BYTES];
-  if (algorithm != NULL) {
-    const int named = df_algorithm_by_name(algorithm);
-    if (named < 0)
-      return df_fail(dfcclInvalidArgument, "%s",
-                     df_algorithm_explain(algorithm, -1, NULL, sentence));
-    spec.algorithm = (uint32_t)named;
-  }
-  return df_plan_switch_ask(context, id, &spec);
-}
