@@ -166,7 +166,7 @@ int df_view_connected(df_view *view, uint32_t rank);
  * was read afterwards and is not set. */
 void df_view_disconnected(df_view *view, uint32_t rank, int gone, uint64_t now_ns);
 /* The rank does not answer (DF_EVIDENCE_SILENT), is excluded by the application (_ASKED), or its
- * process has ended (_CERTAIN). */
+ * process has ended (_CERTAIN, after the word of a notice was read as above). */
 void df_view_suspect(df_view *view, uint32_t rank, df_evidence evidence, uint64_t now_ns);
 /* The word of a notice in shared memory is set. */
 void df_view_noticed(df_view *view, uint32_t rank, uint64_t now_ns);

@@ -4,7 +4,6 @@
     plant.py ROOT OUTPUT_DIRECTORY SOURCE...   writes planted_NAME.c for each source
     plant.py --places ROOT                     checks that every fault has its place
     plant.py --check PROGRAM [NUMBER...]       searches for each fault, or those with these numbers
-    plant.py --quick PROGRAM                   searches for those that are not in SLOW
     plant.py --list                            prints number, name and search of each fault
 
 A fault is a name, edits as in tests/schedules/plant.py, and the options of survival that find it.
@@ -41,15 +40,19 @@ def world(*numbers):
     return ["--world", "three_crashes", *(word for number in numbers for word in ("--set", number))]
 
 
-# These take more than some seconds.
-SLOW = {"late proofs count, and a newcomer joins", "a STATE is no promise"}
-
 LATE_PROOFS = [
     returns("is_weaker", "evidence > peer->suspected"),
     ("note", "if DF_HELD_CUT", "!PLANTED && (CONDITION)"),
 ]
 
 SEEDS = ["--seeds", "10000000"]
+
+
+def walks(*numbers):
+    """Walks through one world."""
+    return [*SEEDS, *(word for number in numbers for word in ("--set", number))]
+
+
 ALL_STOP = ("crashes=0", "silences=1", "runs=0", "may_all_stop=0")
 
 FAULTS = [
@@ -78,7 +81,11 @@ FAULTS = [
         ],
         SEEDS,
     ),
-    ("late proofs count, and a newcomer joins", LATE_PROOFS, SEEDS),
+    (
+        "late proofs count, and a newcomer joins",
+        [*LATE_PROOFS, ("parts_of", ".held", "(PLANTED ? DF_HELD_NOT : MEMBER)")],
+        walks("members=3", "joins=1", "crashes=2", "silences=1", "proofs=2", "runs=0"),
+    ),
     (
         "a proof counts between hosts",
         [
@@ -97,11 +104,6 @@ FAULTS = [
             ("df_view_send_notice", "{", "if (PLANTED && evidence != DF_EVIDENCE_LEFT) return;"),
             ("was_cut", ".word", "(*(PLANTED ? &(uint8_t){0} : &MEMBER))"),
         ],
-        SEEDS,
-    ),
-    (
-        "a STATE is no promise",
-        [("df_view_take_proposal", "df_view_ballot_compare", "(PLANTED ? 0 : CALL)")],
         SEEDS,
     ),
     ("a run completes without settling", [returns("completes_without_settling", "1")], SEEDS),
@@ -198,9 +200,6 @@ def main(arguments):
         return 1 if planted(arguments[1])[1] else 0
     if arguments[0] == "--check":
         return check(arguments[1], [int(number) for number in arguments[2:]])
-    if arguments[0] == "--quick":
-        fast = [n for n, fault in enumerate(FAULTS, 1) if fault[0] not in SLOW]
-        return check(arguments[1], fast)
     if arguments[0] == "--list":
         for number, (name, _, options) in enumerate(FAULTS, 1):
             print(number, name + ":", " ".join(options))

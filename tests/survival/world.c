@@ -277,8 +277,7 @@ static void list_faults_of(event *events, int p) {
       list(events, EVENT_DEREGISTER, p, c);
   for (int q = 0; q < world_processes(); q++) {
     const df_view_peer *peer = &self->view.peers[world_rank(q)];
-    if (current.proofs && (peer->suspected || peer->held) && peer->member &&
-        current.processes[q].fate == CRASHED)
+    if (current.proofs && peer->member && current.processes[q].fate == CRASHED)
       list(events, EVENT_PROOF, p, q);
     if (q == p || !peer->member || peer->suspected) continue;
     if (current.silences && !peer->held && current.processes[q].fate == LIVES)
@@ -330,6 +329,18 @@ int world_events(event *events, int *quiet) {
 
 /* ---- playing an event */
 
+/* The word of a notice is read before the end of a process counts as certain. */
+static int is_excluded(int p, int from) {
+  return !current.shape.several_hosts && current.word[from] >> p & 1;
+}
+
+/* The kernel reports the end of a process, perhaps before its messages have been read. */
+static void prove_death(int p, int q) {
+  df_view *view = &current.processes[p].view;
+  if (is_excluded(p, q)) df_view_noticed(view, world_rank(q), 0);
+  df_view_suspect(view, world_rank(q), DF_EVIDENCE_CERTAIN, 0);
+}
+
 static void read_next(int p, int from) {
   process *self = &current.processes[p];
   int at = 0;
@@ -344,8 +355,7 @@ static void read_next(int p, int from) {
   }
   self->open &= (uint8_t) ~(1 << from);
   drop(from, p);
-  /* The word of a notice is read before the end of a process counts as certain. */
-  if (!current.shape.several_hosts && current.word[from] >> p & 1)
+  if (is_excluded(p, from))
     df_view_noticed(&self->view, world_rank(from), 0);
   else
     df_view_disconnected(&self->view, world_rank(from), current.processes[from].fate == CRASHED, 0);
@@ -424,7 +434,7 @@ static void play(const event *what) {
     break;
   case EVENT_PROOF:
     current.proofs--;
-    df_view_suspect(&self->view, world_rank(what->q), DF_EVIDENCE_CERTAIN, 0);
+    prove_death(what->p, what->q);
     break;
   case EVENT_BREAK:
     break_connection(what);
