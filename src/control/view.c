@@ -44,6 +44,7 @@ size_t df_view_memory(const df_view_config *config) {
 void df_view_open(df_view *view, const df_view_config *config, const df_view_events *events,
                   void *owner, void *memory, void *buffer) {
   DF_ASSERT(config->n_ranks <= DF_MAX_RANKS && config->rank < config->n_ranks);
+  DF_ASSERT(config->incarnation <= UINT16_MAX);
   memset(view, 0, sizeof *view);
   view->config = *config;
   view->events = events;
@@ -69,6 +70,7 @@ void df_view_start(df_view *view, uint64_t number, const df_view_item *members, 
 }
 
 int df_view_connected(df_view *view, uint32_t rank) {
+  DF_ASSERT(rank < view->config.n_ranks);
   if (view->peers[rank].member) return 0;
   view->peers[rank] = (df_view_peer){.open = 1};
   return 1;

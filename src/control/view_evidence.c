@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/text.h"
 #include "control/view_parts.h"
 
@@ -163,6 +164,7 @@ static void cut_by(df_view *view, uint32_t rank, const char *event) {
 }
 
 void df_view_disconnected(df_view *view, uint32_t rank, int gone, uint64_t now_ns) {
+  DF_ASSERT(rank < view->config.n_ranks);
   df_view_peer *peer = &view->peers[rank];
   view->now_ns = now_ns;
   if (df_view_has_ended(view) || !peer->open) return;
@@ -183,6 +185,7 @@ void df_view_disconnected(df_view *view, uint32_t rank, int gone, uint64_t now_n
 }
 
 void df_view_suspect(df_view *view, uint32_t rank, df_evidence evidence, uint64_t now_ns) {
+  DF_ASSERT(rank < view->config.n_ranks);
   view->now_ns = now_ns;
   if (df_view_has_ended(view) || !view->peers[rank].member || rank == view->config.rank) return;
   if (evidence == DF_EVIDENCE_SILENT && rank < view->config.rank)
@@ -210,6 +213,7 @@ void df_view_take_notice(df_view *view, uint32_t rank, uint32_t evidence, uint64
 }
 
 void df_view_noticed(df_view *view, uint32_t rank, uint64_t now_ns) {
+  DF_ASSERT(rank < view->config.n_ranks);
   view->now_ns = now_ns;
   if (!df_view_has_ended(view)) df_view_take_notice(view, rank, DF_EVIDENCE_SILENT, view->number);
 }
@@ -223,6 +227,7 @@ void df_view_leave(df_view *view, uint64_t now_ns) {
 }
 
 void df_view_admit(df_view *view, uint32_t rank, uint32_t incarnation, uint64_t now_ns) {
+  DF_ASSERT(rank < view->config.n_ranks && incarnation <= UINT16_MAX);
   view->now_ns = now_ns;
   if (df_view_has_ended(view) || view->admits) return;
   view->admits = 1;
