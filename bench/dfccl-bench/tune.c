@@ -325,7 +325,10 @@ static bool measure(tune_case *one) {
     shared->is_over = one->options.quick &&
                       df_tool_now_ns() - one->progress.start_ns > (uint64_t)QUICK_S * 1000000000u;
   if (!meet(one)) return false;
-  if (shared->is_over) return meet(one);
+  if (shared->is_over) {
+    if (is_judge) shared->series[one->options.operation].is_cut = true;
+    return meet(one);
+  }
   if (!warm(one)) return false;
   if (is_judge) want_slot_sizes(one);
   if (!warm(one)) return false;
@@ -452,9 +455,9 @@ static int group_sizes(int n, int *sizes) {
   return count;
 }
 
-static void write_table(FILE *file, bool quick_run, const int *sizes, int n_sizes,
+static void write_table(FILE *file, bool is_calibration, const int *sizes, int n_sizes,
                         df_tune_series (*all)[DF_BENCH_TUNED], int argc, char **argv) {
-  df_tune_write_header(file, quick_run, argc, argv);
+  df_tune_write_header(file, is_calibration, argc, argv);
   for (int operation = 0; operation < DF_BENCH_TUNED; operation++)
     for (int kind = 0; kind < 2; kind++)
       for (int g = 0; g < n_sizes; g++) {
@@ -463,6 +466,7 @@ static void write_table(FILE *file, bool quick_run, const int *sizes, int n_size
             g + 1 == n_sizes ? DF_MAX_RANKS : (uint32_t)(sizes[g + 1] - sizes[g + 1] / 4 - 1);
         df_tune_write_rules(file, &all[kind * MAX_GROUPS + g][operation], least, most);
       }
+  if (is_calibration) return; /* every job reads it */
   fprintf(file, "#\n# operation, ranks, memory, bytes: microseconds\n");
   for (int operation = 0; operation < DF_BENCH_TUNED; operation++)
     for (int kind = 0; kind < 2; kind++)
@@ -486,6 +490,10 @@ int df_bench_tune(const df_bench_options *options, int argc, char **argv) {
   }
   bool fine = true;
   setenv("DFCCL_CALIBRATION", "0", 1); /* it is compared with the library's own choice */
+  if (out.is_calibration) {
+    unsetenv("DFCCL_TUNING");
+    unsetenv("DFCCL_ALGORITHMS"); /* jobs may have other files */
+  }
   df_tune_name_ways();
   /* Processes first: after threads of the library a fork is no longer possible. */
   const int steps = DF_BENCH_TUNED * sizes_of(options);
@@ -496,7 +504,7 @@ int df_bench_tune(const df_bench_options *options, int argc, char **argv) {
       progress.done += steps;
     }
   if (options->progress) df_tool_progress("%s", "");
-  if (fine) write_table(out.file, options->quick, sizes, n_sizes, all, argc, argv);
+  if (fine) write_table(out.file, out.is_calibration, sizes, n_sizes, all, argc, argv);
   fine = df_tune_close(&out, fine);
   free(all);
   return fine ? DF_TOOL_SUCCESS : DF_TOOL_FAILED;

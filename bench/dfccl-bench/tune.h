@@ -48,6 +48,7 @@ typedef struct {
   df_operation operation;
   int n_ranks;
   df_memory_kind memory;
+  bool is_cut; /* further sizes were left out */
   int n_sizes;
   struct {
     size_t bytes;

@@ -160,7 +160,9 @@ static void write_rules(FILE *file, const way_set *set, uint32_t ranks_least, ui
   if (!choose_ways(set, chosen)) return;
   for (int i = 0; i + 1 < set->series->n_sizes; i++)
     if (chosen[i] != chosen[i + 1]) write_border(&writer, set, i, chosen[i], chosen[i + 1]);
-  write_rule(&writer, chosen[set->series->n_sizes - 1], UINT64_MAX);
+  const int last = set->series->n_sizes - 1;
+  write_rule(&writer, chosen[last],
+             set->series->is_cut ? set->series->sizes[last].bytes : UINT64_MAX);
 }
 
 /* A file is for its number of ranks only: groups around it get rules without files. */

@@ -72,7 +72,9 @@ typedef struct df_route {
   const df_part *parts; /* [n_blocks] */
   uint8_t element_bytes;
   uint8_t varying;   /* df_varies; the first messages of a run carry its count */
-  uint64_t lend_min; /* shorter messages of the collective are not lent */
+  uint64_t lend_min; /* this rank lends no shorter messages of the collective */
+  uint64_t
+      peers_lend_min; /* no peer does; may be less, at the price of a credit for each message */
 } df_route;
 
 /* How long set-up may hold the lock of the rank. The first writes to the pages of a ring take most

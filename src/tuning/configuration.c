@@ -432,6 +432,10 @@ df_ring df_configuration_ring(const df_configuration *m, const df_configuration_
                    .reason = (uint16_t)reason};
 }
 
+uint64_t df_configuration_peers_lend_min(const df_configuration *m) {
+  return m->reasons.lend == DF_REASON_LEND_ROUND_TRIP ? UINT64_MAX : 0; /* all have its facts */
+}
+
 /* ---- common slots ---- */
 
 /* A common slot's messages are either all lent or none. */

@@ -62,6 +62,10 @@ df_ring df_configuration_ring(const df_configuration *configuration,
 
 /* Slots of each block in memory that `readers` ranks of other processes map; 0: none. links: of
  * block 0, as set up. */
+/* The least bytes of messages that other members may lend. They may have other reasons to lend
+ * nothing than this one, which members do not compare. */
+uint64_t df_configuration_peers_lend_min(const df_configuration *configuration);
+
 uint32_t df_configuration_common_slots(const df_configuration *configuration,
                                        const df_configuration_question *question,
                                        const df_plan *plan, const df_link *links, uint32_t readers,

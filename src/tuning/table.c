@@ -246,6 +246,7 @@ int df_tuning_parse(df_tuning *tuning, const char *text, size_t bytes, const cha
     const char *begin = text + at;
     at += df_line_length(begin, bytes - at, &length);
     in.line++;
+    if (*begin == '#' && length > 0) continue; /* comments may be long */
     if (length >= sizeof line) {
       fine = refuse(&in, "a line of %zu characters; at most %d are possible", length, MAX_LINE - 1);
       break;

@@ -33,7 +33,7 @@ typedef struct df_rule {
   uint32_t copies;            /* 1: lends nothing */
 } df_rule;
 
-enum { DF_MAX_TUNING_RULES = 256, DF_MAX_TUNING_FILES = 32, DF_MAX_TUNING_BYTES = 64 << 10 };
+enum { DF_MAX_TUNING_RULES = 256, DF_MAX_TUNING_FILES = 32, DF_MAX_TUNING_BYTES = 1 << 20 };
 
 typedef struct df_tuning {
   df_policy policy;

@@ -103,7 +103,7 @@ err_has "wrong:[0-9]+: .*allwrong"
 
 # A calibration lies in the cache directory, and jobs take it; its rules are those that won. So one
 # is put there that certainly fits.
-run 0 env XDG_CACHE_HOME="$work/cache" "$bench" tune --quick -n 2 -b 1K -e 1K -i 1
+run 0 env XDG_CACHE_HOME="$work/cache" "$bench" tune --quick -n 2 -b 1M -e 1M -i 1
 out_has "^$work/cache/dfccl/calibration-[0-9a-f]+.table\$"
 calibration=$(ls "$work"/cache/dfccl/*)
 grep -q '^# calibrated: dfccl ' "$calibration" || fail "the calibration does not name its machine"
@@ -114,6 +114,8 @@ out_has "of the machine's calibration .DFCCL_CALIBRATION., line [0-9]+: allreduc
 run 0 env XDG_CACHE_HOME="$work/cache" DFCCL_CALIBRATION=0 "$bench" allreduce -n 2 -b 1K -e 1K \
   --explain
 out_has 'of the built-in table: allreduce'
+run 0 "$bench" tune -n 2 -b 1M -e 1M -i 1 --rounds 3 --out "$work/long" # long lines of times
+run 0 env DFCCL_TUNING="$work/long" "$bench" allreduce -n 2 -b 1M -e 1M -i 2
 run 0 "$bench" allreduce -n 2 -b 1K -e 1K -i 2 -a 'ring slot=256 slots=8'
 usage_error "$bench" allreduce -n 2 -a 'ring slots=7'
 usage_error "$bench" allreduce --quick

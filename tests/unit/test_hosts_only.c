@@ -120,6 +120,11 @@ DF_TEST(hosts_only, only_long_runs_lend, 30) {
       CHECK((d.configuration.lend_min != UINT64_MAX) == is_long, "%s, long %d: \"%s\"",
             df_operation_name(operations[i]), is_long,
             df_reason_name(d.configuration.reasons.lend));
+      const uint64_t peers = df_configuration_peers_lend_min(&d.configuration);
+      CHECK(peers == (is_long ? 0 : UINT64_MAX), "its peers lend from %llu bytes on",
+            (unsigned long long)peers);
+      d.configuration.reasons.lend = DF_REASON_LEND_COPIES; /* this member's own reason */
+      CHECK(df_configuration_peers_lend_min(&d.configuration) == 0, "its peers may lend");
       df_plan_free(d.plan);
     }
 }

@@ -47,6 +47,15 @@ DF_TEST(tuning, a_table, 30) {
   CHECK(r[0].slot_bytes == 1u << 20, "a unit of an option");
 }
 
+DF_TEST(tuning, comments_may_be_long, 30) {
+  static char text[100000];
+  memset(text, 'x', sizeof text - 1);
+  memcpy(text, HEAD "#", strlen(HEAD "#"));
+  strcpy(text + sizeof text - 40, "\nreduce * 3M-2G host ring\n");
+  df_tuning t = accepted(text);
+  CHECK(t.n_rules == 1 && t.lines[0] == 3, "%u rules, line %u", t.n_rules, t.lines[0]);
+}
+
 static void refused(const char *text, const char *place, const char *value) {
   df_tuning t;
   char sentence[300] = "";

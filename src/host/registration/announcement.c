@@ -155,8 +155,10 @@ static int differ_in_signature(sides *s) {
 static int differ_in_form(sides *s) {
   char names[2][24];
   if (s->of[0]->algorithm != DF_FROM_FILE && s->of[0]->form >> 32 != s->of[1]->form >> 32)
-    return say_numbers(s, "pieces of a share (slot_bytes or slot of DFCCL_TUNING): ", "",
-                       s->of[0]->form >> 32, s->of[1]->form >> 32);
+    return say_numbers(
+        s,
+        "pieces of a share (slot_bytes or slot of DFCCL_TUNING, slot of options.algorithm): ", "",
+        s->of[0]->form >> 32, s->of[1]->form >> 32);
   for (int side = 0; side < 2; side++) {
     const uint64_t row = s->of[side]->form & 0xffffffff;
     if (row == DF_ROW_WHOLE || (s->of[side]->algorithm == DF_FROM_FILE && row & 1))
@@ -165,8 +167,9 @@ static int differ_in_form(sides *s) {
       snprintf(names[side], sizeof names[side], "at most %u",
                s->of[side]->algorithm == DF_FROM_FILE ? 1u : (unsigned)row);
   }
-  return say_words(s, "pieces of a message (slot_bytes or slot of DFCCL_TUNING):", names[0],
-                   names[1]);
+  return say_words(
+      s, "pieces of a message (slot_bytes or slot of DFCCL_TUNING, slot of options.algorithm):",
+      names[0], names[1]);
 }
 
 static int differ_in_shape(sides *s) {
@@ -184,17 +187,23 @@ static int differ_in_shape(sides *s) {
     const char *what;
     uint32_t a, b;
   } shapes[] = {
-      {"number of blocks (block_min, net_blocks or blocks of DFCCL_TUNING, channels of "
+      {"number of blocks (block_min, net_blocks or blocks of DFCCL_TUNING, blocks of "
+       "options.algorithm, channels of "
        "DFCCL_TUNER_PLUGIN) ",
        a->n_blocks, b->n_blocks},
-      {"number of link slots (slots of DFCCL_TUNING) ", a->n_slots, b->n_slots},
-      {"slot size (slot_bytes, words_max or slot of DFCCL_TUNING) ", a->stride, b->stride},
+      {"number of link slots (slots of DFCCL_TUNING or options.algorithm) ", a->n_slots,
+       b->n_slots},
+      {"slot size (slot_bytes, words_max or slot of DFCCL_TUNING, slot of options.algorithm) ",
+       a->stride, b->stride},
       {"payload offset (flagged_max or words_max of DFCCL_TUNING, protocol of "
        "DFCCL_TUNER_PLUGIN) ",
        a->payload_offset, b->payload_offset},
-      {"chunk (slot_bytes or slot of DFCCL_TUNING) ", a->chunk, b->chunk},
-      {"number of loops (slot_bytes or slot of DFCCL_TUNING) ", a->loops, b->loops},
-      {"levels of the group (split or lanes of DFCCL_TUNING) ", a->split, b->split}};
+      {"chunk (slot_bytes or slot of DFCCL_TUNING, slot of options.algorithm) ", a->chunk,
+       b->chunk},
+      {"number of loops (slot_bytes or slot of DFCCL_TUNING, slot of options.algorithm) ", a->loops,
+       b->loops},
+      {"levels of the group (split or lanes of DFCCL_TUNING, split of options.algorithm) ",
+       a->split, b->split}};
   for (size_t i = 0; i < DF_COUNT_OF(shapes); i++)
     if (shapes[i].a != shapes[i].b)
       return say_numbers(s, shapes[i].what, "", shapes[i].a, shapes[i].b);

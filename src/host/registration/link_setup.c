@@ -68,7 +68,8 @@ static df_route route_of(const df_coll *coll, uint32_t which, const df_ring *rin
                     .parts = coll->exec.configuration.shape.parts,
                     .element_bytes = (uint8_t)df_type_size(coll->type),
                     .varying = (uint8_t)coll->varying,
-                    .lend_min = coll->exec.configuration.lend_min};
+                    .lend_min = coll->exec.configuration.lend_min,
+                    .peers_lend_min = df_configuration_peers_lend_min(&coll->exec.configuration)};
 }
 
 /* True if the collective failed or was deregistered: its remotes are no longer its own. */

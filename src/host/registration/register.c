@@ -329,7 +329,9 @@ static dfcclResult_t apply_spec(dfcclContext_t context, df_coll *coll,
   configuration->policy = coll->own_policy;
   if (spec->slot_bytes) configuration->choice.slot_bytes = spec->slot_bytes;
   if (spec->blocks) configuration->choice.blocks = spec->blocks;
-  if (spec->split && configuration->choice.algorithm == DF_TWO_LEVEL)
+  const int algorithm = configuration->choice.algorithm;
+  if (spec->split &&
+      (algorithm == DF_TWO_LEVEL || algorithm == DF_HIERARCHICAL || algorithm == DF_BCUBE))
     configuration->choice.split = DF_MIN(spec->split, coll->n);
   return dfcclSuccess;
 }
