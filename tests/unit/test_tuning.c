@@ -49,9 +49,7 @@ DF_TEST(tuning, a_table, 30) {
 
 DF_TEST(tuning, comments_may_be_long, 30) {
   static char text[100000];
-  memset(text, 'x', sizeof text - 1);
-  memcpy(text, HEAD "#", strlen(HEAD "#"));
-  strcpy(text + sizeof text - 40, "\nreduce * 3M-2G host ring\n");
+  snprintf(text, sizeof text, HEAD "#%90000s\nreduce * 3M-2G host ring\n", "long");
   df_tuning t = accepted(text);
   CHECK(t.n_rules == 1 && t.lines[0] == 3, "%u rules, line %u", t.n_rules, t.lines[0]);
 }
