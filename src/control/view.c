@@ -71,7 +71,7 @@ void df_view_start(df_view *view, uint64_t number, const df_view_item *members, 
 
 int df_view_connected(df_view *view, uint32_t rank) {
   DF_ASSERT(rank < view->config.n_ranks);
-  if (view->peers[rank].member) return 0;
+  if (view->peers[rank].member || view->peers[rank].open) return 0;
   view->peers[rank] = (df_view_peer){.open = 1};
   return 1;
 }
@@ -164,6 +164,14 @@ void df_view_stop_without_quorum(df_view *view, uint32_t from, const char *event
   df_view_end(view, DF_VIEW_STOPPED);
 }
 
+/* A peer's reports may name collectives that it has invented, so this is no fault of the caller. */
+void df_view_stop_for_collectives(df_view *view) {
+  df_text text = {view->sentence, sizeof view->sentence};
+  df_say(&text, "rank %u: the members of view %llu report more than %u collectives of lost ranks",
+         view->config.rank, (unsigned long long)view->number, view->config.max_collectives);
+  df_view_end(view, DF_VIEW_STOPPED);
+}
+
 void df_view_end_left(df_view *view, uint64_t number) {
   df_text text = {view->sentence, sizeof view->sentence};
   df_say(&text, "rank %u has left in view %llu", view->config.rank, (unsigned long long)number);
@@ -214,6 +222,8 @@ static void take_members(df_view *view, const df_view_content *content) {
       peer->incarnation = content->members[i++].value;
     }
     peer->relayed = 0;
+    if (is_member && content->flags & DF_VIEW_ADMITTED && rank == content->newcomer.rank)
+      peer->since = content->number;
   }
   view->n_members = content->n_members;
 }
@@ -236,10 +246,17 @@ static void go_on(df_view *view) {
   else if (view->admits)
     df_view_send_state(view);
   for (uint32_t rank = 0; rank < view->config.n_ranks; rank++) {
-    const df_view_peer *peer = &view->peers[rank];
-    if (rank != view->config.rank && df_view_votes(view, rank) && !peer->open && !peer->held)
+    df_view_peer *peer = &view->peers[rank];
+    if (rank == view->config.rank || !df_view_votes(view, rank) || peer->open || peer->held)
+      continue;
+    if (rank > view->config.rank) {
       gone[n++] =
           (df_view_item){(uint16_t)rank, df_view_reason(DF_EVIDENCE_SILENT, view->config.rank)};
+    } else { /* if a pair is cut, only the lower rank suspects at once */
+      peer->held = DF_HELD_CUT;
+      peer->held_evidence = DF_EVIDENCE_SILENT;
+      peer->held_until = view->now_ns + view->config.grace_ns;
+    }
   }
   if (n && !df_view_has_ended(view)) df_view_add_suspects(view, gone, n);
 }
@@ -327,7 +344,7 @@ void df_view_receive(df_view *view, uint32_t from, const void *payload, size_t b
       df_view_catch_up(view, from);
     else
       df_view_send_notice(view, from, DF_EVIDENCE_LEFT, from);
-    df_view_merge(view, &message);
+    if (view->peers[from].member) df_view_merge(view, &message);
   } else if (!view->peers[from].member) {
     df_view_refuse(view, from, "it is from a rank that is no member");
   } else {

@@ -37,7 +37,7 @@
 typedef struct df_view_config {
   uint32_t rank, incarnation;
   uint32_t n_ranks;         /* ranks are below this number, also those that may join */
-  uint32_t max_collectives; /* longest list of runs */
+  uint32_t max_collectives; /* most collectives that all members together report */
   uint32_t part_entries;    /* most entries in one message; 0: as many as there is room for */
   df_quorum quorum;
   int on_one_host; /* 1: all ranks, also those that may join */
@@ -97,6 +97,7 @@ typedef enum { DF_STATE_NONE, DF_STATE_PART, DF_STATE_WHOLE } df_view_state_prog
 
 typedef struct df_view_peer {
   uint64_t held_until;
+  uint64_t since;           /* number of the view that admitted it */
   uint64_t last_collective; /* key of the latest entry of its STATE */
   uint32_t last_registration;
   uint32_t next; /* number of entries of its STATE that have arrived */
@@ -130,7 +131,8 @@ typedef struct df_view {
   df_view_ballot promised;
   int proposing; /* coordinator: the accepted content is proposed by its own ballot */
   uint32_t best_from;
-  int newcomers_differ, reported_gone;
+  int newcomers_differ, reported_gone, has_reported_newcomer;
+  df_view_item reported_newcomer;
   df_view_content accepted, installed;
   df_view_content offered, arriving; /* parts of PROPOSAL, and of INSTALL */
   df_view_content best;              /* coordinator: the accepted content with the highest ballot */
@@ -156,7 +158,8 @@ void df_view_open(df_view *view, const df_view_config *config, const df_view_eve
 void df_view_start(df_view *view, uint64_t number, const df_view_item *members, uint32_t n);
 
 /* A connection to this rank was made. Returns 0 if an earlier incarnation of the rank is still a
- * member: the caller refuses the connection, and the rank calls again. */
+ * member, or its connection is open: the caller refuses the connection, and the rank calls again.
+ * The caller reports the end of the earlier process, and its word of a notice, before. */
 int df_view_connected(df_view *view, uint32_t rank);
 
 /* In all of the following, now_ns is the time of a steady clock. */

@@ -14,7 +14,8 @@ static df_view_ballot own_ballot(const df_view *view) {
 void df_view_forget_states(df_view *view) {
   view->proposing = 0;
   view->best_from = DF_NOBODY;
-  view->newcomers_differ = view->reported_gone = 0;
+  view->newcomers_differ = view->reported_gone = view->has_reported_newcomer = 0;
+  view->reported_newcomer = (df_view_item){0};
   memset(view->merged, 0, view->n_merged * sizeof *view->merged);
   view->n_merged = 0;
   df_view_content_clear(&view->best);
@@ -117,12 +118,25 @@ void df_view_consider(df_view *view) {
 
 /* ---- STATE */
 
+/* All members must have called admit for the same newcomer. The first report sets it: the
+ * coordinator may be the last to call. */
+static void take_newcomer(df_view *view, df_view_item item, int gone) {
+  if (!view->has_reported_newcomer) view->reported_newcomer = item;
+  view->has_reported_newcomer = 1;
+  view->newcomers_differ |=
+      item.rank != view->reported_newcomer.rank || item.value != view->reported_newcomer.value;
+  view->reported_gone |= gone;
+}
+
 static void take_own_state(df_view *view) {
   df_view_peer *self = &view->peers[view->config.rank];
   if (self->state != DF_STATE_WHOLE) {
-    for (uint32_t i = 0; i < view->n_own && !self->leaving; i++)
-      if (!merge_runs(view, &view->own[i])) DF_ASSERT(!"the own report is no longer than the list");
-    view->reported_gone |= view->newcomer_gone;
+    for (uint32_t i = 0; i < view->n_own && !self->leaving; i++) {
+      if (merge_runs(view, &view->own[i])) continue;
+      df_view_stop_for_collectives(view);
+      return;
+    }
+    if (df_view_attempt(view) == 0) take_newcomer(view, view->newcomer, view->newcomer_gone);
     self->state = DF_STATE_WHOLE;
   }
   df_view_consider(view);
@@ -171,9 +185,9 @@ void df_view_report(df_view *view, const df_view_runs *runs, uint32_t n, uint64_
 static const char *take_accepted(df_view *view, uint32_t from, const df_view_message *message) {
   const df_view_header *header = &message->header;
   if (!df_view_ballot_is_set(&header->accepted)) return NULL;
+  const char *why = df_view_content_check(view, message);
+  if (why) return why;
   if (header->first == 0) {
-    const char *why = df_view_content_check(view, message);
-    if (why) return why;
     if (df_view_ballot_compare(&header->accepted, &view->best.ballot) <= 0) return NULL;
     view->best_from = from;
   }
@@ -207,15 +221,15 @@ static const char *take_part(df_view *view, uint32_t from, const df_view_message
     return "it promises another ballot than its suspects lead to";
   if (peer->state == DF_STATE_WHOLE) return NULL; /* only the evidence is new */
   if (header->first != peer->next) return "a part is missing";
-  if (header->flags & DF_VIEW_ADMITS) {
-    view->reported_gone |= (header->flags & DF_VIEW_NEWCOMER_GONE) != 0;
-    view->newcomers_differ |= header->newcomer.rank != view->newcomer.rank ||
-                              header->newcomer.value != view->newcomer.value;
-  }
+  if (header->flags & DF_VIEW_ADMITS)
+    take_newcomer(view, header->newcomer, (header->flags & DF_VIEW_NEWCOMER_GONE) != 0);
   const char *why = take_runs(view, from, message);
   if (!why) why = take_accepted(view, from, message);
   peer->next += header->count;
   peer->state = peer->next == header->n_runs + header->n_outcomes ? DF_STATE_WHOLE : DF_STATE_PART;
+  if (!why && peer->state == DF_STATE_WHOLE && view->best_from == from &&
+      !df_view_content_is_whole(&view->best))
+    why = "a part of its content is missing";
   return why;
 }
 
@@ -289,6 +303,14 @@ static const char *take_next(df_view *view, const df_view_message *message) {
   return why ? why : df_view_content_add(arriving, message, header->view, ballot);
 }
 
+/* A newcomer may pass on the view that admits it. */
+static int is_or_becomes_member(const df_view *view, uint32_t rank,
+                                const df_view_message *message) {
+  for (uint32_t i = 0; i < message->header.n_members; i++)
+    if (df_view_item_at(message->members, i).rank == rank) return 1;
+  return view->peers[rank].member;
+}
+
 void df_view_take_install(df_view *view, uint32_t from, const df_view_message *message) {
   const df_view_header *header = &message->header;
   const char *why = NULL;
@@ -305,7 +327,9 @@ void df_view_take_install(df_view *view, uint32_t from, const df_view_message *m
   } else if (!joins && header->view > view->number + 1) {
     why = "a view between it and the installed one is missing";
   } else {
-    why = take_next(view, message);
+    why = joins || is_or_becomes_member(view, from, message)
+              ? take_next(view, message)
+              : "it is from a rank that is no member";
   }
   if (why) {
     df_view_refuse(view, from, why);

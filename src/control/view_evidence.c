@@ -74,7 +74,8 @@ static int note(df_view *view, df_view_item item, int *weaker) {
   evidence &= ~(uint32_t)DF_EVIDENCE_LEFT;
   if (!evidence) return is_new;
   /* A death that is proved after a silence counts as silence: the rank may have gone on alone. */
-  if (peer->held == DF_HELD_CUT || peer->held == DF_HELD_SILENCE) evidence = DF_EVIDENCE_SILENT;
+  const int had_proof = peer->held == DF_HELD_LEAVER && peer->held_evidence == DF_EVIDENCE_CERTAIN;
+  if (peer->held && !had_proof) evidence = DF_EVIDENCE_SILENT;
   if (peer->suspected && !is_weaker(peer, evidence)) return is_new;
   if (peer->suspected)
     *weaker = 1;
@@ -113,13 +114,10 @@ void df_view_add_suspects(df_view *view, const df_view_item *items, uint32_t n) 
 void df_view_merge(df_view *view, const df_view_message *message) {
   df_view_item items[DF_MAX_RANKS];
   uint32_t n = 0;
-  const int is_old = message->header.view < view->number;
   for (uint32_t i = 0; i < message->header.n_suspects; i++) {
     items[n] = df_view_item_at(message->suspects, i);
-    /* The suspect of an older view was an earlier incarnation of the newcomer. */
-    if (!is_old || !(view->installed.flags & DF_VIEW_ADMITTED) ||
-        items[n].rank != view->installed.newcomer.rank)
-      n++;
+    /* The suspect of an older view was an earlier incarnation. */
+    if (message->header.view >= view->peers[items[n].rank].since) n++;
   }
   df_view_add_suspects(view, items, n);
 }
@@ -132,9 +130,10 @@ static void suspect_one(df_view *view, uint32_t rank, uint32_t evidence) {
 static void hold(df_view *view, uint32_t rank, df_view_held held, df_evidence evidence) {
   df_view_peer *peer = &view->peers[rank];
   if (peer->suspected || peer->held >= held) return;
-  if (peer->held == DF_HELD_NOT) peer->held_until = view->now_ns + view->config.grace_ns;
+  const int is_first = peer->held == DF_HELD_NOT;
+  if (is_first) peer->held_until = view->now_ns + view->config.grace_ns;
   peer->held = (uint8_t)held;
-  peer->held_evidence = (uint8_t)evidence;
+  peer->held_evidence = (uint8_t)(is_first ? evidence : DF_EVIDENCE_SILENT);
 }
 
 /* A newcomer that no member can reach. */

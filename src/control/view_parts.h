@@ -21,6 +21,7 @@ int df_view_is_quorum(const df_view *view, int with_held);
 /* Ends the machine because the rest is no quorum. from: the rank whose message or end was the
  * reason, or DF_NOBODY. */
 void df_view_stop_without_quorum(df_view *view, uint32_t from, const char *event);
+void df_view_stop_for_collectives(df_view *view);
 /* from: the sender of INSTALL; the own rank: this rank is the coordinator. */
 void df_view_install(df_view *view, df_view_content *content, uint32_t from);
 void df_view_send(df_view *view, uint32_t to, const df_view_message *message);

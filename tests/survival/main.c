@@ -40,6 +40,15 @@ static const small_world worlds[] = {
       .silences = 1}},
     {"four_crashes", {.members = 4, .reruns = 1, .runs = 1, .crashes = 2}},
     {"four_pair", {.members = 4, .reruns = 1, .runs = 0, .breaks = 1, .several_hosts = 1}},
+    {"join_pair",
+     {.members = 3,
+      .joins = 1,
+      .newcomer_is_lowest = 1,
+      .reruns = 1,
+      .breaks = 1,
+      .several_hosts = 1}},
+    {"join_silence",
+     {.members = 3, .joins = 1, .newcomer_is_lowest = 1, .reruns = 1, .silences = 1}},
 };
 enum { WORLDS = sizeof worlds / sizeof *worlds };
 

@@ -42,7 +42,7 @@ def world(*numbers):
 
 LATE_PROOFS = [
     returns("is_weaker", "evidence > peer->suspected"),
-    ("note", "if DF_HELD_CUT", "!PLANTED && (CONDITION)"),
+    ("note", "if had_proof", "!PLANTED && (CONDITION)"),
 ]
 
 SEEDS = ["--seeds", "10000000"]

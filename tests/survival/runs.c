@@ -191,6 +191,10 @@ void runs_install(int p, const df_view_content *content, int is_first) {
   if (self->view.peers[world_rank(p)].member) change_groups(p, content, before);
   for (int c = 0; c < COLLECTIVES; c++) self->runs[c].reported = 0;
   if (content->flags) {
+    const world_shape *shape = &current.shape;
+    if (content->flags & DF_VIEW_CANCELLED &&
+        shape->crashes + shape->silences + shape->breaks + shape->excludes + shape->leaves == 0)
+      world_fail("(c) the admit of a newcomer that lives is cancelled at %d", p);
     self->admits = 0;
     self->runs[1].changed = (uint8_t)content->number;
     runs_admitted(p);
