@@ -154,8 +154,10 @@ DF_TEST(emulated_devices, ranks_that_share_a_gpu_have_fewer_blocks, 120) {
 
 /* ---- messages that are longer than their slots */
 
+/* A daemon that goes on may not have written its counters back yet. */
 static uint64_t primitives_of(dfcclContext_t ctx) {
   dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
+  OK(dfcclDeviceSynchronize(ctx));
   OK(dfcclGetStats(ctx, &stats));
   return stats.primitivesExecuted;
 }
@@ -370,7 +372,8 @@ static void reduce(dfcclContext_t ctx, dfcclCollId_t id, int rank, uint32_t *mem
 
 typedef struct {
   int native;
-  atomic_int *checked; /* the ranks; one that leaves frees its memory */
+  atomic_int *counted; /* ranks; a peer maps memory as soon as it is allocated */
+  atomic_int *checked; /* ranks; one that leaves frees its memory */
 } across_devices;
 
 static void reduce_across_devices(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
@@ -384,6 +387,8 @@ static void reduce_across_devices(int rank, int ranks, const dfcclUniqueId *id, 
   CUDA(cudaHostAlloc((void **)&memory, (size_t)2 * BYTES, cudaHostAllocMapped));
   reduce(ctx, 0, rank, memory);
   const uint64_t before = mappings();
+  atomic_fetch_add(across->counted, 1);
+  EVENTUALLY(atomic_load(across->counted) == ranks);
   void *shared;
   OK(dfcclMemAlloc(ctx, &shared, (size_t)2 * BYTES));
   reduce(ctx, 1, rank,
@@ -401,7 +406,7 @@ static void reduce_across_devices(int rank, int ranks, const dfcclUniqueId *id, 
 DF_TEST(emulated_devices, memory_is_mapped_between_devices_with_native_atomics_only, 120) {
   for (int native = 0; native < 2; native++) {
     df_family family;
-    across_devices across = {native, df_shared(sizeof(atomic_int))};
+    across_devices across = {native, df_shared(sizeof(atomic_int)), df_shared(sizeof(atomic_int))};
     df_fork(&family, RANKS, 100, reduce_across_devices, &across);
     df_join(&family);
   }
