@@ -16,11 +16,10 @@
  * of the others; an algorithm that is so much slower than the best gets none. */
 typedef struct {
   int rounds, round_ns, least_repeats;
-  int hopeless;    /* times the best: not measured any further */
-  int slots_worth; /* times the best: other slot sizes may still be the best */
+  int hopeless; /* times the best: not measured any further */
 } tune_effort;
-static const tune_effort thorough = {7, 1140000, 4, DF_TUNE_HOPELESS, 2};
-static const tune_effort quick = {3, 300000, 2, 2, 2};
+static const tune_effort thorough = {7, 1140000, 4, DF_TUNE_HOPELESS};
+static const tune_effort quick = {3, 300000, 2, 2};
 enum {
   MAX_REPEATS = 400,
   SHORT_BYTES = 65536, /* a short run may be disturbed by anything */
@@ -28,7 +27,8 @@ enum {
   WARM_PASSES = 3,
   LINE_WORDS = 64 / sizeof(uint32_t),
   FINALISTS = 4,
-  QUICK_S = 30, /* --quick leaves out what is not measured by then */
+  SLOTS_WORTH = 2, /* times the best: other slot sizes may still be the best */
+  QUICK_S = 30,    /* --quick leaves out what is not measured by then */
   SITTINGS = 3
 };
 enum { RUN_TIMEOUT_MS = 120000 };
@@ -156,7 +156,7 @@ static void leave_out(const tune_case *one) {
 
 /* Rank 0: other slot sizes of algorithms that are not much slower than the best. */
 static void want_slot_sizes(const tune_case *one) {
-  const uint64_t most = best_of_passes(one) * (uint64_t)effort_of(&one->options)->slots_worth;
+  const uint64_t most = best_of_passes(one) * SLOTS_WORTH;
   for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++) {
     if (!one->is_warm[algorithm] || time_of_passes(one, algorithm) > most) continue;
     for (int i = 0; i < DF_TUNE_SLOT_SIZES; i++) {
@@ -180,13 +180,6 @@ static void plan_rounds(const tune_case *one) {
   }
 }
 
-/* Sorts the round times of a way; returns their number. */
-static int rounds_sorted(const tune_case *one, int way, int rounds, uint64_t *times) {
-  for (int i = 0; i < rounds; i++) times[i] = slowest(one, way, i);
-  df_tool_sort_u64(times, (size_t)rounds);
-  return rounds;
-}
-
 /* Rank 0: the median over the rounds of what the slowest rank took. */
 static void summarise(const tune_case *one, int rounds) {
   shared_state *shared = one->job->shared;
@@ -195,10 +188,11 @@ static void summarise(const tune_case *one, int rounds) {
   for (int way = 0; way < DF_TUNE_WAYS; way++) {
     uint64_t times[DF_BENCH_MAX_ROUNDS * SITTINGS];
     if (!shared->repeats[way]) continue;
-    const int n = rounds_sorted(one, way, rounds, times);
-    us[way] = (double)times[n / 2] * 1e-3;
+    for (int i = 0; i < rounds; i++) times[i] = slowest(one, way, i);
+    df_tool_sort_u64(times, (size_t)rounds);
+    us[way] = (double)times[rounds / 2] * 1e-3;
     series->sizes[series->n_sizes].spread[way] =
-        (double)(times[n - 2] - times[1]) * 1e-3 / (us[way] > 0 ? us[way] : 1);
+        (double)(times[rounds - 2] - times[1]) * 1e-3 / (us[way] > 0 ? us[way] : 1);
   }
 }
 
@@ -232,8 +226,8 @@ static void choose_finalists(const tune_case *one) {
   }
 }
 
-/* Rank 0: who beats the library's choice in three rounds of four, and in most of each sitting. The
- * rounds of a pair follow each other, so that changes of the machine's speed meet both. */
+/* Rank 0: winners beat the library's choice in three rounds of four, and in most of each sitting.
+ * The rounds of a pair follow each other, so that changes of the machine's speed meet both. */
 static void choose_winners(const tune_case *one, int rounds) {
   df_tune_series *series = &one->job->shared->series[one->options.operation];
   df_tune_standing *standing = series->sizes[series->n_sizes].standing;
@@ -296,8 +290,8 @@ static bool race(const tune_case *one, int first, int rounds) {
   return meet(one);
 }
 
-/* The time of a collective also depends on where the memory of its links happens to lie, by a
- * factor of up to 2.8 on an AMD EPYC. So each sitting begins with new registrations. */
+/* The time of one plan differs from registration to registration, by a factor of up to 2.8 on an
+ * AMD EPYC; the cause is not known. So each sitting begins with new registrations. */
 static bool sit(tune_case *one, int sitting, int rounds) {
   bool *wanted = one->job->shared->is_wanted;
   const bool is_judge = one->self->rank == 0;
@@ -317,13 +311,13 @@ static bool measure(tune_case *one) {
   const int rounds = rounds_of(&one->options);
   const bool is_judge = one->self->rank == 0;
   shared_state *shared = one->job->shared;
-  if (is_judge)
+  if (is_judge) {
     for (int way = 0; way < DF_TUNE_WAYS; way++)
       shared->is_wanted[way] = (way < DF_TUNE_NAMED || way == DF_TUNE_CHOICE) &&
                                df_tune_has(way, one->operation, one->self->n_ranks);
-  if (is_judge)
     shared->is_over = one->options.quick &&
                       df_tool_now_ns() - one->progress.start_ns > (uint64_t)QUICK_S * 1000000000u;
+  }
   if (!meet(one)) return false;
   if (shared->is_over) {
     if (is_judge) shared->series[one->options.operation].is_cut = true;

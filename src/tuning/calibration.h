@@ -7,9 +7,6 @@
  *   dfccl-tuning 1
  *   # calibrated: dfccl 0.1.0; AMD EPYC; 2 processors
  *   reduce        3-5    64K-256K    host    ring slot=64K
- *
- * Source of the idea: a table for each machine, as in "Tuning MPI collectives by verifying
- * performance guidelines" (Hunold and Carpen-Amarie, 2018).
  */
 #ifndef DF_TUNING_CALIBRATION_H
 #define DF_TUNING_CALIBRATION_H
