@@ -27,7 +27,7 @@
 
 #include "stage.h"
 #include "base/mutex.h"
-#include "host/observe/dump.h"
+#include "host/observe/awaited_ranks.h"
 #include "host/registration/match.h"
 #include "two_ranks.h"
 #include "host/runs/collective_failure.h"

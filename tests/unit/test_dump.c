@@ -13,6 +13,7 @@
 
 #include "stage.h"
 #include "base/mutex.h"
+#include "host/observe/awaited_ranks.h"
 #include "host/observe/dump.h"
 #include "host/state/registry.h"
 

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "control/service.h"
-#include "host/observe/dump.h"
+#include "host/observe/awaited_ranks.h"
 #include "host/lifecycle/peer_failure.h"
 #include "host/state/registry.h"
 

@@ -13,7 +13,7 @@
 #include "host/lifecycle/peer_failure.h"
 #include "host/registration/match.h"
 #include "host/lifecycle/heartbeat.h"
-#include "host/observe/dump.h"
+#include "host/observe/awaited_ranks.h"
 #include "host/state/registry.h"
 #include "transports/shm/unmap.h"
 

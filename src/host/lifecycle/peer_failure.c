@@ -13,7 +13,7 @@
 #include "control/messenger.h"
 #include "control/service.h"
 #include "host/state/context.h"
-#include "host/observe/dump.h"
+#include "host/observe/awaited_ranks.h"
 #include "host/runs/collective_failure.h"
 #include "host/registration/match.h"
 #include "host/runs/user_memory.h"

@@ -12,177 +12,12 @@
 #include "base/mutex.h"
 #include "base/text.h"
 #include "host/state/context.h"
+#include "host/observe/awaited_ranks.h"
 #include "host/observe/dump.h"
 #include "host/state/registry.h"
 #include "host/state/switch_hooks.h"
 #include "host/observe/wait_graph.h"
-#include "primitives/step.h"
 #include "transports/shm/single_copy.h"
-
-/* ---- the ranks that a collective waits for ---- */
-
-/* Names the ranks that are missing. Returns their number. */
-static uint32_t say_ranks(df_text *text, const df_coll *coll,
-                          int (*missing)(const df_coll *, uint32_t position)) {
-  uint32_t n = 0;
-  for (uint32_t i = 0; i < coll->n; i++)
-    if (i != coll->position && missing(coll, i)) n++;
-  if (n == 0) return 0;
-  df_say(text, n == 1 ? "rank" : "ranks");
-  for (uint32_t i = 0, said = 0; i < coll->n; i++)
-    if (i != coll->position && missing(coll, i))
-      df_say(text, "%s%u", said++ ? ", " : " ", coll->ranks[i]);
-  return n;
-}
-
-static int has_not_registered(const df_coll *coll, uint32_t position) {
-  return coll->members.remotes[position] == NULL;
-}
-
-static int has_not_run(const df_coll *coll, uint32_t position) {
-  for (uint32_t i = 0; i < coll->exec.plan->n_links; i++)
-    if (coll->exec.plan->links[i].sends && coll->exec.plan->links[i].peer == position) {
-      const df_remote_ends *ends =
-          df_ends_of(coll->members.remotes[position], coll->exec.plan->links[i].channel);
-      return ends == NULL || !ends->has_offer;
-    }
-  return 0;
-}
-
-int df_has_not_come(const df_coll *coll, uint32_t position) {
-  return has_not_registered(coll, position) || has_not_run(coll, position);
-}
-
-/* Whether the primitive waits for its link. Reads shared words, never the executor's caches. */
-static int recv_is_missing(const df_link *link, uint64_t sequence) {
-  int direct;
-  return !df_link_has_message(link, sequence, &direct);
-}
-static int credit_is_missing(const df_link *link, uint64_t sequence) {
-  return ((sequence - df_observe_u64(link->credit)) & DF_SEQUENCE_MASK) >
-         (uint64_t)link->slot_mask + 1;
-}
-
-/* Reads the position of the block in the oldest run. Returns 0 if the block has finished that run.
- */
-static int read_cursor(const df_coll *coll, uint32_t block, df_cursor *cursor) {
-  const uint64_t progress = df_load_relaxed_u64(&coll->exec.device.descriptor->progress[block]);
-  *cursor = (df_cursor){.run = coll->runs.retired,
-                        .loop = (uint32_t)(progress >> 20 & 0xffffff),
-                        .primitive = (uint32_t)(progress >> 4 & 0xffff),
-                        .phase = (uint32_t)(progress & 0xf)};
-  return progress >> 44 == (coll->runs.retired & 0xfffff);
-}
-
-/* As df_step_undrained, for one rank. */
-static int is_undrained(const df_coll *coll, uint32_t block, uint32_t rank) {
-  const df_descriptor *d = coll->exec.device.descriptor;
-  for (uint32_t i = 0; i < d->n_links; i++) {
-    const df_link *link = &coll->exec.device.links[block * d->n_links + i];
-    const df_part *part = &coll->exec.configuration.shape.parts[block];
-    if (!link->sends || link->peer != rank || link->messages == 0 || link->release_mask) continue;
-    if ((uint64_t)part->chunk * d->element_bytes < link->lend_min) continue;
-    const uint64_t last = (coll->runs.retired + 1) * part->loops * link->messages;
-    if (((df_observe_u64(link->credit) - last) & DF_SEQUENCE_MASK) >= DF_SEQUENCE_MASK / 2)
-      return 1;
-  }
-  return 0;
-}
-
-static int block_waits_for(const df_coll *coll, uint32_t block, uint32_t rank) {
-  const df_descriptor *d = coll->exec.device.descriptor;
-  df_cursor cursor;
-  if (!read_cursor(coll, block, &cursor)) return 0;
-  if (cursor.phase == DF_PHASE_DRAIN) return is_undrained(coll, block, rank);
-  if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return 0;
-  const df_primitive *prim = &coll->exec.plan->primitives[cursor.primitive];
-  const df_link *links = &coll->exec.device.links[block * d->n_links];
-  const uint32_t loops = coll->exec.configuration.shape.parts[block].loops;
-  if (prim->flags & DF_PRIM_RECV) {
-    const df_link *link = &links[prim->recv_link];
-    if (link->peer == rank &&
-        recv_is_missing(link, df_sequence(&cursor, loops, link, prim->recv_ordinal)))
-      return 1;
-  }
-  if (prim->flags & DF_PRIM_SEND) {
-    const df_link *link = &links[prim->send_link];
-    if (link->peer == rank &&
-        credit_is_missing(link, df_sequence(&cursor, loops, link, prim->send_ordinal)))
-      return 1;
-  }
-  return 0;
-}
-
-int df_waits_for_member(dfcclContext_t context, const df_coll *coll, uint32_t position) {
-  if (df_has_not_come(coll, position)) return 1;
-  if (df_runs_in_device(coll) == 0) return 0;
-  if (!context->device.memory->host_sees_links) return 1; /* unknown, so possible */
-  for (uint32_t block = 0; block < coll->exec.configuration.shape.n_blocks; block++)
-    if (block_waits_for(coll, block, coll->ranks[position])) return 1;
-  return 0;
-}
-
-static void say_block(const dfcclContext_t context, df_text *text, const df_coll *coll,
-                      uint32_t block) {
-  const df_descriptor *d = coll->exec.device.descriptor;
-  df_cursor cursor;
-  if (!read_cursor(coll, block, &cursor)) {
-    df_say(text, "block %u has finished run %" PRIu64, block, coll->runs.retired);
-    return;
-  }
-  df_say(text, "block %u: run %" PRIu64 ", loop %u of %u, primitive %u of %u", block, cursor.run,
-         cursor.loop, coll->exec.configuration.shape.parts[block].loops, cursor.primitive,
-         d->n_primitives);
-  if (cursor.phase == DF_PHASE_DRAIN) df_say(text, ", waits until its peers have read its buffers");
-  if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return;
-  const df_primitive *prim = &coll->exec.plan->primitives[cursor.primitive];
-  const df_link *links = &coll->exec.device.links[block * d->n_links];
-  uint32_t loops = coll->exec.configuration.shape.parts[block].loops;
-  /* For links in a device's memory, the host can read only the ranks. */
-  if (!context->device.memory->host_sees_links) {
-    if (prim->flags & DF_PRIM_RECV)
-      df_say(text, ", receives from rank %u", links[prim->recv_link].peer);
-    if (prim->flags & DF_PRIM_SEND) df_say(text, ", sends to rank %u", links[prim->send_link].peer);
-    return;
-  }
-  if (prim->flags & DF_PRIM_RECV) {
-    const df_link *link = &links[prim->recv_link];
-    if (recv_is_missing(link, df_sequence(&cursor, loops, link, prim->recv_ordinal)))
-      df_say(text, ", waits for a message from rank %u", link->peer);
-  }
-  if (prim->flags & DF_PRIM_SEND) {
-    const df_link *link = &links[prim->send_link];
-    if (credit_is_missing(link, df_sequence(&cursor, loops, link, prim->send_ordinal)))
-      df_say(text, ", waits until rank %u takes a message", link->peer);
-  }
-}
-
-static void say_state(const dfcclContext_t context, df_text *text,
-                      const df_coll *coll) DF_RANK_LOCKED {
-  if (coll->failure.failed != dfcclSuccess) {
-    df_say(text, "it has failed: %s", coll->failure.sentence);
-  } else if (coll->members.n_bound + 1 < coll->n) {
-    df_say(text, "it waits until it is registered by ");
-    say_ranks(text, coll, has_not_registered);
-  } else if (!coll->exec.ready) {
-    df_say(text, "it waits until it is run by ");
-    if (say_ranks(text, coll, has_not_run) == 0)
-      df_say(text, "no member (its links are being set up)");
-  } else if (df_runs_in_device(coll) == 0) {
-    df_say(text, context->runs.held ? "it waits for the end of a device synchronisation"
-                                    : "it waits on the host for room in the submission queue");
-  } else {
-    for (uint32_t block = 0; block < coll->exec.configuration.shape.n_blocks; block++) {
-      if (block) df_say(text, "; ");
-      say_block(context, text, coll, block);
-    }
-  }
-}
-
-void df_describe_wait(dfcclContext_t context, const df_coll *coll, char *text, size_t bytes) {
-  df_text out = {.at = text, .left = bytes};
-  say_state(context, &out, coll);
-}
 
 /* ---- dump ---- */
 
@@ -202,7 +37,7 @@ static void say_coll(const dfcclContext_t context, df_text *text,
          coll->n, df_algorithm_name(coll->exec.plan->key.algorithm), source_of(context, coll),
          coll->exec.configuration.shape.n_blocks, coll->runs.taken, coll->runs.submitted,
          df_runs_in_device(coll), coll->runs.backlog_length);
-  say_state(context, text, coll);
+  df_say_wait(context, coll, text);
   df_say(text, "\n");
 }
 

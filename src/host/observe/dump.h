@@ -5,17 +5,6 @@
 #include "base/mutex.h"
 #include "host/state/context.h"
 
-/* Whether the member has not registered or not run the collective, according to its announcements.
- */
-int df_has_not_come(const df_coll *coll, uint32_t position) DF_RANK_LOCKED;
-
-/* Whether a run in the daemon, or its links, cannot progress at this moment without the member. */
-int df_waits_for_member(dfcclContext_t context, const df_coll *coll,
-                        uint32_t position) DF_RANK_LOCKED;
-
-/* Describes the collective's state, and the ranks that it waits for. */
-void df_describe_wait(dfcclContext_t context, const df_coll *coll, char *text,
-                      size_t bytes) DF_RANK_LOCKED;
 dfcclResult_t df_dump(dfcclContext_t context, int fd);
 /* The caller holds no lock, and frees the text. NULL: no memory. */
 char *df_dump_text(dfcclContext_t context);

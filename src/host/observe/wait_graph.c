@@ -10,7 +10,7 @@
 #include "base/mutex.h"
 #include "base/text.h"
 #include "bootstrap/net/fork_guard.h"
-#include "host/observe/dump.h"
+#include "host/observe/awaited_ranks.h"
 #include "host/state/registry.h"
 
 /* ---- sleepers ---- */
