@@ -116,7 +116,14 @@ typedef struct df_control_events {
   void (*message_lost)(void *owner, dfcclResult_t status, const char *sentence);
 } df_control_events;
 
-enum { DF_MAX_SERVICE_JOBS = 8 };
+/* A descriptor that the service thread watches for another room. */
+typedef struct df_service_source {
+  int fd;
+  void *room;
+  void (*ready)(void *room); /* the descriptor is readable; without the lock. NULL: no source */
+} df_service_source;
+
+enum { DF_MAX_SERVICE_JOBS = 10 };
 
 typedef struct df_control {
   uint32_t rank, n_ranks;
@@ -128,6 +135,7 @@ typedef struct df_control {
   df_subscription subscriptions[DF_MESSAGE_KINDS];
   df_service_job jobs[DF_MAX_SERVICE_JOBS];
   uint32_t n_jobs;
+  df_service_source source;
   int said_goodbye; /* no message is sent any more */
   dfcclResult_t loss;
   char loss_sentence[DF_SENTENCE_BYTES];

@@ -17,7 +17,12 @@
 #include "bootstrap/net/sockets.h"
 #include "control/reconnect.h"
 
-enum { DF_SERVICE_EVENT = UINT16_MAX, DF_EVENTS_AT_ONCE = 32, DF_SERVICE_STACK_BYTES = 512 * 1024 };
+enum {
+  DF_SERVICE_EVENT = UINT16_MAX,
+  DF_SERVICE_SOURCE = UINT16_MAX - 1,
+  DF_EVENTS_AT_ONCE = 32,
+  DF_SERVICE_STACK_BYTES = 512 * 1024
+};
 
 void df_service_wake(df_control *control) {
   uint64_t one = 1;
@@ -29,6 +34,25 @@ void df_service_add_job(df_control *control, void *room, int (*tick_ms)(void *ro
                         void (*run)(void *room)) {
   DF_ASSERT(control->n_jobs < DF_MAX_SERVICE_JOBS);
   control->jobs[control->n_jobs++] = (df_service_job){.room = room, .tick_ms = tick_ms, .run = run};
+}
+
+int df_service_add_source(df_control *control, int fd, void *room, void (*ready)(void *room)) {
+  struct epoll_event event = {.events = EPOLLIN, .data.u32 = DF_SERVICE_SOURCE};
+  DF_ASSERT(control->source.ready == NULL);
+  if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) return 0;
+  control->source = (df_service_source){.fd = fd, .room = room, .ready = ready};
+  return 1;
+}
+
+void df_service_watch_source(df_control *control, int on) {
+  struct epoll_event event = {.events = on ? EPOLLIN : 0u, .data.u32 = DF_SERVICE_SOURCE};
+  epoll_ctl(control->epoll_fd, EPOLL_CTL_MOD, control->source.fd, &event);
+}
+
+void df_service_forget_source(df_control *control) {
+  if (control->source.ready == NULL) return;
+  epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, control->source.fd, NULL);
+  control->source = (df_service_source){.fd = -1};
 }
 
 /* Returns 1 if the messages of a rank that is alive pass the relay. */
@@ -302,6 +326,10 @@ static void handle_event(df_control *control, const struct epoll_event *event) {
     uint64_t count;
     ssize_t got = read(control->event_fd, &count, sizeof count);
     (void)got;
+    return;
+  }
+  if (who == DF_SERVICE_SOURCE) {
+    if (control->source.ready) control->source.ready(control->source.room);
     return;
   }
   if (control->peers[who].socket < 0) return;

@@ -30,6 +30,7 @@ static const struct {
     {"DFCCL_BACKLOG", true, {NULL}, {"10", "100000"}, "1"},
     {"DFCCL_CONTEXT_SLOTS", true, {"0", "3"}, {"2", "4"}, "1"},
     {"DFCCL_DEBUG_SIGNAL", true, {"2"}, {"0", "1"}, NULL},
+    {"DFCCL_VIEW", true, {"2"}, {"0", "1"}, NULL},
 };
 enum { VARIABLES = sizeof table / sizeof table[0] };
 

@@ -87,4 +87,8 @@
 #define df_sleeper_leave sim_sleeper_leave
 #define df_waits_enter sim_waits_enter
 #define df_waits_leave sim_waits_leave
+/* Nobody watches a simulated job. */
+#define df_snapshot_server_open sim_snapshot_server_open
+#define df_snapshot_server_close sim_snapshot_server_close
+#define df_snapshot_server_close_in_child sim_snapshot_server_close_in_child
 #endif

@@ -179,3 +179,10 @@ uint32_t sim_sleeper_enter(dfcclContext_t context, const df_call *call) {
 void sim_sleeper_leave(uint32_t sleeper) { (void)sleeper; }
 void sim_waits_enter(dfcclContext_t context) { (void)context; }
 void sim_waits_leave(dfcclContext_t context) { (void)context; }
+
+void sim_snapshot_server_open(dfcclContext_t context);
+void sim_snapshot_server_close(dfcclContext_t context);
+void sim_snapshot_server_close_in_child(dfcclContext_t context);
+void sim_snapshot_server_open(dfcclContext_t context) { (void)context; }
+void sim_snapshot_server_close(dfcclContext_t context) { (void)context; }
+void sim_snapshot_server_close_in_child(dfcclContext_t context) { (void)context; }

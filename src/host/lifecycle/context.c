@@ -27,6 +27,7 @@
 #include "host/runs/user_memory.h"
 #include "host/observe/profiler.h"
 #include "host/observe/record.h"
+#include "host/observe/snapshot_server.h"
 #include "host/state/registry.h"
 #include "host/runs/runs.h"
 #include "host/lifecycle/message_handlers.h"
@@ -119,6 +120,7 @@ static dfcclResult_t read_peer_info(dfcclContext_t context) {
 static void free_context(dfcclContext_t context, int keeps_memory) DF_RANK_LOCKED {
   df_fork_guard_remove(&context->fork_guard);
   df_jobs_close(context);
+  df_snapshot_server_close(context);
   df_tuner_plugin_close(context->tuner_plugin);
   df_tuning_cache_free(&context->tuning_cache);
   free(context->runs.callbacks.entries);
@@ -233,6 +235,7 @@ static void give_up_in_child(df_fork_guard *guard) {
   df_dump_signal_forget(context->control.event_fd);
   if (context->recorder) df_recorder_close_in_child(context);
   if (context->tracer) df_tracer_close_in_child(context);
+  df_snapshot_server_close_in_child(context);
   close(context->control.event_fd);
   close(context->control.epoll_fd);
   df_endpoint *wire = context->transports.wire;
@@ -267,6 +270,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   announce_home(context);
   if (settings->record[0] && (result = df_recorder_open(context)) != dfcclSuccess) goto free_memory;
   if (settings->trace[0] && (result = df_tracer_open(context)) != dfcclSuccess) goto stop;
+  df_snapshot_server_open(context);
   if ((result = start_threads(context)) != dfcclSuccess) goto stop;
   if (settings->debug_signal && (result = df_dump_signal_enable(context)) != dfcclSuccess)
     goto stop;

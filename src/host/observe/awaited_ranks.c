@@ -167,3 +167,89 @@ void df_describe_wait(dfcclContext_t context, const df_coll *coll, char *text, s
   df_text out = {.at = text, .left = bytes};
   df_say_wait(context, coll, &out);
 }
+
+/* ---- as a list ---- */
+
+typedef struct df_rank_list {
+  uint32_t *ranks;
+  uint32_t n, most;
+  int more;
+} df_rank_list;
+
+static void add_rank(df_rank_list *list, uint32_t rank) {
+  for (uint32_t i = 0; i < list->n; i++)
+    if (list->ranks[i] == rank) return;
+  if (list->n < list->most)
+    list->ranks[list->n++] = rank;
+  else
+    list->more = 1;
+}
+
+static void add_unregistered(df_rank_list *list, const df_coll *coll) {
+  for (uint32_t i = 0; i < coll->n && !list->more; i++)
+    if (i != coll->position && has_not_registered(coll, i)) add_rank(list, coll->ranks[i]);
+}
+
+/* Visits each link once; has_not_run would visit each link for each member. */
+static void add_without_offers(df_rank_list *list, const df_coll *coll) {
+  const df_plan *plan = coll->exec.plan;
+  for (uint32_t i = 0; i < plan->n_links && !list->more; i++) {
+    if (!plan->links[i].sends) continue;
+    const df_remote_ends *ends =
+        df_ends_of(coll->members.remotes[plan->links[i].peer], plan->links[i].channel);
+    if (ends == NULL || !ends->has_offer) add_rank(list, coll->ranks[plan->links[i].peer]);
+  }
+}
+
+static void add_awaited_by_block(df_rank_list *list, dfcclContext_t context, const df_coll *coll,
+                                 uint32_t block) {
+  const df_descriptor *d = coll->exec.device.descriptor;
+  const df_link *links = &coll->exec.device.links[block * d->n_links];
+  const uint32_t loops = coll->exec.configuration.shape.parts[block].loops;
+  const int is_seen = context->device.memory->host_sees_links;
+  df_cursor cursor;
+  if (!read_cursor(coll, block, &cursor)) return;
+  if (cursor.phase == DF_PHASE_DRAIN && is_seen)
+    for (uint32_t i = 0; i < d->n_links; i++)
+      if (links[i].sends && is_undrained(coll, block, links[i].peer)) add_rank(list, links[i].peer);
+  if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return;
+  const df_primitive *prim = &coll->exec.plan->primitives[cursor.primitive];
+  if (prim->flags & DF_PRIM_RECV) {
+    const df_link *link = &links[prim->recv_link];
+    if (!is_seen || recv_is_missing(link, df_sequence(&cursor, loops, link, prim->recv_ordinal)))
+      add_rank(list, link->peer);
+  }
+  if (prim->flags & DF_PRIM_SEND) {
+    const df_link *link = &links[prim->send_link];
+    if (!is_seen || credit_is_missing(link, df_sequence(&cursor, loops, link, prim->send_ordinal)))
+      add_rank(list, link->peer);
+  }
+}
+
+static df_wait_cause add_awaited(df_rank_list *list, dfcclContext_t context,
+                                 const df_coll *coll) DF_RANK_LOCKED {
+  if (coll->failure.failed != dfcclSuccess) return DF_WAIT_FAILED;
+  if (coll->runs.taken == coll->runs.submitted) return DF_WAIT_NONE;
+  if (coll->members.n_bound + 1 < coll->n) {
+    add_unregistered(list, coll);
+    return DF_WAIT_REGISTRATION;
+  }
+  if (!coll->exec.ready) {
+    add_without_offers(list, coll);
+    return list->n ? DF_WAIT_RUN : DF_WAIT_LINKS;
+  }
+  if (df_runs_in_device(coll) == 0)
+    return context->runs.held ? DF_WAIT_SYNCHRONISATION : DF_WAIT_ROOM;
+  for (uint32_t block = 0; block < coll->exec.configuration.shape.n_blocks; block++)
+    add_awaited_by_block(list, context, coll, block);
+  if (list->n == 0) return DF_WAIT_PROGRESS;
+  return context->device.memory->host_sees_links ? DF_WAIT_MESSAGES : DF_WAIT_UNKNOWN;
+}
+
+uint32_t df_list_awaited(dfcclContext_t context, const df_coll *coll, df_wait_cause *cause,
+                         uint32_t *ranks, uint32_t most, int *more) {
+  df_rank_list list = {.ranks = ranks, .most = most};
+  *cause = add_awaited(&list, context, coll);
+  *more = list.more;
+  return list.n;
+}

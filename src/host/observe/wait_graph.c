@@ -71,6 +71,17 @@ static int next_sleeper(const struct dfcclContext *context, uint32_t *at, df_sle
   return 0;
 }
 
+int df_sleeper_next(const struct dfcclContext *context, uint32_t *at, df_sleeping_call *call) {
+  df_sleeper sleeper;
+  if (!next_sleeper(context, at, &sleeper)) return 0;
+  *call = (df_sleeping_call){.call = {.name = (const char *)(uintptr_t)sleeper.name,
+                                      .is_of_one = (int)sleeper.is_of_one,
+                                      .id = sleeper.id},
+                             .thread = sleeper.thread,
+                             .since_ns = sleeper.since_ns};
+  return 1;
+}
+
 /* ---- contexts of this process ---- */
 
 /* list_lock is taken before any context's lock. */

@@ -15,6 +15,16 @@ typedef struct df_call {
 uint32_t df_sleeper_enter(dfcclContext_t context, const df_call *call);
 void df_sleeper_leave(uint32_t sleeper);
 
+/* A thread that sleeps. */
+typedef struct df_sleeping_call {
+  df_call call;
+  uint32_t thread;
+  uint64_t since_ns;
+} df_sleeping_call;
+/* Copies the context's next sleeper; *at is 0 at first. Returns 0 if there is none. Takes no
+ * lock. */
+int df_sleeper_next(const struct dfcclContext *context, uint32_t *at, df_sleeping_call *call);
+
 /* Between these two calls, dumps include the context in their search for circles. df_waits_leave
  * waits until no dump uses the context. */
 void df_waits_enter(dfcclContext_t context);

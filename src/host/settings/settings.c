@@ -277,6 +277,9 @@ static dfcclResult_t read_environment(df_settings *s) {
     df_calibration_read(&s->tuning, calibration);
   if ((result = read_algorithms(s)) != dfcclSuccess) return result;
   if ((result = read_plugins(s)) != dfcclSuccess) return result;
+  const char *directory = df_variable("XDG_RUNTIME_DIR");
+  if (directory && directory[0] == '/' && strlen(directory) < sizeof s->view_directory)
+    strcpy(s->view_directory, directory);
   s->launches_block = cuda_launches_block();
   s->one_queue = cuda_has_one_queue();
   if ((result = read_text("DFCCL_TRACE", s->trace, sizeof s->trace)) != dfcclSuccess) return result;

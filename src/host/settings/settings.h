@@ -47,7 +47,10 @@
     "context cache slots; a power of two")                                                         \
   X(cuda_arena_mb, "DFCCL_CUDA_ARENA_MB", 64, 2, 65536,                                            \
     "CUDA: MiB of device memory for links, allocated at the start and when more is needed")        \
-  X(debug_signal, "DFCCL_DEBUG_SIGNAL", 0, 0, 1, "1: SIGUSR2 dumps every context to standard error")
+  X(debug_signal, "DFCCL_DEBUG_SIGNAL", 0, 0, 1,                                                   \
+    "1: SIGUSR2 dumps every context to standard error")                                            \
+  X(view, "DFCCL_VIEW", 1, 0, 1,                                                                   \
+    "1: the rank answers dfccl-top at a socket of its user; 0: it does not")
 
 /* AUTO, NONE: shared memory within the host. TCP, BACKEND: no shared memory with other processes. A
  * backend that network.net_backend names carries messages between hosts in any case. */
@@ -62,6 +65,7 @@ typedef struct df_settings {
   char isa[16];              /* DFCCL_ISA: plain, avx2, avx512, neon; empty: the best */
   char record[512];          /* DFCCL_RECORD: folder; empty: no recording */
   char trace[512];           /* DFCCL_TRACE: folder; empty: no trace */
+  char view_directory[64];   /* XDG_RUNTIME_DIR, for the socket; empty: not set, or too long */
   char algorithms[512];      /* DFCCL_ALGORITHMS: directory of "file:NAME"; empty: none */
   char profiler_plugin[512]; /* DFCCL_PROFILER_PLUGIN; empty: none */
   char tune_file[512];       /* DFCCL_TUNE_FILE; empty: results are not kept */

@@ -177,6 +177,15 @@ typedef struct df_coll_trace {
   uint64_t waiting_from, waiting_until; /* the waiting runs that were traced last */
 } df_coll_trace;
 
+/* Facts about the collective's runs for snapshots. Owner: observe/snapshot.c. */
+typedef struct df_coll_watch {
+  /* runs that ended while runs were timed for snapshots, and the sum of their times from submission
+   * to end; runs/completion.c adds to both */
+  uint64_t timed_runs, timed_ns;
+  uint64_t seen_ns;    /* the oldest run was seen first at this time; 0: never */
+  uint64_t seen_taken; /* its number */
+} df_coll_watch;
+
 /* The members of this struct itself describe the registration. registration/register.c sets them
  * once, except references, deregistered and plan_switch. */
 typedef struct df_coll {
@@ -208,6 +217,7 @@ typedef struct df_coll {
   df_pair *pairs;         /* [n]; NULL: not a vector collective */
   uint64_t record_bytes;  /* memory of this process that the registration has */
   df_coll_trace trace;
+  df_coll_watch watch;
   df_coll_execution exec;
   df_coll_failure failure;
   df_coll_members members;

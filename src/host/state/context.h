@@ -28,6 +28,7 @@ struct df_recorder;
 struct df_tracer;
 struct df_tuner_plugin;
 struct df_profiler;
+struct df_snapshot_server;
 
 /* A run that has ended. It is in its collective's list until its callback is called. */
 typedef struct df_pending_callback {
@@ -121,7 +122,9 @@ typedef struct df_runs {
   pthread_t poller;
   int poller_started;
   dfcclResult_t wait_all_status;
-  uint32_t timing; /* collectives whose runs are timed; read without the lock */
+  uint32_t timing;     /* collectives whose runs are timed; read without the lock */
+  uint32_t is_watched; /* 1: snapshots need times of runs; counted in timing */
+  uint64_t watched_until_ns;
   uint64_t callbacks_run, sqes_submitted, cqes_seen;
   uint32_t stopping;       /* the poller is to end */
   uint32_t deadlines_idle; /* the service thread sleeps without limit: a submitter must wake it */
@@ -190,6 +193,7 @@ struct dfcclContext {
   struct df_tracer *tracer;
   struct df_tuner_plugin *tuner_plugin; /* NULL: none */
   struct df_profiler *profiler;         /* NULL: none; read without the lock */
+  struct df_snapshot_server *snapshots; /* NULL: the rank has no socket for dfccl-top */
   df_tuning_store tuning_cache;
   dfcclContext_t next_in_process; /* list of observe/wait_graph.c */
   df_fork_guard fork_guard;

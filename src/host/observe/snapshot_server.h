@@ -1,0 +1,24 @@
+/* The socket at which a rank answers dfccl-top. The service thread answers; it waits for nobody,
+ * and its work for callers is bounded: at most DF_SNAPSHOT_CALLERS callers, and a pass over them
+ * every DF_SNAPSHOT_PASS_MS. A caller of another user, a malformed question and a caller that does
+ * not read end the connection. */
+#ifndef DF_HOST_OBSERVE_SNAPSHOT_SERVER_H
+#define DF_HOST_OBSERVE_SNAPSHOT_SERVER_H
+
+#include "host/observe/snapshot.h"
+
+enum {
+  DF_SNAPSHOT_CALLERS = 8,
+  DF_SNAPSHOT_PASS_MS = 50,
+  DF_SNAPSHOT_IDLE_MS = 3000 /* a caller that asks nothing for this long is disconnected */
+};
+
+/* Before the service thread starts. Without a socket the rank works as well, so a failure is only
+ * logged. */
+void df_snapshot_server_open(dfcclContext_t context);
+/* The service thread does not run. Safe without open. */
+void df_snapshot_server_close(dfcclContext_t context);
+/* In a forked child: closes the descriptors. The socket's name is the parent's. */
+void df_snapshot_server_close_in_child(dfcclContext_t context);
+
+#endif
