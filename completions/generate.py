@@ -112,6 +112,12 @@ TRACE = [
     JSON,
     *COMMON,
 ]
+TOP = [
+    option("--once", "print the table once"),
+    JSON,
+    option("--svg", "write a picture", FILE),
+    *COMMON,
+]
 ROUNDS = option("--rounds", "number of rounds", "number")
 SEED = option("--seed", "seed of all rounds", "number")
 THREADS = option("--threads", "threads", "number")
@@ -189,6 +195,7 @@ PROGRAMS = {
             "time": "the time of a collective on a network",
         },
     ),
+    "dfccl-top": Program({"": TOP}, {"": [""]}),
     "dfccl-trace": Program({"": TRACE}, {"": [DIRECTORY, ""]}),
 }
 
