@@ -30,6 +30,8 @@ typedef enum { DF_COMMON_NONE, DF_COMMON_WRITES, DF_COMMON_LENDS } df_common_use
 /* The value of `piece` for a message without elements, in the first loop of a varying run
  * (plans/algorithms/agree.c). */
 #define DF_PIECE_NONE UINT16_MAX
+/* The same in the last loop of any run (plans/algorithms/settle.c). */
+#define DF_PIECE_SETTLES (UINT16_MAX - 1)
 
 typedef struct df_primitive {
   uint8_t flags;

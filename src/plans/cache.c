@@ -5,8 +5,8 @@
 static int same_key(const df_plan_key *a, const df_plan_key *b) {
   return a->operation == b->operation && a->algorithm == b->algorithm && a->n == b->n &&
          a->position == b->position && a->root == b->root && a->split == b->split &&
-         a->average == b->average && a->agrees == b->agrees && a->cuts.row == b->cuts.row &&
-         a->cuts.share == b->cuts.share && a->file == b->file &&
+         a->average == b->average && a->agrees == b->agrees && a->settles == b->settles &&
+         a->cuts.row == b->cuts.row && a->cuts.share == b->cuts.share && a->file == b->file &&
          df_levels_equal(a->levels, b->levels);
 }
 

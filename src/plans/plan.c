@@ -160,14 +160,17 @@ df_plan *df_plan_make(const df_plan_key *key) {
     df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_STORE,
                                      .source = DF_BUFFER_INPUT,
                                      .destination = DF_BUFFER_OUTPUT});
-  if (key->agrees && key->n > 1) df_plan_agree(plan);
+  if (key->agrees && key->n > 1)
+    df_plan_agree(plan);
+  else if (key->file == NULL && !plan->failed)
+    df_plan_mark_common(plan);
+  if (key->settles && key->n > 1) df_plan_settle(plan);
   free(plan->link_of);
   plan->link_of = NULL;
   if (plan->failed) {
     df_plan_free(plan);
     return NULL;
   }
-  if (!key->agrees && key->file == NULL) df_plan_mark_common(plan);
   return plan;
 }
 

@@ -56,7 +56,8 @@ typedef struct df_plan_key {
   uint32_t n, position, root;
   uint32_t split; /* number of neighbours in a subgroup; 0: one level */
   int average;
-  int agrees; /* 1: the plan ends with an agreement (plans/algorithms/agree.c) */
+  int agrees;  /* 1: the plan ends with an agreement (plans/algorithms/agree.c) */
+  int settles; /* 1: the plan ends with a settling round (plans/algorithms/settle.c) */
   df_cuts cuts;
   /* Levels of DF_HIERARCHICAL. NULL: subgroups of `split` neighbours are hosts. The plan has its
    * own copy. */
@@ -152,6 +153,8 @@ void df_plan_from_file(df_plan *plan);
 uint32_t df_plan_file_channels(const struct df_plan_file *file);
 /* Appends the agreement to one of the plans above. */
 void df_plan_agree(df_plan *plan);
+/* Appends the settling round to any plan, after everything else. */
+void df_plan_settle(df_plan *plan);
 
 /* The limits of a shape, equal on all members. */
 typedef struct df_shape_limits {

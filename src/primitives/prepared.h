@@ -263,6 +263,10 @@ DF_CORE void df_prepare_messages_of(const df_descriptor *desc, uint32_t block, c
   p->send_ordinal = prim->send_ordinal;
   p->common = df_prepare_common(desc, prim, p);
   p->announces = df_prepared_elements(p) ? DF_MESSAGE_COMES | DF_MESSAGE_GOES : 0;
+  if (DF_UNLIKELY(prim->piece == DF_PIECE_SETTLES)) {
+    p->count = 0;
+    p->announces = loop + 1 == part->loops ? DF_MESSAGE_COMES | DF_MESSAGE_GOES : 0;
+  }
 }
 
 DF_CORE void df_prepare_move_of(const df_descriptor *desc, const df_part *part, uint64_t count,

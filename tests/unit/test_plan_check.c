@@ -23,6 +23,7 @@ static void prove_run(df_plan_key key, int varying, df_random *random) {
   char sentence[DF_SENTENCE_BYTES];
   key.cuts = random_cuts(random);
   key.agrees = varying && df_operation_needs_agreement(key.operation);
+  key.settles = df_random_chance(random, 50);
   group_plans g = make_group(key);
   /* A check with scaled inputs lends no input, so each lending is also checked without scaling. */
   const int may_scale = df_operation_reduces(key.operation) && !key.average;

@@ -310,6 +310,55 @@ DF_TEST(plan_mistakes, planted_mistakes_are_found, 60) {
   }
 }
 
+/* The last round of the settling round is left out on all ranks. */
+static void settle_with_some(group_plans *g) {
+  for (uint32_t r = 0; r < g->n; r++) {
+    df_plan *plan = g->plans[r];
+    for (int i = 0; i < 2; i++) {
+      const df_primitive *p = &plan->primitives[--plan->n_primitives];
+      CHECK(p->piece == DF_PIECE_SETTLES, "another plan");
+      plan->links[p->flags & DF_PRIM_SEND ? p->send_link : p->recv_link].messages--;
+    }
+  }
+}
+/* One rank reports its data before its last primitive. Its first report has a link of its own. */
+static void settle_too_early(group_plans *g) {
+  df_primitive *p = g->plans[1]->primitives;
+  uint32_t at = 0;
+  while (p[at].piece != DF_PIECE_SETTLES) at++;
+  const df_primitive report = p[at];
+  p[at] = p[at - 1];
+  p[at - 1] = report;
+}
+
+DF_TEST(plan_mistakes, settling_rounds_that_promise_too_much_are_found, 60) {
+  static const struct {
+    df_operation operation;
+    int algorithm;
+    void (*plant)(group_plans *);
+    const char *sentence;
+  } cases[] = {
+      {DF_OP_ALL_REDUCE, DF_RING, settle_with_some, "has its data"},
+      {DF_OP_BROADCAST, DF_FLAT, settle_with_some, "has its data"},
+      {DF_OP_BARRIER, DF_FLAT, settle_with_some, "has its data"},
+      {DF_OP_BROADCAST, DF_FLAT, settle_too_early, "has its data"},
+  };
+  for (size_t i = 0; i < DF_COUNT_OF(cases); i++) {
+    char sentence[DF_SENTENCE_BYTES] = "";
+    group_plans g = make_group((df_plan_key){.operation = cases[i].operation,
+                                             .algorithm = cases[i].algorithm,
+                                             .n = 5,
+                                             .settles = 1,
+                                             .cuts = {1, 1}});
+    const df_plan_check_options o = {.slots = 2, .loops = 2};
+    CHECK(is_proven(&g, &o, sentence), "without the mistake: %s", sentence);
+    cases[i].plant(&g);
+    CHECK(!is_proven(&g, &o, sentence), "mistake %zu is not found", i);
+    CHECK(strstr(sentence, cases[i].sentence) != NULL, "%zu is found as \"%s\"", i, sentence);
+    drop_group(&g);
+  }
+}
+
 /* Rank 0 of a scan sends its input again after the copy to the output, which in place is the input.
  * */
 static void send_input_again(group_plans *g) {

@@ -219,12 +219,13 @@ df_plan *df_plan_make_piece_table(const df_plan_key *key, const df_lists *lists,
   plan->link_of = calloc(2 * (size_t)key->n, sizeof *plan->link_of);
   plan->failed = plan->extents == NULL || plan->names == NULL || plan->link_of == NULL;
   build(plan, lists);
+  if (!plan->failed) df_plan_mark_common(plan);
+  if (key->settles && key->n > 1) df_plan_settle(plan);
   free(plan->link_of);
   plan->link_of = NULL;
   if (plan->failed) {
     df_plan_free(plan);
     return NULL;
   }
-  df_plan_mark_common(plan);
   return plan;
 }

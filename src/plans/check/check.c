@@ -115,6 +115,10 @@ static int check_that_all_were_received(df_checker *c) {
         return df_check_complain(
             c, r, "ends before it has received a message of rank %u, directly or through others",
             other);
+  for (uint32_t r = 0; c->key.settles && r < c->n; r++)
+    for (uint32_t other = 0; other < c->n; other++)
+      if (other != r && c->players[r].now.after[other] <= c->players[other].has_data)
+        return df_check_complain(c, r, "ends before it has heard that rank %u has its data", other);
   return 1;
 }
 

@@ -16,7 +16,9 @@
  *   - ranks never wait for each other in a circle, with this number of slots in each link;
  *   - in a varying run and a barrier, each rank ends only after it has received messages from all
  *     ranks, directly or through others. Each such message was sent after its sender had compared
- *     counts.
+ *     counts;
+ *   - with a settling round, each rank ends only after it has heard from all ranks that they have
+ *     their data.
  *
  * Plans are deterministic, and ranks communicate only through links. So one execution represents
  * all: each has the same messages, the same waits and the same order of events.

@@ -52,6 +52,7 @@ typedef struct df_check_player {
   uint32_t cells[3];
   uint32_t loop, primitive;
   df_check_moment now;
+  uint32_t has_data; /* its own time at its latest primitive that is not of a settling round */
 } df_check_player;
 
 typedef struct df_checker {

@@ -140,12 +140,14 @@ static int is_there(const df_checker *c, uint32_t loop, const df_primitive *prim
 /* Returns 1 if the primitive can be executed, and 0 if it has to wait or is wrong. */
 static int take_turn(df_checker *c, uint32_t rank, const df_primitive *prim, turn *t) {
   const df_check_player *p = &c->players[rank];
-  const int agrees = c->key.agrees && prim->piece == DF_PIECE_NONE;
-  *t = (turn){.there = !agrees && is_there(c, p->loop, prim)};
+  const int settles = c->key.settles && prim->piece == DF_PIECE_SETTLES;
+  const int is_empty = settles || (c->key.agrees && prim->piece == DF_PIECE_NONE);
+  const int is_last = settles && p->loop + 1 == c->o->loops;
+  *t = (turn){.there = !is_empty && is_there(c, p->loop, prim)};
   if (prim->pieces > p->plan->longest)
     return df_check_complain(c, rank, "%u pieces in a message; the longest has %u", prim->pieces,
                              p->plan->longest);
-  if (prim->piece >= df_check_pieces_of(c, rank) && !agrees)
+  if (prim->piece >= df_check_pieces_of(c, rank) && !is_empty)
     return df_check_complain(c, rank, "piece %u of %u", prim->piece, df_check_pieces_of(c, rank));
   if (prim->flags & DF_PRIM_RECV) {
     const df_plan_link *link = find_link(c, rank, prim->recv_link, 0);
@@ -155,8 +157,8 @@ static int take_turn(df_checker *c, uint32_t rank, const df_primitive *prim, tur
     t->in_at = p->loop * link->messages + prim->recv_ordinal;
     if (t->in_at != t->in->released || t->in_at >= t->in->total)
       return df_check_complain(c, rank, "receives out of turn from rank %u", t->from);
-    t->comes =
-        t->there || (c->o->varying && df_brings_count(p->loop, prim->recv_ordinal, prim->piece));
+    t->comes = t->there || is_last ||
+               (c->o->varying && df_brings_count(p->loop, prim->recv_ordinal, prim->piece));
     if (t->comes && t->in->sent <= t->in_at) return 0;
   }
   if (prim->flags & DF_PRIM_SEND) {
@@ -166,8 +168,8 @@ static int take_turn(df_checker *c, uint32_t rank, const df_primitive *prim, tur
     t->out_at = p->loop * link->messages + prim->send_ordinal;
     if (t->out_at != t->out->sent || t->out_at >= t->out->total)
       return df_check_complain(c, rank, "sends out of turn to rank %u", link->peer);
-    t->goes =
-        t->there || (c->o->varying && df_brings_count(p->loop, prim->send_ordinal, prim->piece));
+    t->goes = t->there || is_last ||
+              (c->o->varying && df_brings_count(p->loop, prim->send_ordinal, prim->piece));
     if (t->goes && t->out_at >= t->out->released + c->o->slots) return 0;
   }
   return 1;
@@ -305,6 +307,7 @@ int df_check_step(df_checker *c, uint32_t rank) {
   turn t;
   if (!take_turn(c, rank, prim, &t)) return 0;
   p->now.after[rank]++;
+  if (prim->piece != DF_PIECE_SETTLES) p->has_data = p->now.after[rank];
   /* The reader's release of the former message of this slot happens before this send. */
   if (t.comes) join(&p->now, &t.in->messages[t.in_at].sent, c->n);
   if (t.goes && t.out_at >= c->o->slots)

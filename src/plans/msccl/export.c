@@ -261,7 +261,7 @@ dfcclResult_t df_plan_export(const df_plan_key *key, FILE *out, char *sentence,
                                       "reducescatter", "alltoall", "gather",    "scatter"};
   df_plan_key one = *key;
   one.cuts = (df_cuts){1, 1};
-  one.average = one.agrees = 0;
+  one.average = one.agrees = one.settles = 0;
   uint32_t channels = 1;
   if (!is_known(key->operation) || key->n < 2) {
     snprintf(sentence, sentence_bytes, "%s of %u ranks has no form in MSCCL's files",
