@@ -117,6 +117,35 @@ typedef enum { dfcclBackendAuto = 0, dfcclBackendCpu = 1, dfcclBackendCuda = 2 }
  * with dfcclInvalidArgument unless all bytes that it does not know are zero. It also refuses a
  * struct with a size, a magic or a version that no library has.
  */
+/*
+ * The members of a job whose configuration has `survive` 1 or 2. Ranks keep their numbers. The
+ * arrays belong to the library: those that config.membership receives until it returns, those of
+ * dfcclGetMembership until the application is notified of the next view.
+ */
+typedef struct {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  uint64_t view;      /* number of the view; 0 at the start */
+  const int *members; /* [nMembers] ranks in increasing order */
+  int nMembers;
+  const int *lost; /* [nLost] ranks that the view before had */
+  /* [nLost] dfcclSuccess: the rank has left by dfcclDestroy; dfcclRemoteError: its process has
+   * ended, or its context is broken; dfcclTimeout: it did not answer; dfcclAborted: it was
+   * excluded */
+  const dfcclResult_t *reasons;
+  int nLost;
+  const int *joined; /* [nJoined] always empty in this version */
+  int nJoined;
+} dfcclMembership_t;
+
+#define DFCCL_MEMBERSHIP_MAGIC 0xdfccc05eu
+#define DFCCL_MEMBERSHIP_INITIALIZER                                                               \
+  {                                                                                                \
+    sizeof(dfcclMembership_t), DFCCL_MEMBERSHIP_MAGIC, DFCCL_VERSION_CODE, 0, NULL, 0, NULL, NULL, \
+        0, NULL, 0                                                                                 \
+  }
+
 typedef struct {
   size_t size;
   unsigned magic;
@@ -129,11 +158,47 @@ typedef struct {
                      choice */
   int timeoutMs;  /* milliseconds after which a submitted run that is not complete ends with
                      dfcclTimeout; 0: no limit */
+  int reserved;   /* 0 */
+  /*
+   * The behaviour when a rank is lost: its process ends, it does not answer, or it is excluded. All
+   * ranks must have the same value (dfcclMismatch). Only ranks of the CPU device on one host can go
+   * on (dfcclInvalidUsage), and no AllToAllDynamic can be registered.
+   *
+   *   0   every outstanding run of every rank ends with dfcclRemoteError
+   *   1   the job goes on among the other ranks. For each run of a collective with a lost member,
+   *       exactly one holds, on all of them: it is complete, with the contribution of the lost
+   *       rank; or it is executed again without that rank. A run in place copies its input first.
+   *   2   as 1, but runs that would be executed again end with dfcclRemoteError, on all of them.
+   *       Later runs go on.
+   *
+   * Collectives need not be registered again: their groups are without the lost ranks from then on,
+   * down to one rank. Buffers keep the layout of the registration: pieces of lost ranks are not
+   * read, and their content in results is undefined. dfcclAvg divides by the number of ranks that
+   * took part. A collective whose root is lost ends with dfcclRemoteError, and so does a SendRecv
+   * with a lost end. A group that is registered later may name lost ranks.
+   *
+   * A rank that cannot reach a majority of the latest view, and has no proof that the processes of
+   * the others have ended, ends its runs with dfcclRemoteError (DFCCL_SURVIVE_QUORUM). A run ends
+   * only when all members have their data, which costs messages (docs/PERFORMANCE.md).
+   *
+   * Source: AdapCC (ICDCS 2024), section IV-C2, goes on without failed members; ULFM (Bland et al.,
+   * 2013) has the agreement as calls. docs/design/membership.md
+   */
+  int survive;
+  int maxRanks; /* room for ranks that join later; 0: nRanks, the only possible size so far */
+  /* Called on the callback thread for each new view, after the callbacks of all runs that ended
+   * before it, and before any run of a collective that lost a member completes in it. It may
+   * register and run collectives, and must not wait. NULL: nothing is called. */
+  void (*membership)(dfcclContext_t ctx, const dfcclMembership_t *membership, void *arg);
+  void *membershipArg;
 } dfcclConfig_t;
 
 #define DFCCL_CONFIG_MAGIC 0xdfcc1c0fu
 #define DFCCL_CONFIG_INITIALIZER                                                                   \
-  { sizeof(dfcclConfig_t), DFCCL_CONFIG_MAGIC, DFCCL_VERSION_CODE, dfcclBackendAuto, -1, 0, 0, 0 }
+  {                                                                                                \
+    sizeof(dfcclConfig_t), DFCCL_CONFIG_MAGIC, DFCCL_VERSION_CODE, dfcclBackendAuto, -1, 0, 0, 0,  \
+        0, 0, 0, NULL, NULL                                                                        \
+  }
 
 /*
  * Sets *version to the library's version: major*10000 + minor*100 + patch. Does not block.
@@ -242,6 +307,29 @@ DFCCL_API dfcclResult_t dfcclAbort(dfcclContext_t ctx);
  * Errors: dfcclInvalidArgument.
  */
 DFCCL_API dfcclResult_t dfcclAbortWithReason(dfcclContext_t ctx, const char *reason);
+
+/*
+ * Fills *membership, which the caller has set to DFCCL_MEMBERSHIP_INITIALIZER, with the latest view
+ * of this rank. The application may be notified later (config.membership). Any thread may call it,
+ * also a callback; it does not block.
+ *
+ * Errors: dfcclInvalidArgument (membership is NULL or not initialised), dfcclInvalidUsage
+ * (config.survive is 0).
+ */
+DFCCL_API dfcclResult_t dfcclGetMembership(dfcclContext_t ctx, dfcclMembership_t *membership);
+
+/*
+ * Excludes ranks from the job: the next view is without them, as if their processes had ended. The
+ * call does not wait for the view. The excluded ranks end their runs with dfcclRemoteError. If two
+ * ranks exclude each other, the lower one stays. Ranks that are lost already are ignored. Any
+ * thread may call it, also a callback.
+ *
+ *   ranks   [n] ranks other than this one, and not all others; read during the call
+ *
+ * Errors: dfcclInvalidArgument (a rank that does not exist, this rank itself, all others),
+ * dfcclInvalidUsage (config.survive is 0), dfcclRemoteError and others (the context is broken).
+ */
+DFCCL_API dfcclResult_t dfcclExclude(dfcclContext_t ctx, const int *ranks, int n);
 
 /* Returns a constant sentence for a result code; never NULL. The text belongs to the library. Does
  * not block, and callbacks may call it. */

@@ -8,7 +8,8 @@
 typedef enum {
   DF_PHASE_BEGIN = 0, /* the run's arguments have not been loaded yet */
   DF_PHASE_MOVE = 1,
-  DF_PHASE_DRAIN = 2 /* waits while peers still read lent buffers */
+  DF_PHASE_DRAIN = 2, /* waits while peers still read lent buffers */
+  DF_PHASE_KEEP = 3   /* copies the input of a run in place; `loop` counts chunks of it */
 } df_phase;
 
 typedef struct DF_ALIGNED(64) df_cursor {

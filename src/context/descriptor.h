@@ -123,6 +123,22 @@ typedef struct df_run_counters {
   uint32_t unread_error; /* error number; 0: none */
 } df_run_counters;
 
+/* Status of a block that gives a run up because it is taken back (host/runs/recall.c). It is no
+ * dfcclResult_t. */
+enum { DF_CANCEL_RECALLED = 63 };
+
+/* CPU, in jobs that go on without lost ranks. */
+typedef struct df_survivors {
+  /* Input and output have the layout of the registration. Numbers of the pieces of the present
+   * members; NULL: the pieces are side by side. */
+  const uint32_t *places[2];
+  /* A run in place overwrites its input, which must be there if the run is executed again. */
+  uint64_t row_bytes, rows;         /* the input: each block keeps its part of each row */
+  uint8_t *kept[DF_RUNS_AHEAD];     /* copies of inputs, by slot */
+  uint8_t keeps[DF_RUNS_AHEAD];     /* 1: the run keeps its input */
+  uint32_t has_kept[DF_RUNS_AHEAD]; /* bits of the blocks that have copied their part */
+} df_survivors;
+
 /* When results are stored past the caches. In place, this is a detour if the run has just read
  * those lines. */
 typedef enum {
@@ -135,9 +151,10 @@ typedef enum {
  * related flags. */
 typedef enum {
   DF_LENDS_IN_PLACE = 1,
-  DF_LENDS_STREAMED = 2, /* results that would otherwise bypass the caches */
-  DF_SCALES_INPUT = 4,   /* inputs are multiplied when they are read, so they are not lent */
-  DF_COUNTS_OF_PEERS = 8 /* varying: `counts` contains the address of a df_pair_counts */
+  DF_LENDS_STREAMED = 2,  /* results that would otherwise bypass the caches */
+  DF_SCALES_INPUT = 4,    /* inputs are multiplied when they are read, so they are not lent */
+  DF_COUNTS_OF_PEERS = 8, /* varying: `counts` contains the address of a df_pair_counts */
+  DF_SURVIVES = 16        /* CPU: `survivors` is valid */
 } df_may_lend;
 
 typedef struct df_descriptor {
@@ -152,7 +169,10 @@ typedef struct df_descriptor {
   uint64_t direct_min; /* least number of bytes of a message that lends */
   uint64_t scratch_bytes;
   const uint64_t *const *mappings; /* by the number of a mapped range; entry 0 is NULL */
-  const uint64_t *inputs;          /* input words of stream events, by index, in device memory */
+  union {
+    const uint64_t *inputs;  /* input words of stream events, by index, in device memory */
+    df_survivors *survivors; /* with DF_SURVIVES */
+  };
   union {
     const struct df_prepared *prepared; /* CPU: prepared primitives; or NULL */
     df_run_arguments *near_runs;        /* CUDA with a relay: copy of words->runs in device

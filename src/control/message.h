@@ -14,7 +14,7 @@ typedef enum {
   DF_MESSAGE_UNMAP,    /* id: segment, a: 1 if a failed run may still read it */
   DF_MESSAGE_ANNOUNCE, /* id: collective; payload: df_announcement, then ranks (group_step) */
   DF_MESSAGE_LINKS,    /* id: collective, a: channel; payload: offer of rings for every block */
-  /* id: collective, a: number of runs executed before, b: 1 if the sender leaves */
+  /* id: collective, a: number of runs executed before, b: df_deregister_reason */
   DF_MESSAGE_DEREGISTER,
   /* id: collective, a: dfcclResult_t, b: the first run that fails, if counts mismatch; 1 for a
    * remote error that ends only the collective; payload: sentence */
@@ -42,8 +42,15 @@ typedef enum {
   /* id: the lost rank; payload: the reason. Between neighbours, in jobs with relays */
   DF_MESSAGE_LOST,
   DF_MESSAGE_PURPOSE, /* id, variant: the plan in use, a: df_purpose: the reason why it stays */
+  DF_MESSAGE_VIEW,    /* payload: df_view_header and lists (view_message.h) */
   DF_MESSAGE_KINDS
 } df_message_kind;
+
+typedef enum {
+  DF_DEREGISTER_ASKED,
+  DF_DEREGISTER_LEAVES, /* the sender leaves */
+  DF_DEREGISTER_MOVED   /* a member was lost, and the sender's runs go on in another home */
+} df_deregister_reason;
 
 typedef enum { DF_SEGMENT_HOME, DF_SEGMENT_LINKS, DF_SEGMENT_USER } df_segment_use;
 

@@ -386,6 +386,7 @@ void df_messenger_deliver(df_control *control, uint32_t from, const df_message *
   int is_accepted = control->peers[from].state != DF_PEER_LEFT ||
                     message->kind == DF_MESSAGE_UNMAPPED ||
                     outlives_goodbye(control, (df_message_kind)message->kind);
+  is_accepted &= !control->ignores_lost || control->peers[from].state != DF_PEER_GIVEN_UP;
   if (is_accepted && subscription->takes_fd) {
     subscription->handle(subscription->room, from, message, fd);
     return;

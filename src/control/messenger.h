@@ -123,7 +123,7 @@ typedef struct df_service_source {
   void (*ready)(void *room); /* the descriptor is readable; without the lock. NULL: no source */
 } df_service_source;
 
-enum { DF_MAX_SERVICE_JOBS = 10 };
+enum { DF_MAX_SERVICE_JOBS = 12 };
 
 typedef struct df_control {
   uint32_t rank, n_ranks;
@@ -137,6 +137,7 @@ typedef struct df_control {
   uint32_t n_jobs;
   df_service_source source;
   int said_goodbye; /* no message is sent any more */
+  int ignores_lost; /* messages of ranks that are given up are dropped */
   dfcclResult_t loss;
   char loss_sentence[DF_SENTENCE_BYTES];
 

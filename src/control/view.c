@@ -101,7 +101,7 @@ static df_view_parts parts_of(const df_view *view, int with_held) {
     if (!peer->suspected && !is_cut) {
       parts.present++;
       if (n == 0) parts.has_lowest = 1;
-    } else if (is_cut || peer->suspected != DF_EVIDENCE_CERTAIN) {
+    } else if (is_cut || peer->suspected < DF_EVIDENCE_CERTAIN) {
       parts.unproved++;
     }
     n++;
@@ -122,6 +122,10 @@ const char *df_evidence_words(uint32_t evidence) {
     return "the application excluded it";
   case DF_EVIDENCE_CERTAIN:
     return "its process has ended";
+  case DF_EVIDENCE_GAVE_UP:
+    return "it has given up";
+  case DF_EVIDENCE_BYE:
+    return "it has said goodbye";
   default:
     return evidence == DF_EVIDENCE_LEFT ? "it has left" : "unknown";
   }

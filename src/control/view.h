@@ -3,7 +3,7 @@
  * collective that has lost a member the runs that still complete. This is one member's state
  * machine: messages, evidence and the time come in, messages go out. It is pure: no clock, no
  * input or output, no lock, and no memory but what the caller gives, so that tests play it in
- * virtual time (tests/survival). Nothing in the library uses it yet.
+ * virtual time (tests/survival). host/membership is its owner.
  *
  *   current     no rank is suspected
  *   frozen      a rank is suspected or leaves: the caller stops the collectives that lose a member,

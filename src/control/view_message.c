@@ -64,7 +64,7 @@ uint32_t df_view_message_write(const df_view_message *message, uint32_t first, u
 
 static int reason_is_valid(df_view_item item, uint32_t n_ranks) {
   uint32_t proof = df_view_evidence(item) & ~(uint32_t)DF_EVIDENCE_LEFT;
-  return df_view_evidence(item) != DF_EVIDENCE_NONE && proof <= DF_EVIDENCE_CERTAIN &&
+  return df_view_evidence(item) != DF_EVIDENCE_NONE && proof <= DF_EVIDENCE_BYE &&
          df_view_accuser(item) < n_ranks;
 }
 

@@ -23,7 +23,10 @@ typedef enum {
   DF_EVIDENCE_NONE,
   DF_EVIDENCE_SILENT,   /* questions were not answered, or a connection ended without a proof */
   DF_EVIDENCE_ASKED,    /* the application excluded it */
-  DF_EVIDENCE_CERTAIN,  /* the kernel has reported the end of its process */
+  DF_EVIDENCE_CERTAIN,  /* the kernel has reported the end of its process; this and the following
+                           two are proofs that the rank takes part in nothing any more */
+  DF_EVIDENCE_GAVE_UP,  /* its context is broken, as it has said */
+  DF_EVIDENCE_BYE,      /* it has called dfcclDestroy, as it has said */
   DF_EVIDENCE_LEFT = 8, /* it leaves in order, and takes part in the agreement until then */
 } df_evidence;
 

@@ -115,6 +115,16 @@ DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descrip
   df_lanes_note_time(lanes, DF_TIMED_CQE, 1);
 }
 
+/* The status of a run that this block gives up. If runs are only taken back, one that has its data
+ * here counts as complete; the host allows for members that may not have theirs. */
+DF_CORE uint32_t df_daemon_status(const df_block *block, const df_descriptor *desc) {
+  const uint32_t status = df_observe_u32(&desc->words->cancel);
+  return status == DF_CANCEL_RECALLED &&
+                 df_step_has_data(desc, block->index, &block->picked->cursor)
+             ? 0
+             : status;
+}
+
 /* Called by the leader after df_daemon_execute. */
 DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descriptor *desc,
                                 df_step_result result, const df_lanes *lanes) {
@@ -131,8 +141,7 @@ DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descrip
   } else {
     df_scheduler_note_event(block, DF_EVENT_DONE, collective, lanes);
     df_daemon_complete(block, collective, desc,
-                       result == DF_STEP_CANCELLED ? df_observe_u32(&desc->words->cancel) : 0,
-                       lanes);
+                       result == DF_STEP_CANCELLED ? df_daemon_status(block, desc) : 0, lanes);
   }
 }
 

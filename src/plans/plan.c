@@ -144,6 +144,18 @@ void df_plan_empty(df_plan *plan) {
     memset(plan->link_of, 0, 2 * (size_t)plan->channels * plan->key.n * sizeof *plan->link_of);
 }
 
+/* The plan of a group of one. The only member's piece of a wide buffer need not be the first, if
+ * the others have been lost. */
+static void build_copy(df_plan *plan) {
+  const df_operation operation = plan->key.operation;
+  if (df_operation_is_wide(operation, 0) || df_operation_is_wide(operation, 1))
+    plan->geometry = DF_GEOMETRY_PIECES;
+  if (df_operation_uses(operation, 1, 0, plan->key.root, 1))
+    df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_STORE,
+                                     .source = DF_BUFFER_INPUT,
+                                     .destination = DF_BUFFER_OUTPUT});
+}
+
 df_plan *df_plan_make(const df_plan_key *key) {
   df_plan *plan = df_plan_begin(key);
   if (plan == NULL) return NULL;
@@ -156,10 +168,8 @@ df_plan *df_plan_make(const df_plan_key *key) {
     df_plan_from_file(plan);
   else if (key->n > 1)
     algorithms[key->algorithm].build(plan);
-  else if (df_operation_uses(key->operation, 1, 0, key->root, 1))
-    df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_STORE,
-                                     .source = DF_BUFFER_INPUT,
-                                     .destination = DF_BUFFER_OUTPUT});
+  else
+    build_copy(plan);
   if (key->agrees && key->n > 1)
     df_plan_agree(plan);
   else if (key->file == NULL && !plan->failed)

@@ -127,17 +127,35 @@ DF_CORE int df_brings_count(uint32_t loop, uint32_t ordinal, uint32_t piece) {
   return loop == 0 && (ordinal == 0 || piece == DF_PIECE_NONE);
 }
 
+/* The number of the piece in a buffer that has the layout of the registration, from which members
+ * have been lost since. */
+DF_CORE uint32_t df_place_of_piece(const df_descriptor *desc, uint8_t buffer, uint32_t piece) {
+#if defined(__CUDACC__)
+  (void)desc, (void)buffer;
+#else
+  if (DF_UNLIKELY(desc->lends & DF_SURVIVES)) {
+    const uint32_t *places = desc->survivors->places[buffer == DF_BUFFER_OUTPUT];
+    if (places) return places[piece];
+  }
+#endif
+  return piece;
+}
+
 /* The offset of a piece in its buffer, in bytes. count: elements of a piece. */
 DF_CORE uint64_t df_piece_offset(const df_descriptor *desc, const df_part *part, uint64_t count,
-                                 uint32_t loop, uint32_t piece) {
+                                 uint32_t loop, uint8_t buffer, uint32_t piece) {
   if (DF_UNLIKELY(desc->geometry == DF_GEOMETRY_PIECE_TABLE))
     return df_extent_of(desc, piece)->at * desc->element_bytes;
-  uint64_t start = desc->geometry == DF_GEOMETRY_PARTITION
-                       ? part->first + ((uint64_t)loop * desc->pieces + piece) * part->chunk
-                       : piece * count + part->first + (uint64_t)loop * part->chunk;
-  if (DF_UNLIKELY(desc->geometry == DF_GEOMETRY_GRID))
-    start = piece / desc->pieces * count + part->first +
-            ((uint64_t)loop * desc->pieces + piece % desc->pieces) * part->chunk;
+  if (desc->geometry == DF_GEOMETRY_PARTITION)
+    return (part->first + ((uint64_t)loop * desc->pieces + piece) * part->chunk) *
+           desc->element_bytes;
+  uint32_t row = piece;
+  uint64_t start = part->first + (uint64_t)loop * part->chunk;
+  if (DF_UNLIKELY(desc->geometry == DF_GEOMETRY_GRID)) {
+    row = piece / desc->pieces;
+    start = part->first + ((uint64_t)loop * desc->pieces + piece % desc->pieces) * part->chunk;
+  }
+  start += df_place_of_piece(desc, buffer, row) * count;
   return start * desc->element_bytes;
 }
 
@@ -145,7 +163,7 @@ DF_CORE uint64_t df_buffer_offset(const df_descriptor *desc, const df_part *part
                                   uint32_t loop, uint8_t buffer, uint32_t piece) {
   if (buffer == DF_BUFFER_NONE) return 0;
   if (buffer == DF_BUFFER_SCRATCH) return (uint64_t)piece * part->chunk * desc->element_bytes;
-  return df_piece_offset(desc, part, count, loop, piece);
+  return df_piece_offset(desc, part, count, loop, buffer, piece);
 }
 
 DF_CORE uint8_t df_move_kind_of(uint8_t flags) {

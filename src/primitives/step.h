@@ -8,6 +8,7 @@
 #include "context/descriptor.h"
 #include "primitives/common_slot.h"
 #include "primitives/drain.h"
+#include "primitives/keep.h"
 #include "primitives/lanes.h"
 #include "primitives/link.h"
 #include "primitives/lend_by_call.h"
@@ -86,6 +87,11 @@ DF_CORE int df_step_may_begin(const df_descriptor *desc, const df_cursor *cursor
   return df_step_has_input(desc, &run);
 }
 
+DF_CORE uint32_t df_step_first_phase(const df_descriptor *desc, uint32_t block) {
+  return df_step_keeps(desc) || (desc->parts[block].loops && desc->n_primitives) ? DF_PHASE_MOVE
+                                                                                 : DF_PHASE_DRAIN;
+}
+
 DF_CORE void df_step_begin(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                            const df_run_arguments *run) {
   cursor->buffers[DF_BUFFER_NONE] = NULL;
@@ -99,9 +105,38 @@ DF_CORE void df_step_begin(const df_descriptor *desc, uint32_t block, df_cursor 
   if (df_step_has_common(desc, run)) cursor->flags |= DF_CURSOR_COMMON;
   cursor->loop = 0;
   cursor->primitive = 0;
-  cursor->phase = df_step_keeps(desc) || (desc->parts[block].loops && desc->n_primitives)
-                      ? DF_PHASE_MOVE
-                      : DF_PHASE_DRAIN;
+  cursor->phase = df_step_first_phase(desc, block);
+}
+
+/* Whether the block first copies the input of this run. */
+DF_CORE int df_step_keeps_input(const df_descriptor *desc, const df_cursor *cursor) {
+#if defined(__CUDACC__)
+  (void)desc, (void)cursor;
+  return 0;
+#else
+  return DF_UNLIKELY(desc->lends & DF_SURVIVES) &&
+         desc->survivors->keeps[cursor->run % DF_RUNS_AHEAD];
+#endif
+}
+
+#if !defined(__CUDACC__)
+DF_CORE_APART df_step_result df_step_keep_input(const df_descriptor *desc, uint32_t block,
+                                                df_cursor *cursor) {
+  if (df_step_keep(desc, block, cursor)) cursor->phase = df_step_first_phase(desc, block);
+  return DF_STEP_PROGRESSED;
+}
+#endif
+
+/* Whether the block has all data of the run, and only waits until the other members have theirs (a
+ * settling round, plans/algorithms/settle.c) or until lent buffers are returned. */
+DF_CORE int df_step_has_data(const df_descriptor *desc, uint32_t block, const df_cursor *cursor) {
+  if (cursor->phase == DF_PHASE_DRAIN) return 1;
+  if (cursor->phase != DF_PHASE_MOVE ||
+      desc->primitives[cursor->primitive].piece != DF_PIECE_SETTLES)
+    return 0;
+  const uint64_t loops =
+      df_step_varies(desc) ? df_step_loops(desc, cursor) : desc->parts[block].loops;
+  return cursor->loop + 1 == loops;
 }
 
 /* Varying: returns 1 if the run has no further loop. It then releases the message numbers that the
@@ -346,7 +381,11 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
       return DF_STEP_BLOCKED;
     }
     df_step_begin(desc, block, cursor, &run);
+    if (df_step_keeps_input(desc, cursor)) cursor->phase = DF_PHASE_KEEP;
   }
+#if !defined(__CUDACC__)
+  if (DF_UNLIKELY(cursor->phase == DF_PHASE_KEEP)) return df_step_keep_input(desc, block, cursor);
+#endif
   if (cursor->phase == DF_PHASE_DRAIN) {
     move->send_link = df_step_undrained(desc, block, cursor); /* the link to wait for */
     return move->send_link ? DF_STEP_BLOCKED : DF_STEP_DONE;
@@ -437,7 +476,9 @@ DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block, const
     const df_run_arguments run = df_step_arguments(desc, &cursor);
     if (!df_step_has_input(desc, &run)) return 0;
     df_step_begin(desc, block, &cursor, &run);
+    if (df_step_keeps_input(desc, &cursor)) return 1;
   }
+  if (cursor.phase == DF_PHASE_KEEP) return 1;
   if (cursor.phase == DF_PHASE_DRAIN) return !df_step_undrained(desc, block, &cursor);
   df_move look;
   const df_prepared *prim = df_step_prepare(desc, block, &cursor, &look.worked_out);

@@ -34,6 +34,7 @@ SUB_ROOMS = {
     "host": [
         "api",
         "lifecycle",
+        "membership",
         "switching",
         "registration",
         "runs",

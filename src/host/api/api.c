@@ -18,6 +18,7 @@
 #include "host/runs/collective_failure.h"
 #include "host/settings/abi_struct.h"
 #include "host/lifecycle/peer_failure.h"
+#include "host/membership/membership.h"
 #include "host/runs/user_memory.h"
 #include "host/runs/dynamic_counts.h"
 #include "host/state/registry.h"
@@ -351,6 +352,19 @@ dfcclResult_t dfcclGetStats(dfcclContext_t ctx, dfcclStats_t *stats) {
 static dfcclResult_t check_memory(const dfcclMemory_t *memory) {
   if (memory == NULL) return df_fail(dfcclInvalidArgument, "memory is NULL");
   return df_growing_check(&df_growing_memory, memory);
+}
+
+dfcclResult_t dfcclGetMembership(dfcclContext_t ctx, dfcclMembership_t *membership) {
+  DF_CHECK_CONTEXT(ctx);
+  if (membership == NULL)
+    return df_remember(ctx, df_fail(dfcclInvalidArgument, "membership is NULL"));
+  const dfcclResult_t result = df_growing_check(&df_growing_membership, membership);
+  return df_remember(ctx, result == dfcclSuccess ? df_membership_get(ctx, membership) : result);
+}
+
+dfcclResult_t dfcclExclude(dfcclContext_t ctx, const int *ranks, int n) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_membership_exclude(ctx, ranks, n));
 }
 
 dfcclResult_t dfcclGetMemory(dfcclContext_t ctx, dfcclMemory_t *memory) {

@@ -16,11 +16,13 @@
 #include "control/service.h"
 #include "host/state/context.h"
 #include "host/state/peer_info.h"
+#include "host/lifecycle/heartbeat.h"
 #include "host/lifecycle/open_device.h"
 #include "host/observe/dump.h"
 #include "host/runs/collective_failure.h"
 #include "host/lifecycle/service_tasks.h"
 #include "host/lifecycle/peer_failure.h"
+#include "host/membership/membership.h"
 #include "host/registration/link_setup.h"
 #include "host/registration/match.h"
 #include "host/switching/tuning_store.h"
@@ -96,6 +98,9 @@ static dfcclResult_t read_peer_info(dfcclContext_t context) {
       return df_fail(dfcclInvalidUsage, "rank %u uses the %s device, rank %u the %s device", r,
                      content.device.backend == dfcclBackendCuda ? "CUDA" : "CPU", context->rank,
                      context->device.kind->name);
+    if (content.survive != (uint32_t)context->settings.survive)
+      return df_fail(dfcclMismatch, "config.survive is %u on rank %u and %d on rank %u",
+                     content.survive, r, context->settings.survive, context->rank);
     blocks = DF_MIN(blocks, content.max_blocks);
     least = DF_MIN(least, content.shared_blocks);
     takes_turns |= takes_turns_with(context, r, &content.device);
@@ -125,6 +130,7 @@ static void free_context(dfcclContext_t context, int keeps_memory) DF_RANK_LOCKE
   df_tuning_cache_free(&context->tuning_cache);
   free(context->runs.callbacks.entries);
   df_memory_release(context, keeps_memory);
+  df_membership_close(context);
   df_transports_close(context, keeps_memory);
   df_profiler_close(context);
   df_messenger_close(&context->control);
@@ -199,6 +205,8 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
   if ((result = df_service_open(&context->control)) != dfcclSuccess) return result;
   if ((result = df_transports_open(context)) != dfcclSuccess)
     return result; /* the transports wake the service */
+  if ((result = df_membership_open(context)) != dfcclSuccess) return result;
+  if (context->survival && (result = df_pings_add(context)) != dfcclSuccess) return result;
   context->device.work_bell = (df_bell *)context->transports.shm->home->base;
   return df_host_open_device(context);
 }
@@ -319,7 +327,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
                           .id = coll->id,
                           .a = coll->runs.submitted,
                           .b = 1,
-                          .variant = coll->variant};
+                          .variant = coll->home};
     df_coll_send(context, coll, &message, NULL);
     coll->exec.pages = DF_PAGES_AS_USED; /* peers may give their rings back */
   }

@@ -89,7 +89,7 @@ static void send(dfcclContext_t context, uint32_t rank, int what) DF_RANK_LOCKED
 static void describe_traffic(dfcclContext_t context, uint32_t rank, df_text *out) {
   df_endpoint *wire = context->transports.wire;
   df_traffic traffic;
-  for (uint32_t i = 0; wire->network->traffic(wire, rank, i, &traffic); i++)
+  for (uint32_t i = 0; wire && wire->network->traffic(wire, rank, i, &traffic); i++)
     if (traffic.received_ns)
       df_say(out, "; the connection %s has brought nothing for %" PRIu64 " ms", traffic.ends,
              (df_clock_ns() - traffic.received_ns) / 1000000);
@@ -125,6 +125,7 @@ static int asks(dfcclContext_t context, uint32_t rank) {
   df_endpoint *wire = context->transports.wire;
   df_traffic traffic;
   if (peer->state != DF_PEER_ALIVE) return 0;
+  if (context->survival && !peer->local) return 1; /* a stopped process is given up */
   return peer->channel != NULL || is_beside_relay(context, rank) ||
          (peer->is_remote && wire->network->traffic(wire, rank, 0, &traffic));
 }
@@ -187,7 +188,7 @@ static int has_other_hosts(const dfcclContext_t context) {
 
 dfcclResult_t df_pings_add(dfcclContext_t context) {
   const long long ms = context->settings.net_timeout_ms;
-  if (ms == 0 || !has_other_hosts(context)) return dfcclSuccess;
+  if (ms == 0 || (!has_other_hosts(context) && context->survival == NULL)) return dfcclSuccess;
   df_pings *pings = calloc(1, sizeof *pings + 2 * (size_t)context->n_ranks);
   if (pings == NULL) return df_fail(dfcclOutOfMemory, "no memory for heartbeats");
   pings->metronome.period_ns = (uint64_t)DF_MAX(ms / TICKS, 1) * 1000000;

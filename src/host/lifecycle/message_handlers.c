@@ -12,6 +12,7 @@
 #include "host/registration/link_setup.h"
 #include "host/lifecycle/peer_failure.h"
 #include "host/registration/match.h"
+#include "host/registration/successor.h"
 #include "host/lifecycle/heartbeat.h"
 #include "host/observe/awaited_ranks.h"
 #include "host/state/registry.h"
@@ -45,16 +46,23 @@ static void handle_links(void *room, uint32_t from, const df_message *message,
 static void handle_deregistration(void *room, uint32_t from, const df_message *message,
                                   int fd) DF_RANK_LOCKED {
   (void)fd;
+  const dfcclContext_t context = room;
   df_remote *remote = df_match_newest(room, from, message);
-  if (remote && !remote->deregistered)
-    df_match_deregistered(room, remote, message->a, message->b != 0);
+  if (remote == NULL || remote->deregistered) return;
+  if (message->b == DF_DEREGISTER_MOVED)
+    df_match_moved(room, remote);
+  else if (message->b == 0 ||
+           context->survival == NULL) /* the next view is without a rank that leaves */
+    df_match_deregistered(room, remote, message->a, message->b == DF_DEREGISTER_LEAVES);
 }
 
 static void handle_limit(void *room, uint32_t from, const df_message *message,
                          int fd) DF_RANK_LOCKED {
   (void)fd;
+  const dfcclContext_t context = room;
   df_remote *remote = df_match_newest(room, from, message);
-  if (remote && !remote->deregistered) df_match_limited(room, remote, message->a);
+  if (context->survival == NULL && remote && !remote->deregistered)
+    df_match_limited(room, remote, message->a);
 }
 
 /* ---- failures ---- */
@@ -97,15 +105,15 @@ static void handle_failure(void *room, uint32_t from, const df_message *message,
                              : dfcclRemoteError;
   const char *sentence = df_message_payload(message);
   char longer[DF_SENTENCE_BYTES];
-  if (status == dfcclTimeout && message->variant == 0 && remote && remote->bound &&
+  if (status == dfcclTimeout && df_is_home(message->variant) && remote && remote->bound &&
       remote->bound->failure.failed == dfcclSuccess) {
     extend_timeout(context, remote->bound, sentence, longer);
     sentence = longer;
   }
   /* A mismatch, an abort or a buffer that cannot be read does not affect other collectives. */
   const int is_alone = message->a == dfcclRemoteError && message->b != 0;
-  int breaks =
-      status != dfcclMismatch && message->a != dfcclAborted && message->variant == 0 && !is_alone;
+  int breaks = status != dfcclMismatch && message->a != dfcclAborted &&
+               df_is_home(message->variant) && !is_alone;
   if (breaks) df_break(context, status, sentence);
   if (breaks && (remote == NULL || remote->bound == NULL))
     fail_unmet(context, from, message->id, status, sentence);

@@ -13,6 +13,7 @@
 #include "control/messenger.h"
 #include "control/service.h"
 #include "host/state/context.h"
+#include "host/membership/membership.h"
 #include "host/observe/awaited_ranks.h"
 #include "host/runs/collective_failure.h"
 #include "host/registration/match.h"
@@ -100,6 +101,10 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
 
 void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
+  if (context->survival) {
+    df_membership_suspect(context, peer, "sent a malformed message");
+    return;
+  }
   df_failure_reason failure_reason = {
       .lost = peer, .witness = context->rank, .why = "sent a malformed message"};
   int known = context->control.peers[peer].state != DF_PEER_ALIVE ||
@@ -115,6 +120,13 @@ void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
 /* A rank that has sent its failure reason ends its connection without having died. */
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, const char *why) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
+  if (context->survival) {
+    if (state == DF_PEER_DEAD)
+      df_membership_lost(context, peer);
+    else
+      df_membership_gave_up(context, peer, why);
+    return;
+  }
   const char *failure_reason = context->control.peers[peer].failure_reason;
   char sentence[DF_SENTENCE_BYTES];
   if (failure_reason && context->failure.broken == dfcclSuccess) {
@@ -125,6 +137,10 @@ void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, co
 }
 
 void df_peer_unreachable(dfcclContext_t context, uint32_t peer, const char *why) {
+  if (context->survival) {
+    df_membership_suspect(context, peer, why);
+    return;
+  }
   lose_peer(context, peer, DF_PEER_GIVEN_UP, context->rank, 1, why);
 }
 
@@ -138,10 +154,8 @@ void df_report_broken(dfcclContext_t context) {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL) continue;
-    df_message limit = {.kind = DF_MESSAGE_LIMIT,
-                        .id = coll->id,
-                        .a = coll->runs.submitted,
-                        .variant = coll->variant};
+    df_message limit = {
+        .kind = DF_MESSAGE_LIMIT, .id = coll->id, .a = coll->runs.submitted, .variant = coll->home};
     df_coll_send(context, coll, &limit, NULL);
   }
 }
@@ -161,6 +175,12 @@ void df_handle_failure_reason(dfcclContext_t context, uint32_t from, const df_me
   DF_ASSERT_RANK_LOCKED(&context->lock);
   df_peer *peer = &context->control.peers[from];
   const char *why = df_message_payload(message);
+  if (context->survival) {
+    char gave_up[DF_SENTENCE_BYTES];
+    snprintf(gave_up, sizeof gave_up, "gave up, because: %.400s", why);
+    df_membership_gave_up(context, from, gave_up);
+    return;
+  }
   char failure_reason[DF_SENTENCE_BYTES];
   uint64_t lost = message->id;
   int names = lost < context->n_ranks && lost != from; /* the sender may regard this rank as lost */
@@ -187,6 +207,10 @@ void df_peer_left(dfcclContext_t context, uint32_t peer) {
   if (context->control.peers[peer].state != DF_PEER_ALIVE) return;
   df_endpoint *wire = context->transports.wire;
   context->control.peers[peer].state = DF_PEER_LEFT;
+  if (context->survival) {
+    df_membership_left(context, peer);
+    return;
+  }
   if (wire) wire->network->peer_left(wire, peer);
   fail_all_unannounced(context, peer);
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {

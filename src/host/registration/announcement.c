@@ -46,7 +46,7 @@ df_announcement df_coll_announcement(const df_coll *coll) {
 void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) {
   uint8_t payload[sizeof(df_announcement) + DF_MAX_RANKS * sizeof(uint32_t)];
   df_announcement announcement = df_coll_announcement(coll);
-  df_message message = {.kind = DF_MESSAGE_ANNOUNCE, .id = coll->id, .variant = coll->variant};
+  df_message message = {.kind = DF_MESSAGE_ANNOUNCE, .id = coll->id, .variant = coll->home};
   message.payload_bytes = df_announcement_write(&announcement, coll->ranks, payload);
   if (coll->pairs == NULL && from == 0) {
     df_coll_send(context, coll, &message, payload);

@@ -19,6 +19,7 @@
 #include "host/runs/collective_failure.h"
 #include "host/registration/match.h"
 #include "host/state/registry.h"
+#include "host/state/survival.h"
 #include "host/registration/check_arguments.h"
 #include "host/runs/runs.h"
 #include "host/state/switch_hooks.h"
@@ -72,9 +73,10 @@ static df_route route_of(const df_coll *coll, uint32_t which, const df_ring *rin
                     .peers_lend_min = df_configuration_peers_lend_min(&coll->exec.configuration)};
 }
 
-/* True if the collective failed or was deregistered: its remotes are no longer its own. */
+/* True if the collective failed, lost a member or was deregistered: its remotes are no longer its
+ * own. */
 static int is_given_up(const df_coll *coll) DF_RANK_LOCKED {
-  return coll->deregistered || coll->failure.failed != dfcclSuccess;
+  return coll->deregistered || coll->failure.failed != dfcclSuccess || coll->runs.is_recalled;
 }
 
 static df_remote *remote_of(const df_coll *coll, uint32_t which) {
@@ -119,7 +121,7 @@ static dfcclResult_t accept_link(dfcclContext_t context, df_coll *coll, uint32_t
                         .payload_bytes = sizeof offer,
                         .id = coll->id,
                         .a = coll->exec.plan->links[which].channel,
-                        .variant = coll->variant};
+                        .variant = coll->home};
   df_messenger_send(&context->control, route.peer, &message, &offer, -1);
   return dfcclSuccess;
 }
@@ -318,6 +320,10 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) D
   coll->exec.first_turn = coll->exec.configuration.borrowed_turn;
   df_log(DF_LOG_TRACE, "rank %u: the links of collective %llu are connected", context->rank,
          (unsigned long long)coll->id);
+  if (coll->is_successor) {
+    df_survival_note_news(context); /* the service thread makes it the collective's home */
+    return;
+  }
   if (coll->registered) {
     df_switch_links_connected(context, coll);
     return;

@@ -13,6 +13,7 @@
 #include "host/registration/link_setup.h"
 #include "host/registration/match.h"
 #include "host/state/registry.h"
+#include "host/state/survival.h"
 #include "host/state/switch_hooks.h"
 
 static df_remote *oldest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id,
@@ -71,10 +72,16 @@ static void pair_with_other_ranks(dfcclContext_t context, df_coll *coll,
   }
 }
 
+static uint32_t registration_of(const df_coll *coll) {
+  const df_coll *registered = coll->registered ? coll->registered : coll;
+  return registered->survival ? registered->survival->registration : 0;
+}
+
 static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) DF_RANK_LOCKED {
   char difference[384], sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   remote->bound = coll;
   remote->met = 1;
+  remote->registration = registration_of(coll);
   uint32_t position = df_coll_place_of(coll, remote->peer, coll->members.n_paired);
   coll->members.remotes[position] = remote;
   if (position < coll->n) coll->members.n_bound++;
@@ -121,8 +128,9 @@ void df_match_bind(dfcclContext_t context, df_coll *coll) {
     df_remote *remote = first_unbound(context, peer, coll);
     if (remote)
       bind(context, coll, remote);
-    else if (coll->registered == NULL && (context->control.peers[peer].state != DF_PEER_ALIVE ||
-                                          context->control.peers[peer].broken))
+    else if (coll->registered == NULL && context->survival == NULL &&
+             (context->control.peers[peer].state != DF_PEER_ALIVE ||
+              context->control.peers[peer].broken))
       df_fail_unannounced(context, coll, peer);
   }
 }
@@ -212,6 +220,8 @@ static void drop_if_finished(dfcclContext_t context, df_remote *remote) DF_RANK_
   int has_left = context->control.peers[remote->peer].state == DF_PEER_LEFT;
   int was_met = remote->met ||
                 remote->variant; /* the peer makes and frees a variant together with this rank */
+  /* The process of a rank that the job survives has ended. */
+  has_left |= context->survival && context->control.peers[remote->peer].state == DF_PEER_DEAD;
   if ((remote->deregistered || has_left) && was_met && remote->bound == NULL) drop(context, remote);
 }
 
@@ -221,8 +231,18 @@ static void expect(dfcclContext_t context, const df_coll *coll, uint32_t peer) D
   df_peer_state state = context->control.peers[peer].state;
   if (state == DF_PEER_LEFT || state == DF_PEER_DEAD) return; /* no announcement will come */
   df_remote *place = calloc(1, sizeof *place);
-  if (place) *place = (df_remote){.id = coll->id, .peer = peer, .met = 1, .expected = 1};
-  if (place && append_remote(context, place)) return;
+  uint32_t *ranks = place && context->survival ? malloc(coll->n * sizeof *ranks) : NULL;
+  if (place && (ranks || context->survival == NULL)) {
+    *place = (df_remote){.id = coll->id, .peer = peer, .met = 1, .expected = 1};
+    if (ranks) { /* for the agreement on members */
+      memcpy(ranks, coll->ranks, coll->n * sizeof *ranks);
+      place->ranks = ranks;
+      place->announcement.group_size = coll->n;
+      place->registration = registration_of(coll);
+    }
+    if (append_remote(context, place)) return;
+  }
+  free(ranks);
   free(place);
   df_give_up(context, dfcclOutOfMemory, "no memory to keep the order of announcements");
 }
@@ -242,6 +262,7 @@ void df_match_unbind(dfcclContext_t context, df_coll *coll) {
 
 static void limit_runs(dfcclContext_t context, df_coll *coll, const df_remote *remote,
                        int leaves) DF_RANK_LOCKED {
+  if (coll->is_successor) coll = coll->registered;
   if (coll->registered) {
     df_switch_lost(context, coll);
     return;
@@ -266,6 +287,25 @@ void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t r
     limit_runs(context, remote->bound, remote, leaves);
   else
     drop_if_finished(context, remote);
+}
+
+void df_match_moved(dfcclContext_t context, df_remote *remote) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
+  remote->deregistered = remote->moved = 1;
+  drop_if_finished(context, remote);
+}
+
+void df_match_limit_anew(dfcclContext_t context, df_coll *coll) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
+  free(coll->members.limit_sentence);
+  coll->members.limit_sentence = NULL;
+  coll->members.run_limit = UINT64_MAX;
+  for (uint32_t i = 0; i < coll->n; i++) {
+    const df_remote *remote = coll->members.remotes[i];
+    if (remote && remote->deregistered && !remote->moved &&
+        context->survival->lost_in[remote->peer] == 0)
+      limit_runs(context, coll, remote, remote->leaves);
+  }
 }
 
 void df_match_limited(dfcclContext_t context, df_remote *remote, uint64_t runs) {

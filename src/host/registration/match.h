@@ -16,6 +16,10 @@ df_remote *df_match_newest(dfcclContext_t context, uint32_t peer,
                            const df_message *message) DF_RANK_LOCKED;
 void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t runs,
                            int leaves) DF_RANK_LOCKED;
+/* The peer's runs go on in another home: its rings there are of no use any more. */
+void df_match_moved(dfcclContext_t context, df_remote *remote) DF_RANK_LOCKED;
+/* Finds the limit of runs anew, without members that are lost. */
+void df_match_limit_anew(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 /* The peer's context is broken: it takes part in no run after the first `runs`. */
 void df_match_limited(dfcclContext_t context, df_remote *remote, uint64_t runs) DF_RANK_LOCKED;
 /* The peer has found that the counts of the run after the first `runs` differ. */

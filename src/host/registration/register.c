@@ -2,6 +2,8 @@
 #include "base/mutex.h"
 #include "host/registration/user_operators.h"
 #include "host/registration/register.h"
+#include "host/registration/register_parts.h"
+#include "host/registration/successor.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,6 +20,7 @@
 #include "host/registration/match.h"
 #include "host/state/registry.h"
 #include "host/registration/check_arguments.h"
+#include "host/runs/recall.h"
 #include "host/runs/runs.h"
 #include "host/state/switch_hooks.h"
 #include "transports/shm/common_slots.h"
@@ -65,6 +68,10 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
     d->words->counts = &coll->runs.in_device[0].count;
     if (coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC) d->lends |= DF_COUNTS_OF_PEERS;
   }
+  if (coll->exec.survivors) {
+    d->lends |= DF_SURVIVES;
+    d->survivors = coll->exec.survivors;
+  }
   return dfcclSuccess;
 }
 
@@ -90,8 +97,8 @@ static void choose_buffers(df_coll *coll, const df_lists *lists) {
     coll->pairs[lists->receives[i].peer].receives = lists->receives[i].count;
 }
 
-static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *registration,
-                               df_coll **out) {
+dfcclResult_t df_make_coll(dfcclContext_t context, const df_registration *registration,
+                           df_coll **out) {
   df_coll *coll = calloc(1, sizeof *coll);
   if (coll == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for collective %" PRIu64, registration->id);
@@ -140,6 +147,28 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
   return dfcclSuccess;
 }
 
+/* In a job that goes on without lost ranks: the places of the members that are left, in buffers
+ * with the layout of the registration. */
+static dfcclResult_t make_survivors(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
+  const df_coll *registered = coll->registered ? coll->registered : coll;
+  const df_coll_survival *survival = registered->survival;
+  if (context->survival == NULL) return dfcclSuccess;
+  const int is_whole = coll->n == survival->n;
+  df_survivors *survivors = calloc(1, sizeof *survivors + coll->n * sizeof(uint32_t));
+  coll->exec.survivors = survivors;
+  if (survivors == NULL) return dfcclOutOfMemory;
+  uint32_t *places = (uint32_t *)(survivors + 1);
+  for (uint32_t i = 0, at = 0; i < coll->n; i++) {
+    while (survival->ranks[at] != coll->ranks[i]) at++;
+    places[i] = at;
+  }
+  for (int output = 0; output <= 1; output++)
+    if (!is_whole && df_operation_is_wide(coll->operation, output))
+      survivors->places[output] = places;
+  df_recall_measure_input(coll, survival);
+  return dfcclSuccess;
+}
+
 /* The chunk of a vector collective. It is the same on all members. */
 static uint32_t listed_chunk(const df_coll *coll, const df_registration *registration) {
   const uint32_t element_bytes = (uint32_t)df_type_size(coll->type);
@@ -176,9 +205,9 @@ static df_levels *levels_of(dfcclContext_t context, const df_coll *coll,
 
 /* Makes the plan and the descriptor, and enters the collective. A failure undoes the steps in
  * reverse. */
-static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
-                             const df_registration *registration,
-                             const df_configuration_question *question) DF_RANK_LOCKED {
+dfcclResult_t df_install_coll(dfcclContext_t context, df_coll *coll,
+                              const df_registration *registration,
+                              const df_configuration_question *question) {
   dfcclResult_t result = dfcclOutOfMemory;
   const df_choice *choice = &coll->exec.configuration.choice;
   const int dynamic = coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC;
@@ -192,7 +221,8 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
                                 coll->n > 1,
                      .cuts = coll->exec.configuration.cuts,
                      .file = choice->file,
-                     .agrees = coll->varying && df_operation_needs_agreement(coll->operation)};
+                     .agrees = coll->varying && df_operation_needs_agreement(coll->operation),
+                     .settles = context->survival != NULL};
   if (registration->lists) {
     result = make_piece_table_plan(coll, &key, registration);
     if (result != dfcclSuccess) return result;
@@ -222,7 +252,8 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
     goto release_plan;
   }
   coll->index = df_registry_take_index(context);
-  result = make_descriptor(context, coll);
+  result = make_survivors(context, coll);
+  if (result == dfcclSuccess) result = make_descriptor(context, coll);
   if (result != dfcclSuccess) goto give_back_index;
   if (!df_registry_enter(context, coll)) {
     result = df_fail(dfcclOutOfMemory, "no memory to enter collective %" PRIu64 " in the table",
@@ -240,6 +271,25 @@ release_plan:
   return result;
 }
 
+static dfcclResult_t enter(dfcclContext_t context, df_coll *coll,
+                           const df_registration *registration,
+                           const df_configuration_question *question) DF_RANK_LOCKED {
+  dfcclResult_t result = dfcclSuccess;
+  if (context->survival) result = df_coll_survival_make(context, coll, registration);
+  if (result != dfcclSuccess) return result;
+  result = df_install_coll(context, coll, registration, question);
+  if (result != dfcclSuccess && context->survival)
+    df_survival_uncount_id(context->survival, coll->id);
+  return result;
+}
+
+/* Ranks of the group that are lost, or will be in the next view. */
+static void begin_without_lost(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
+  if (df_coll_has_suspect(context, coll) || df_coll_lost_in(context, coll))
+    df_recall_begin(context, coll);
+  if (df_coll_lost_in(context, coll)) df_successor_expect(context, coll);
+}
+
 /* The caller has completed the options: members that an older program lacks have their defaults. */
 static dfcclResult_t register_whole(dfcclContext_t context, const df_registration *registration) {
   df_configuration_question question;
@@ -247,13 +297,19 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
   dfcclResult_t result = df_registration_check(context, registration, &question, &configuration);
   if (result != dfcclSuccess) return result;
   df_coll *coll = NULL;
-  result = make_coll(context, registration, &coll);
+  result = df_make_coll(context, registration, &coll);
   if (result != dfcclSuccess) return result;
   coll->exec.configuration = configuration;
 
   df_rank_lock(&context->lock);
   if (context->failure.broken != dfcclSuccess)
     result = df_fail_again(context->failure.broken, context->failure.broken_sentence);
+  else if (context->survival && coll->varying == DF_VARIES_BY_PAIR)
+    result = df_fail(dfcclInvalidUsage,
+                     "collective %" PRIu64
+                     " is an AllToAllDynamic, which cannot go on without a lost rank yet "
+                     "(config.survive is %d)",
+                     coll->id, context->survival->reruns ? 1 : 2);
   else if (df_find(context, registration->id) != NULL)
     result = df_fail(dfcclInvalidUsage, "collective %" PRIu64 " is registered already on rank %u",
                      registration->id, context->rank);
@@ -263,7 +319,7 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
                      "are possible",
                      context->registry.n_colls, context->registry.n_variants, context->rank);
   else
-    result = install(context, coll, registration, &question);
+    result = enter(context, coll, registration, &question);
   if (result == dfcclSuccess) {
     df_log(DF_LOG_TRACE, "rank %u registers collective %" PRIu64 ": %s of %" PRIu64 " elements, %s",
            context->rank, coll->id, df_operation_name(coll->operation), coll->count,
@@ -271,6 +327,7 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
     df_coll_announce(context, coll, 0);
     df_match_bind(context, coll);
     df_links_progress(context, coll);
+    if (context->survival) begin_without_lost(context, coll);
   }
   df_rank_unlock(&context->lock);
   if (result != dfcclSuccess) df_coll_free(coll);
@@ -378,15 +435,15 @@ static dfcclResult_t make_variant(dfcclContext_t context, df_coll *registered, u
   df_configuration_question question;
   df_configuration configuration;
   dfcclResult_t result = df_registration_check(context, &registration, &question, &configuration);
-  if (result == dfcclSuccess) result = make_coll(context, &registration, out);
+  if (result == dfcclSuccess) result = df_make_coll(context, &registration, out);
   if (result != dfcclSuccess) return result;
   df_coll *coll = *out;
   snprintf(coll->name, sizeof coll->name, "%s", registered->name);
   coll->registered = registered;
-  coll->variant = number;
+  coll->variant = coll->home = number;
   result = apply_spec(context, coll, &configuration, spec);
   coll->exec.configuration = configuration;
-  if (result == dfcclSuccess) result = install(context, coll, &registration, &question);
+  if (result == dfcclSuccess) result = df_install_coll(context, coll, &registration, &question);
   if (result != dfcclSuccess) df_coll_free(coll);
   return result;
 }
@@ -407,8 +464,12 @@ void df_coll_leave(dfcclContext_t context, df_coll *coll) {
   df_message message = {.kind = DF_MESSAGE_DEREGISTER,
                         .id = coll->id,
                         .a = coll->runs.submitted,
-                        .variant = coll->variant};
+                        .variant = coll->home};
   df_coll_send(context, coll, &message, NULL);
+  df_coll_forget(context, coll);
+}
+
+void df_coll_forget(dfcclContext_t context, df_coll *coll) {
   df_registry_leave(context, coll);
   df_unlist(context, coll);
   df_match_unbind(context, coll);
@@ -429,6 +490,7 @@ dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id) {
                      id, df_runs_unfinished(coll), context->rank);
   } else {
     df_switch_end(context, coll);
+    if (coll->survival) df_successor_drop(context, coll);
     df_coll_leave(context, coll);
   }
   df_rank_unlock(&context->lock);

@@ -12,5 +12,7 @@ dfcclResult_t df_register_variant(dfcclContext_t context, df_coll *registered, u
                                   const df_variant_spec *spec, df_coll **out) DF_RANK_LOCKED;
 /* Notifies the members, and removes the collective: look-ups no longer find it. */
 void df_coll_leave(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
+/* The second half: the members are notified already. */
+void df_coll_forget(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 
 #endif

@@ -16,6 +16,7 @@
 #include "control/service.h"
 #include "host/state/context.h"
 #include "host/runs/collective_failure.h"
+#include "host/runs/recall.h"
 #include "host/observe/trace.h"
 #include "host/runs/user_memory.h"
 #include "host/state/registry.h"
@@ -58,7 +59,7 @@ df_message df_failure_message(const df_coll *coll) {
                       .id = coll->id,
                       .a = (uint64_t)coll->failure.failed,
                       .b = coll->failure.is_alone ? 1 : coll->failure.first_differing,
-                      .variant = coll->variant};
+                      .variant = coll->home};
 }
 
 void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int notifies,
@@ -66,7 +67,8 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
   DF_ASSERT_RANK_LOCKED(&context->lock);
   /* A variant in use keeps its links and descriptor, but its runs are the registered collective's,
    * so that is the collective that fails. */
-  if (coll->registered && df_switch_is_agreed(coll)) coll = coll->registered;
+  if (coll->registered && (coll->is_successor || df_switch_is_agreed(coll)))
+    coll = coll->registered;
   if (coll->failure.failed != dfcclSuccess) return;
   coll->failure.failed = status;
   coll->references++; /* the failure of a variant may free it */
@@ -82,6 +84,8 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
            context->rank, df_result_name(status), sentence);
     if (context->tracer) df_trace_failure(context, coll, status, sentence);
   }
+  if (coll->runs.is_recalled) df_recall_abandon(context, coll);
+  if (coll->survival && coll->survival->successor) context->home_progress(context, coll);
   df_publish_u32(&coll->exec.device.descriptor->words->cancel, (uint32_t)status);
   df_publish_u32(&context->device.shared->failures, context->device.shared->failures + 1);
   if (notifies) {
@@ -171,6 +175,11 @@ dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, cha
 
 dfcclResult_t df_describe_failure(dfcclContext_t context, const df_coll *coll, char *text,
                                   size_t bytes) {
+  if (coll->failure.failed == dfcclSuccess && coll->survival && coll->survival->n_failed > 0 &&
+      coll->members.run_limit == UINT64_MAX) {
+    df_recall_describe(coll, &coll->survival->failed[coll->survival->n_failed - 1], text, bytes);
+    return dfcclRemoteError;
+  }
   if (coll->failure.failed == dfcclSuccess) return df_describe_limit(context, coll, text, bytes);
   snprintf(text, bytes, "%s", coll->failure.sentence);
   return coll->failure.failed;
@@ -182,6 +191,7 @@ void df_check_run_limit(dfcclContext_t context, df_coll *coll) {
   if (coll->runs.submitted <= coll->members.run_limit ||
       coll->runs.retired < coll->members.run_limit)
     return;
+  if (coll->runs.is_recalled && !df_recall_is_decided(coll)) return;
   char sentence[DF_SENTENCE_BYTES];
   dfcclResult_t status = df_describe_limit(context, coll, sentence, sizeof sentence);
   /* Leaving the job breaks the context; deregistering does not. */

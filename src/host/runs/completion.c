@@ -5,6 +5,7 @@
  * callbacks, because one that blocks would delay it. User code runs without locks and without
  * blocks of the device, so a callback that blocks delays only callbacks.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@
 #include "control/service.h"
 #include "host/state/context.h"
 #include "host/runs/collective_failure.h"
+#include "host/runs/recall.h"
 #include "host/runs/run_failures.h"
 #include "host/state/registry.h"
 #include "host/runs/runs.h"
@@ -27,6 +29,12 @@ enum { DF_POLLER_STACK_BYTES = 1024 * 1024 }; /* dfccl.h documents this size */
 static _Thread_local const df_wait_words *calling_back;
 
 int df_in_callback(void) { return calling_back != NULL; }
+void df_call_back(void (*call)(void *argument), void *argument) {
+  static const df_wait_words of_no_collective;
+  calling_back = &of_no_collective;
+  call(argument);
+  calling_back = NULL;
+}
 int df_in_callback_of(const df_wait_words *words) { return calling_back == words; }
 void df_leave_callback_in_child(void) { calling_back = NULL; }
 
@@ -112,7 +120,7 @@ static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_ru
   if (DF_UNLIKELY(run->submitted_ns != 0)) note_timed(context, coll, run, status);
   df_publish_u64(&context->runs.taken, context->runs.taken + 1);
   if (DF_LIKELY(status == dfcclSuccess)) return;
-  if (coll->runs.words->first_failed == UINT64_MAX) {
+  if (coll->runs.words->first_failed == UINT64_MAX && coll->failure.failed != dfcclSuccess) {
     df_store_relaxed_u32(&coll->runs.words->failed, (uint32_t)status);
     df_store_relaxed_u64(&coll->runs.words->first_failed, coll->runs.taken - 1);
     df_keep_failure(context, coll, coll->runs.taken - 1, status);
@@ -197,9 +205,25 @@ static inline uint32_t conclude_run(dfcclContext_t context, df_coll *coll, const
   return 0;
 }
 
+void df_end_taken_back(dfcclContext_t context, df_coll *coll, const df_run *run,
+                       dfcclResult_t status) {
+  note_taken(context, coll, run, status);
+  conclude_run(context, coll, run, status);
+}
+
+static DF_APART uint32_t hold_oldest(dfcclContext_t context, df_coll *coll,
+                                     int has_data) DF_RANK_LOCKED {
+  const uint32_t slot = df_slot_of(coll, coll->runs.retired);
+  const df_run run = retire(context, coll);
+  df_recall_hold(context, coll, &run, slot, has_data);
+  return 0;
+}
+
 /* Returns 1 if the run finished. */
 static inline uint32_t end_oldest(dfcclContext_t context, df_coll *coll,
                                   dfcclResult_t status) DF_RANK_LOCKED {
+  if (DF_UNLIKELY(coll->runs.is_recalled))
+    return hold_oldest(context, coll, status == dfcclSuccess);
   df_run run = retire(context, coll);
   note_taken(context, coll, &run, status);
   return conclude_run(context, coll, &run, status);
@@ -210,7 +234,8 @@ static DF_APART uint32_t end_given_up(dfcclContext_t context, df_coll *coll) DF_
   uint32_t finished = 0;
   while (coll->runs.n_given_up > 0 && coll->runs.retired >= coll->runs.first_given_up) {
     coll->runs.n_given_up--;
-    finished += end_oldest(context, coll, coll->failure.failed);
+    finished +=
+        end_oldest(context, coll, coll->runs.is_recalled ? dfcclRemoteError : coll->failure.failed);
   }
   return finished;
 }
@@ -226,14 +251,25 @@ static inline uint32_t end_success(dfcclContext_t context, df_coll *coll) DF_RAN
   return finished;
 }
 
+/* A block could not read a lent buffer. The process that lent it may have ended: then the end of
+ * its connection follows, and the next view decides about the run. */
+static void end_unread(dfcclContext_t context, df_coll *coll, uint64_t run) DF_RANK_LOCKED {
+  if (context->survival && coll->exec.device.descriptor->counters->unread_error == ESRCH)
+    df_recall_begin(context, coll);
+  else
+    df_fail_unread(context, coll, run);
+}
+
 static DF_APART uint32_t end_failure(dfcclContext_t context, df_coll *coll,
                                      const df_cqe *cqe) DF_RANK_LOCKED {
   uint64_t ahead =
       (cqe->run + DF_RUNS_AHEAD - df_slot_of(coll, coll->runs.retired)) % DF_RUNS_AHEAD;
   uint64_t run = coll->runs.retired + ahead;
   DF_ASSERT(run < coll->runs.admitted);
-  if (coll->failure.failed == dfcclSuccess) /* a block has given the run up */
-    (cqe->status == dfcclMismatch ? df_fail_differing : df_fail_unread)(context, coll, run);
+  if (coll->failure.failed == dfcclSuccess && cqe->status == dfcclMismatch)
+    df_fail_differing(context, coll, run);
+  else if (coll->failure.failed == dfcclSuccess && cqe->status != DF_CANCEL_RECALLED)
+    end_unread(context, coll, run);
   if (coll->runs.n_given_up++ == 0 || run < coll->runs.first_given_up)
     coll->runs.first_given_up = run;
   return end_given_up(context, coll);
@@ -349,6 +385,9 @@ static void give_back_turn(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED
   coll->runs.calls_back = 0;
   if (coll->runs.first_callback != 0) note_due(context, coll);
   finish(context, coll);
+  /* The application learns of a view after the runs that ended before it. */
+  if (DF_UNLIKELY(context->survival && context->survival->told != context->survival->view))
+    df_ring_poller(context);
   df_coll_unreference(context, coll);
 }
 
@@ -425,6 +464,7 @@ static void *poller(void *argument) {
       spins = 0;
       continue;
     }
+    if (DF_UNLIKELY(context->survival != NULL) && context->tell_view(context)) continue;
     if (++spins < DF_POLLER_SPINS) {
       df_pause();
       continue;
@@ -433,7 +473,9 @@ static void *poller(void *argument) {
     /* This check reaps, because a failed collective's runs on the host have no CQE. */
     uint32_t taken = reap(context);
     if (taken > 0) wake_waiters(context);
-    if (taken > 0 || df_completion_is_due(context) || df_load_relaxed_u32(&context->runs.stopping))
+    const int told = context->survival && context->tell_view(context);
+    if (taken > 0 || told || df_completion_is_due(context) ||
+        df_load_relaxed_u32(&context->runs.stopping))
       df_bell_cancel(&context->runs.poller_bell);
     else
       df_bell_sleep(&context->runs.poller_bell, sequence, UINT64_MAX);

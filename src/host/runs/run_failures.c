@@ -5,6 +5,7 @@
 
 #include "base/mutex.h"
 #include "host/runs/collective_failure.h"
+#include "host/runs/recall.h"
 #include "host/state/registry.h"
 
 void df_keep_failure(dfcclContext_t context, df_coll *coll, uint64_t run, dfcclResult_t status) {
@@ -40,6 +41,12 @@ static dfcclResult_t of_registered(dfcclContext_t context, const df_coll *coll, 
                    " were submitted on rank %u",
                    run, coll->runs.submitted, coll->id, context->rank);
   *status = run < coll->runs.taken ? dfcclSuccess : dfcclInProgress;
+  const df_failed_range *range = df_coll_failed_range(coll, run);
+  if (range && run < coll->runs.taken) {
+    *status = dfcclRemoteError;
+    df_recall_describe(coll, range, text, bytes);
+    return dfcclSuccess;
+  }
   if (run >= coll->runs.taken || run < words->first_failed) return dfcclSuccess;
   *status = (dfcclResult_t)words->failed;
   df_describe_failure(context, coll, text, bytes);

@@ -35,6 +35,9 @@ void df_unlist(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 void df_admit_listed(dfcclContext_t context) DF_RANK_LOCKED;
 void df_between_turns(void *context);
 df_run df_backlog_pop(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
+/* Puts a run back that was submitted before all runs of the backlog. 0: no memory, with a sentence.
+ */
+int df_backlog_push_front(dfcclContext_t context, df_coll *coll, const df_run *run) DF_RANK_LOCKED;
 
 /* ---- completion ---- */
 
@@ -56,6 +59,11 @@ int df_awaits_callbacks(dfcclContext_t context, const df_awaited *awaited, uint3
 /* Ends the borrowed turn's run as its CQE would, and rings the turn's bells. 0: df_complete has
  * work left, such as a callback. */
 int df_complete_borrowed(dfcclContext_t context, const df_borrowed_turn *turn);
+/* Ends a run that was taken back, or that waited behind one. */
+void df_end_taken_back(dfcclContext_t context, df_coll *coll, const df_run *run,
+                       dfcclResult_t status) DF_RANK_LOCKED;
+/* Calls a function of the application that must not wait, as callbacks of runs must not. */
+void df_call_back(void (*call)(void *argument), void *argument);
 /* The next dfcclWait of the collective and the next dfcclWaitAll return the failure, unless an
  * earlier one is noted. */
 void df_note_failure(dfcclContext_t context, df_coll *coll, dfcclResult_t status) DF_RANK_LOCKED;

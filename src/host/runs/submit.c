@@ -15,6 +15,7 @@
 #include "host/settings/abi_struct.h"
 #include "host/runs/user_memory.h"
 #include "host/runs/dynamic_counts.h"
+#include "host/runs/recall.h"
 #include "host/observe/profiler.h"
 #include "host/observe/record.h"
 #include "host/state/registry.h"
@@ -23,24 +24,40 @@
 
 /* ---- lists ---- */
 
+/* Makes room for one more run. */
+static dfcclResult_t reserve_backlog(df_coll *coll) {
+  if (coll->runs.backlog_length < coll->runs.backlog_capacity) return dfcclSuccess;
+  uint32_t capacity = coll->runs.backlog_capacity ? coll->runs.backlog_capacity * 2 : 8;
+  df_run *larger = malloc(capacity * sizeof *larger);
+  if (larger == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory to queue run %" PRIu64 " of collective %" PRIu64,
+                   coll->runs.submitted, coll->id);
+  for (uint32_t i = 0; i < coll->runs.backlog_length; i++)
+    larger[i] = coll->runs.backlog[(coll->runs.backlog_head + i) % coll->runs.backlog_capacity];
+  free(coll->runs.backlog);
+  coll->runs.backlog = larger;
+  coll->runs.backlog_capacity = capacity;
+  coll->runs.backlog_head = 0;
+  return dfcclSuccess;
+}
+
 static dfcclResult_t backlog_push(dfcclContext_t context, df_coll *coll, const df_run *run) {
-  if (coll->runs.backlog_length == coll->runs.backlog_capacity) {
-    uint32_t capacity = coll->runs.backlog_capacity ? coll->runs.backlog_capacity * 2 : 8;
-    df_run *larger = malloc(capacity * sizeof *larger);
-    if (larger == NULL)
-      return df_fail(dfcclOutOfMemory, "no memory to queue run %" PRIu64 " of collective %" PRIu64,
-                     coll->runs.submitted, coll->id);
-    for (uint32_t i = 0; i < coll->runs.backlog_length; i++)
-      larger[i] = coll->runs.backlog[(coll->runs.backlog_head + i) % coll->runs.backlog_capacity];
-    free(coll->runs.backlog);
-    coll->runs.backlog = larger;
-    coll->runs.backlog_capacity = capacity;
-    coll->runs.backlog_head = 0;
-  }
+  const dfcclResult_t result = reserve_backlog(coll);
+  if (result != dfcclSuccess) return result;
   coll->runs.backlog[(coll->runs.backlog_head + coll->runs.backlog_length++) %
                      coll->runs.backlog_capacity] = *run;
   context->runs.backlog_length++;
   return dfcclSuccess;
+}
+
+int df_backlog_push_front(dfcclContext_t context, df_coll *coll, const df_run *run) {
+  if (reserve_backlog(coll) != dfcclSuccess) return 0;
+  const uint32_t capacity = coll->runs.backlog_capacity;
+  coll->runs.backlog_head = (coll->runs.backlog_head + capacity - 1) % capacity;
+  coll->runs.backlog[coll->runs.backlog_head] = *run;
+  coll->runs.backlog_length++;
+  context->runs.backlog_length++;
+  return 1;
 }
 
 df_run df_backlog_pop(dfcclContext_t context, df_coll *coll) {
@@ -94,8 +111,10 @@ static inline int has_room(const dfcclContext_t context, const df_coll *coll) DF
 }
 
 /* Writes the run's arguments before the daemon can see the run. */
-static inline void record_admission(df_coll *coll, const df_run *run) {
+static inline void record_admission(const dfcclContext_t context, df_coll *coll,
+                                    const df_run *run) DF_RANK_LOCKED {
   const uint32_t slot = df_slot_of(coll, coll->runs.admitted);
+  if (DF_UNLIKELY(context->survival != NULL)) df_recall_admit(context, coll, run, slot);
   coll->runs.in_device[slot] = *run;
   coll->exec.device.descriptor->words->runs[slot] =
       (df_run_arguments){.send = run->send,
@@ -170,9 +189,9 @@ void df_admit_listed(dfcclContext_t context) {
     df_coll *coll = unlist_first(context);
     /* A switch is performed in any case, since no other thread lists the runs that wait for it. */
     while (coll->failure.failed == dfcclSuccess && coll->runs.backlog_length > 0 &&
-           (may_admit(coll) || df_switch_perform(context, coll)) && has_room(context, coll) &&
-           !sq_full && !context->runs.held) {
-      record_admission(coll, &coll->runs.backlog[coll->runs.backlog_head]);
+           !coll->runs.is_recalled && (may_admit(coll) || df_switch_perform(context, coll)) &&
+           has_room(context, coll) && !sq_full && !context->runs.held) {
+      record_admission(context, coll, &coll->runs.backlog[coll->runs.backlog_head]);
       if (!push(context, coll)) {
         sq_full = 1;
         break;
@@ -322,7 +341,10 @@ static DF_APART dfcclResult_t keep_waiting(dfcclContext_t context, df_coll *coll
 
 /* The run is accepted, and may be admitted at once. */
 static DF_APART void admit_waiting(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
-  if (!coll->exec.ready) {
+  if (DF_UNLIKELY(coll->runs.is_recalled)) {
+    df_recall_submitted(context, coll);
+    context->home_progress(context, coll);
+  } else if (!coll->exec.ready) {
     context->links_progress(context, coll);
   } else {
     df_list(context, coll);
@@ -333,11 +355,13 @@ static DF_APART void admit_waiting(dfcclContext_t context, df_coll *coll) DF_RAN
 static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const df_run *run,
                                    df_aftermath *after, uint64_t *number) DF_RANK_LOCKED {
   dfcclResult_t result = df_reserve_callback(context);
+  if (DF_UNLIKELY(context->survival != NULL) && result == dfcclSuccess)
+    result = df_recall_prepare_copy(context, coll, run);
   if (result != dfcclSuccess) return result;
   int straight = may_admit(coll) && coll->runs.backlog_length == 0 && !context->runs.held &&
                  has_room(context, coll) && !context->runs.has_listed;
   if (DF_LIKELY(straight)) {
-    record_admission(coll, run);
+    record_admission(context, coll, run);
     if (claim_first_turn(context, coll, run->callback != NULL))
       *after = DF_AFTER_FIRST_TURN;
     else if (push(context, coll))

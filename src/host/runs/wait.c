@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "host/state/context.h"
 #include "host/runs/collective_failure.h"
+#include "host/runs/recall.h"
 #include "host/runs/run_failures.h"
 #include "host/observe/record.h"
 #include "host/state/registry.h"
@@ -223,8 +224,14 @@ static dfcclResult_t status_of_run(dfcclContext_t context, const df_awaited *awa
   const df_wait_words *words = awaited->words;
   df_rank_lock(&context->lock);
   int is_known = words->latest == awaited->registration;
-  if (is_known && awaited->target > words->first_failed) {
-    const df_coll *coll = context->registry.by_line[words - context->registry.wait_words];
+  const df_coll *coll = context->registry.by_line[words - context->registry.wait_words];
+  const df_failed_range *range =
+      is_known && coll ? df_coll_failed_range(coll, awaited->target - 1) : NULL;
+  if (range) {
+    char sentence[DF_SENTENCE_BYTES];
+    df_recall_describe(coll, range, sentence, sizeof sentence);
+    status = df_fail_again(dfcclRemoteError, sentence);
+  } else if (is_known && awaited->target > words->first_failed) {
     status = (dfcclResult_t)words->failed;
     df_fail_again(status,
                   coll ? coll->failure.sentence : sentence_of_gone(context, awaited->registration));

@@ -33,6 +33,9 @@ const df_growing df_growing_configuration =
     GROWING("configuration", dfcclConfiguration_t, "DFCCL_CONFIGURATION_INITIALIZER", algorithm,
             DFCCL_CONFIGURATION_MAGIC);
 
+const df_growing df_growing_membership = GROWING(
+    "membership", dfcclMembership_t, "DFCCL_MEMBERSHIP_INITIALIZER", view, DFCCL_MEMBERSHIP_MAGIC);
+
 const df_growing df_growing_memory =
     GROWING("memory", dfcclMemory_t, "DFCCL_MEMORY_INITIALIZER", collectives, DFCCL_MEMORY_MAGIC);
 
@@ -46,19 +49,20 @@ DF_STATIC_ASSERT(offsetof(dfcclRun_t, sendBuf) == sizeof(df_growing_head), "run'
 DF_STATIC_ASSERT(offsetof(dfcclStats_t, sqesSubmitted) == sizeof(df_growing_head), "stats' head");
 DF_STATIC_ASSERT(offsetof(dfcclConfiguration_t, algorithm) == sizeof(df_growing_head),
                  "configuration's head");
+DF_STATIC_ASSERT(offsetof(dfcclMembership_t, view) == sizeof(df_growing_head), "membership's head");
 DF_STATIC_ASSERT(offsetof(dfcclMemory_t, collectives) == sizeof(df_growing_head), "memory's head");
 
 /*
  * Callers leave padding unset, so no new member may begin in the padding of an older header. It
  * begins at the size below or later, behind a reserved word if necessary.
  */
-DF_STATIC_ASSERT(sizeof(dfcclConfig_t) == 40, "version 0.1; its last four bytes are padding");
+DF_STATIC_ASSERT(sizeof(dfcclConfig_t) == 64, "40 before survive");
 DF_STATIC_ASSERT(sizeof(dfcclCollOptions_t) == 64,
                  "48 before varying, 56 before tune; its last four bytes are padding");
 DF_STATIC_ASSERT(sizeof(dfcclRun_t) == 112, "version 0.1; four bytes behind flags are padding");
 DF_STATIC_ASSERT(sizeof(dfcclStats_t) == 120, "version 0.1; its last four bytes are padding");
 DF_STATIC_ASSERT(offsetof(dfcclCollOptions_t, tune) + sizeof(int) == 60, "options' last member");
-DF_STATIC_ASSERT(offsetof(dfcclConfig_t, timeoutMs) + sizeof(int) == 36, "config's last member");
+DF_STATIC_ASSERT(offsetof(dfcclConfig_t, survive) == 40, "behind the padding of version 0.1");
 DF_STATIC_ASSERT(offsetof(dfcclStats_t, blocks) + sizeof(uint32_t) == 116, "stats' last member");
 
 static int is_zero(const unsigned char *bytes, size_t from, size_t to) {

@@ -16,7 +16,7 @@ typedef struct df_growing {
 } df_growing;
 
 extern const df_growing df_growing_config, df_growing_options, df_growing_run, df_growing_stats,
-    df_growing_configuration, df_growing_memory;
+    df_growing_configuration, df_growing_memory, df_growing_membership;
 
 /*
  * The struct may be read and written up to the lesser of its size and this library's. A smaller one

@@ -251,6 +251,7 @@ dfcclResult_t df_settings_read_id(df_network *network) {
 }
 
 static dfcclResult_t read_environment(df_settings *s) {
+  static const char *const quorums[] = {"default", "strict", "none"}; /* df_quorum */
   dfcclResult_t result = read_log_level();
   if (result != dfcclSuccess) return result;
   if ((result = df_settings_read_network(&s->network, &s->net)) != dfcclSuccess) return result;
@@ -280,6 +281,9 @@ static dfcclResult_t read_environment(df_settings *s) {
   const char *directory = df_variable("XDG_RUNTIME_DIR");
   if (directory && directory[0] == '/' && strlen(directory) < sizeof s->view_directory)
     strcpy(s->view_directory, directory);
+  if ((s->quorum = df_read_word("DFCCL_SURVIVE_QUORUM", quorums, DF_COUNT_OF(quorums), 0,
+                                "default, strict, none")) < 0)
+    return dfcclInvalidUsage;
   s->launches_block = cuda_launches_block();
   s->one_queue = cuda_has_one_queue();
   if ((result = read_text("DFCCL_TRACE", s->trace, sizeof s->trace)) != dfcclSuccess) return result;
@@ -305,6 +309,12 @@ static dfcclResult_t apply_config(df_settings *s, const dfcclConfig_t *given) {
   if (config->timeoutMs < 0)
     return df_fail(dfcclInvalidArgument, "config.timeoutMs is %d; it must not be negative",
                    config->timeoutMs);
+  if (config->survive < 0 || config->survive > 2)
+    return df_fail(dfcclInvalidArgument, "config.survive is %d; it must be 0, 1 or 2",
+                   config->survive);
+  if (config->maxRanks < 0 || config->maxRanks > DF_MAX_RANKS)
+    return df_fail(dfcclInvalidArgument, "config.maxRanks is %d; it must be from 0 to %d",
+                   config->maxRanks, DF_MAX_RANKS);
   if (config->device < -1)
     return df_fail(dfcclInvalidArgument, "config.device is %d; it must be -1 or a device's number",
                    config->device);
@@ -313,6 +323,10 @@ static dfcclResult_t apply_config(df_settings *s, const dfcclConfig_t *given) {
   if (config->maxBlocks) s->max_blocks = config->maxBlocks;
   if (config->queueDepth) s->queue_depth = config->queueDepth;
   if (config->timeoutMs) s->timeout_ms = config->timeoutMs;
+  s->survive = config->survive;
+  s->max_ranks = config->maxRanks;
+  s->membership = config->membership;
+  s->membership_arg = config->membershipArg;
   return dfcclSuccess;
 }
 

@@ -75,8 +75,12 @@ typedef struct df_settings {
   dfcclBackend_t backend;
   long long shared_blocks; /* as in df_device_choice */
   long long device;        /* CUDA ordinal; -1: the calling thread's */
-  int launches_block;      /* CUDA_LAUNCH_BLOCKING is on */
-  int one_queue;           /* CUDA_DEVICE_MAX_CONNECTIONS is 1 */
+  int survive, max_ranks;  /* config's */
+  int quorum;              /* DFCCL_SURVIVE_QUORUM: df_quorum */
+  void (*membership)(dfcclContext_t ctx, const dfcclMembership_t *membership, void *arg);
+  void *membership_arg;
+  int launches_block; /* CUDA_LAUNCH_BLOCKING is on */
+  int one_queue;      /* CUDA_DEVICE_MAX_CONNECTIONS is 1 */
 } df_settings;
 
 /* config may be NULL. dfcclInvalidUsage names a variable, dfcclInvalidArgument a field. */

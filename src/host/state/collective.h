@@ -64,6 +64,8 @@ typedef struct df_remote {
   df_remote_ends ends;   /* for channel 0 */
   df_remote_ends *more;  /* [n_more] for channels 1 and up, which plans from files have */
   uint32_t n_more;
+  uint32_t registration; /* df_coll_survival.registration of the local registration */
+  int moved;             /* deregistered because the peer's runs go on in another home */
   int expected;     /* placeholder: the local registration left before the announcement arrived */
   int deregistered; /* by the peer, after `runs` runs */
   uint64_t runs;
@@ -94,6 +96,7 @@ typedef struct DF_ALIGNED(64) df_wait_words {
 } df_wait_words;
 
 struct df_plan_switch;
+struct df_coll_survival;
 
 /* The record of a registered collective has five parts, and each part has an owner: the file that
  * changes it. A member that another file changes too is marked with that file's name. The
@@ -131,6 +134,7 @@ typedef struct df_coll_execution {
   df_ring_pages pages;
   int first_turn; /* the thread that submits a run may execute its first turn */
   df_common common;
+  df_survivors *survivors; /* NULL: the job ends with the loss of a rank */
 } df_coll_execution;
 
 /* The runs of the collective. Owner: runs/submit.c until a run is admitted, runs/completion.c from
@@ -153,6 +157,9 @@ typedef struct df_coll_runs {
   uint32_t backlog_capacity, backlog_head, backlog_length;
   uint64_t first_given_up; /* first run that was given up and is not retired */
   uint32_t n_given_up;     /* runs that were given up and are not retired */
+  /* A member is lost: runs are taken back from the blocks (runs/recall.c), and none is admitted
+   * until the collective has a home without that member. */
+  int is_recalled;
   int listed; /* the collective is in the context's list: it has runs to admit or to fail */
   struct df_coll *next_listed;
   uint32_t first_callback, last_callback; /* 1 + index in the pool; 0: none */
@@ -192,6 +199,11 @@ typedef struct df_coll {
   dfcclCollId_t id;           /* id and variant first: key of the hash set */
   uint64_t variant;           /* 0: as registered */
   struct df_coll *registered; /* a variant's registered collective; else NULL */
+  /* Number of the announcements that its links belong to: `variant`, or after the loss of a member
+   * the number of the successor whose home it has taken over. */
+  uint64_t home;
+  int is_successor; /* the variant is the next home of a collective that has lost a member */
+  struct df_coll_survival *survival; /* a registered one's; NULL: losses end the job */
   /* a registered collective's, after the first request for a switch; else NULL */
   struct df_plan_switch *plan_switch;
   df_policy *own_policy; /* a variant's; else NULL */

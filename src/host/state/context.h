@@ -180,6 +180,13 @@ struct dfcclContext {
   /* Sets up all links of the collective that can be set up without waiting
    * (registration/link_setup.c). The caller holds the lock. */
   void (*links_progress)(dfcclContext_t context, df_coll *coll);
+  struct df_survival *survival; /* NULL: the job ends with the loss of a rank */
+  /* Prepares the next home of a collective that has lost a member (registration/successor.c). The
+   * caller holds the lock. */
+  void (*home_progress)(dfcclContext_t context, df_coll *coll);
+  /* On the poller: notifies the application of a view (membership/membership.c). Returns 1 if it
+   * did. */
+  int (*tell_view)(dfcclContext_t context);
   df_plan_cache plans;
   df_runs runs;
 

@@ -22,6 +22,7 @@ df_peer_info df_make_peer_info(const df_settings *settings) {
   df_peer_info_content content = {.version = DFCCL_VERSION_CODE,
                                   .max_blocks = (uint32_t)settings->max_blocks,
                                   .shared_blocks = (uint32_t)settings->shared_blocks,
+                                  .survive = (uint32_t)settings->survive,
                                   .files = df_file_directory_digest(&settings->files),
                                   .calibration = df_calibration_digest(&settings->tuning)};
   df_device_fill_info(settings->backend, (int)settings->device, &content.device);

@@ -12,6 +12,7 @@ typedef struct df_peer_info_content {
    * bits. */
   uint64_t cpus[DF_TOPOLOGY_CPU_WORDS];
   uint32_t shared_blocks;
+  uint32_t survive;
   uint64_t files;       /* df_file_directory_digest */
   uint64_t calibration; /* df_calibration_digest */
   char host_name[DF_HOST_NAME];

@@ -1,6 +1,7 @@
 #include "base/mutex.h"
 #include "primitives/user_operator.h"
 #include "host/state/registry.h"
+#include "host/state/survival.h"
 #include "host/state/switch_hooks.h"
 
 #include <stddef.h>
@@ -156,6 +157,8 @@ void df_coll_free(df_coll *coll) {
   free(coll->runs.backlog);
   free(coll->members.limit_sentence);
   free(coll->own_policy);
+  free(coll->exec.survivors);
+  df_coll_survival_free(coll->survival);
   df_switch_freed(coll);
   free(coll);
 }

@@ -124,7 +124,7 @@ static void go_on(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
 static void cancel(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   df_plan_switch *plan_switch = registered->plan_switch;
   df_coll *candidate = plan_switch->candidate;
-  if (!plan_switch->is_pending) return;
+  if (!plan_switch->is_pending || registered->runs.is_recalled) return;
   plan_switch->is_pending = 0;
   plan_switch->candidate = NULL;
   registered->runs.admit_below = registered->exec.ready ? UINT64_MAX : 0;
@@ -135,7 +135,7 @@ static void cancel(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
 static void commit(dfcclContext_t context, df_coll *registered, uint64_t first,
                    uint64_t to_time) DF_RANK_LOCKED {
   df_plan_switch *plan_switch = registered->plan_switch;
-  if (!plan_switch->is_pending) return;
+  if (!plan_switch->is_pending || registered->runs.is_recalled) return;
   plan_switch->is_pending = 0;
   plan_switch->first = registered->runs.admit_below = first;
   /* The first run is not timed, because its memory is cold. */
@@ -153,7 +153,7 @@ static void answer_leader(dfcclContext_t context, df_coll *registered,
                           int is_refused) DF_RANK_LOCKED {
   df_plan_switch *plan_switch = registered->plan_switch;
   const uint64_t floor = registered->runs.admitted + DF_PLAN_SWITCH_AHEAD;
-  if (!plan_switch->is_pending || plan_switch->has_answered) return;
+  if (!plan_switch->is_pending || plan_switch->has_answered || registered->runs.is_recalled) return;
   plan_switch->has_answered = 1;
   if (!is_refused) registered->runs.admit_below = floor;
   if (registered->position == 0) {
@@ -165,7 +165,8 @@ static void answer_leader(dfcclContext_t context, df_coll *registered,
 }
 
 static int is_open(const dfcclContext_t context, const df_coll *registered) {
-  return registered->exec.ready && registered->failure.failed == dfcclSuccess &&
+  return registered->exec.ready && !registered->runs.is_recalled &&
+         registered->failure.failed == dfcclSuccess &&
          registered->members.run_limit == UINT64_MAX && context->failure.broken == dfcclSuccess;
 }
 
@@ -419,7 +420,7 @@ static void handle_proposal(dfcclContext_t context, uint32_t from, df_coll *regi
   df_variant_spec spec;
   memcpy(&spec, df_message_payload(message), sizeof spec);
   if (registered && message->variant && leader_rank(registered) == from &&
-      has_variants(registered) && df_plan_switch_of(registered) &&
+      has_variants(registered) && !registered->runs.is_recalled && df_plan_switch_of(registered) &&
       !registered->plan_switch->is_pending && registered->plan_switch->first == UINT64_MAX) {
     take_proposal(context, registered, message->variant, (df_purpose)message->a, &spec);
     return;

@@ -1,0 +1,523 @@
+#include "host/membership/membership.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "control/messenger.h"
+#include "control/service.h"
+#include "host/membership/process_ends.h"
+#include "host/membership/views.h"
+#include "host/registration/successor.h"
+#include "host/runs/collective_failure.h"
+#include "host/runs/recall.h"
+#include "host/runs/runs.h"
+#include "host/state/registry.h"
+#include "transports/shm/home.h"
+
+enum {
+  /* How long a suspicion of a lower rank is held back: longer than a message and its handling. */
+  DF_GRACE_MS = 200,
+  /* Collectives that may lose a member at once. */
+  DF_MOST_REPORTED = 16384
+};
+
+typedef struct df_membership {
+  df_view view;
+  void *memory;
+  size_t memory_bytes;
+  uint8_t *buffer; /* DF_VIEW_MESSAGE_BYTES */
+  df_process_ends ends;
+  df_views views;
+  df_view_runs *report; /* [report_capacity] */
+  uint32_t report_capacity;
+} df_membership;
+
+static df_membership *of(const dfcclContext_t context) { return context->survival->membership; }
+
+/* ---- the agreement's report of runs */
+
+static int compare_runs(const void *a, const void *b) {
+  const df_view_runs *left = a, *right = b;
+  if (left->collective != right->collective) return left->collective < right->collective ? -1 : 1;
+  return (left->registration > right->registration) - (left->registration < right->registration);
+}
+
+static df_view_runs *add_entry(df_membership *membership, uint32_t n) {
+  if (n == membership->report_capacity) {
+    const uint32_t capacity = n ? 2 * n : 64;
+    df_view_runs *longer = realloc(membership->report, capacity * sizeof *longer);
+    if (longer == NULL) return NULL;
+    membership->report = longer;
+    membership->report_capacity = capacity;
+  }
+  return &membership->report[n];
+}
+
+static uint32_t count_survivors(const dfcclContext_t context, const uint32_t *ranks, uint32_t n) {
+  uint32_t survivors = 0;
+  for (uint32_t i = 0; i < n; i++)
+    survivors +=
+        context->survival->lost_in[ranks[i]] == 0 && !context->survival->suspected[ranks[i]];
+  return survivors;
+}
+
+static df_view_runs entry_of(const dfcclContext_t context, const df_coll *coll) DF_RANK_LOCKED {
+  const df_coll_survival *survival = coll->survival;
+  uint64_t done = survival->with_data;
+  const df_failed_range *last =
+      survival->n_failed ? &survival->failed[survival->n_failed - 1] : NULL;
+  uint64_t submitted = coll->runs.submitted;
+  if (last) done = DF_MAX(done, last->until); /* they fail when they are submitted */
+  submitted = DF_MAX(submitted, done);
+  if (coll->failure.failed != dfcclSuccess) done = DF_VIEW_TAKEN_BACK;
+  return (df_view_runs){.collective = coll->id,
+                        .registration = survival->registration,
+                        .survivors = count_survivors(context, survival->ranks, survival->n),
+                        .done = done,
+                        .submitted = submitted};
+}
+
+/* An announcement of a peer for a registration that this rank has deregistered already. */
+static int is_taken_back(dfcclContext_t context, const df_remote *remote,
+                         uint32_t *survivors) DF_RANK_LOCKED {
+  int has_suspect = 0;
+  *survivors = 0;
+  if (!remote->met || remote->bound || remote->deregistered) return 0;
+  const df_coll *coll = df_find(context, remote->id);
+  if (coll && coll->survival->registration == remote->registration) return 0;
+  for (uint32_t i = 0; i < remote->announcement.group_size; i++) {
+    const uint32_t rank =
+        remote->ranks ? remote->ranks[i] : remote->first_rank + i * remote->announcement.group_step;
+    if (rank >= context->n_ranks) return 0;
+    has_suspect |= context->survival->suspected[rank];
+    *survivors += count_survivors(context, &rank, 1);
+  }
+  return has_suspect;
+}
+
+/* Appends an entry for each, and each once. Returns the number of entries; UINT32_MAX: no memory.
+ */
+static uint32_t add_taken_back(dfcclContext_t context, uint32_t n) DF_RANK_LOCKED {
+  ck_hs_iterator_t iterator = CK_HS_ITERATOR_INITIALIZER;
+  void *entry;
+  while (ck_hs_next(&context->registry.remotes, &iterator, &entry))
+    for (const df_remote *remote = entry; remote; remote = remote->next) {
+      uint32_t survivors;
+      if (!is_taken_back(context, remote, &survivors)) continue;
+      df_view_runs *runs = add_entry(of(context), n);
+      if (runs == NULL) return UINT32_MAX;
+      *runs = (df_view_runs){.collective = remote->id,
+                             .registration = remote->registration,
+                             .survivors = survivors,
+                             .done = DF_VIEW_TAKEN_BACK};
+      n++;
+    }
+  return n;
+}
+
+static uint32_t unite(df_view_runs *runs, uint32_t n) {
+  uint32_t kept = 0;
+  if (n > 1) qsort(runs, n, sizeof *runs, compare_runs);
+  for (uint32_t i = 0; i < n; i++) {
+    if (kept > 0 && compare_runs(&runs[kept - 1], &runs[i]) == 0)
+      runs[kept - 1].survivors = DF_MAX(runs[kept - 1].survivors, runs[i].survivors);
+    else
+      runs[kept++] = runs[i];
+  }
+  return kept;
+}
+
+/* Returns 0 while runs of a collective with a suspected member are in the device. */
+static int all_are_quiet(const dfcclContext_t context) DF_RANK_LOCKED {
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    const df_coll *coll = df_registered(context, i);
+    if (coll && coll->survival && df_coll_has_suspect(context, coll) &&
+        coll->failure.failed == dfcclSuccess && !df_recall_is_quiet(coll))
+      return 0;
+  }
+  return 1;
+}
+
+static void report(dfcclContext_t context) DF_RANK_LOCKED {
+  df_membership *membership = of(context);
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    const df_coll *coll = df_registered(context, i);
+    if (coll == NULL || coll->survival == NULL || !df_coll_has_suspect(context, coll)) continue;
+    df_view_runs *entry = add_entry(membership, n);
+    if (entry == NULL) {
+      n = UINT32_MAX;
+      break;
+    }
+    *entry = entry_of(context, coll);
+    n++;
+  }
+  if (n != UINT32_MAX) n = add_taken_back(context, n);
+  if (n == UINT32_MAX)
+    df_give_up(context, dfcclOutOfMemory, "no memory for the agreement on members");
+  else
+    df_view_report(&membership->view, membership->report, unite(membership->report, n),
+                   df_clock_ns());
+}
+
+/* Gives the agreement what it waits for. Called after each call of it, and at news. */
+static void drive(dfcclContext_t context) DF_RANK_LOCKED {
+  while (context->failure.broken == dfcclSuccess && df_view_awaits_report(&of(context)->view) &&
+         all_are_quiet(context))
+    report(context);
+}
+
+/* ---- requests of the agreement */
+
+static void send_message(void *owner, uint32_t to, const void *payload,
+                         uint32_t bytes) DF_RANK_LOCKED {
+  dfcclContext_t context = owner;
+  const df_message message = {.kind = DF_MESSAGE_VIEW, .payload_bytes = bytes};
+  df_messenger_send(&context->control, to, &message, payload, -1);
+}
+
+static void cut(void *owner, uint32_t rank) DF_RANK_LOCKED {
+  dfcclContext_t context = owner;
+  df_peer *peer = &context->control.peers[rank];
+  if (peer->state == DF_PEER_ALIVE) peer->state = DF_PEER_GIVEN_UP;
+  df_process_ends_notify(context, rank);
+  if (!peer->local) df_messenger_cut_off(&context->control, rank);
+}
+
+static void mark_suspects(dfcclContext_t context) {
+  df_survival *survival = context->survival;
+  for (uint32_t rank = 0; rank < context->n_ranks; rank++)
+    survival->suspected[rank] =
+        survival->lost_in[rank] == 0 && !df_view_survives(&of(context)->view, rank);
+}
+
+static void freeze(void *owner) DF_RANK_LOCKED {
+  dfcclContext_t context = owner;
+  mark_suspects(context);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll && coll->survival && df_coll_has_suspect(context, coll))
+      df_recall_begin(context, coll);
+  }
+  context->survival->has_news = 1;
+}
+
+static const df_view_outcome *outcome_of(const df_view_content *content, const df_coll *coll) {
+  for (uint32_t i = 0; i < content->n_outcomes; i++)
+    if (content->outcomes[i].collective == coll->id &&
+        content->outcomes[i].registration == coll->survival->registration)
+      return &content->outcomes[i];
+  return NULL;
+}
+
+static int loses_member(const df_view_content *content, const df_coll *coll) {
+  for (uint32_t i = 0; i < content->n_lost; i++)
+    for (uint32_t m = 0; m < coll->survival->n; m++)
+      if (coll->survival->ranks[m] == content->lost[i].rank) return 1;
+  return 0;
+}
+
+/* First all runs are decided: the application is notified when their callbacks have returned. */
+static void go_on_without(dfcclContext_t context, const df_view_content *content) DF_RANK_LOCKED {
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll == NULL || coll->survival == NULL || !loses_member(content, coll)) continue;
+    const df_view_outcome *outcome = outcome_of(content, coll);
+    df_recall_begin(context, coll);
+    if (coll->failure.failed != dfcclSuccess) continue;
+    df_recall_decide(context, coll, outcome ? outcome->base : coll->runs.taken,
+                     outcome ? outcome->fails_below : 0);
+  }
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll && coll->survival && loses_member(content, coll)) df_successor_expect(context, coll);
+  }
+}
+
+static void install(void *owner, const df_view_content *content) DF_RANK_LOCKED {
+  dfcclContext_t context = owner;
+  df_survival *survival = context->survival;
+  df_store_relaxed_u64(&survival->view, content->number);
+  for (uint32_t i = 0; i < content->n_lost; i++) {
+    const uint32_t rank = content->lost[i].rank;
+    df_peer *peer = &context->control.peers[rank];
+    survival->lost_in[rank] = content->number;
+    if (peer->state == DF_PEER_ALIVE) peer->state = DF_PEER_GIVEN_UP;
+    df_log(DF_LOG_WARN, "rank %u: view %" PRIu64 " has %u members: rank %u is lost (%s)",
+           context->rank, content->number - 1, content->n_members, rank,
+           df_evidence_words(df_view_evidence(content->lost[i])));
+  }
+  mark_suspects(context);
+  if (!df_views_add(&of(context)->views, content)) {
+    df_break(context, dfcclOutOfMemory, "no memory for the members of a view");
+    return;
+  }
+  go_on_without(context, content);
+  df_ring_poller(context);
+}
+
+static void end(void *owner, int left, const char *sentence) DF_RANK_LOCKED {
+  dfcclContext_t context = owner;
+  (void)left;
+  df_break(context, dfcclRemoteError, sentence);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll && coll->registered == NULL)
+      df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
+  }
+}
+
+static void refused(void *owner, uint32_t from, const char *why) {
+  dfcclContext_t context = owner;
+  df_log(DF_LOG_ERROR, "rank %u refuses a message of rank %u about members: %s", context->rank,
+         from, why);
+}
+
+/* ---- evidence */
+
+static int may_tell(const dfcclContext_t context) DF_RANK_LOCKED {
+  return !context->control.said_goodbye && context->failure.broken == dfcclSuccess;
+}
+
+void df_membership_lost(dfcclContext_t context, uint32_t rank) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
+  if (!may_tell(context)) return;
+  df_process_ends_await(&of(context)->ends, rank, df_clock_ns());
+  df_service_wake(&context->control);
+}
+
+void df_membership_left(dfcclContext_t context, uint32_t rank) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
+  if (!may_tell(context)) return;
+  df_view_suspect(&of(context)->view, rank, DF_EVIDENCE_BYE, df_clock_ns());
+  drive(context);
+}
+
+void df_membership_gave_up(dfcclContext_t context, uint32_t rank, const char *why) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
+  if (!may_tell(context)) return;
+  df_log(DF_LOG_WARN, "rank %u goes on without rank %u, which %s", context->rank, rank, why);
+  df_view_suspect(&of(context)->view, rank, DF_EVIDENCE_GAVE_UP, df_clock_ns());
+  drive(context);
+}
+
+void df_membership_suspect(dfcclContext_t context, uint32_t rank, const char *why) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
+  if (!may_tell(context)) return;
+  df_log(DF_LOG_WARN, "rank %u suspects rank %u: it %s", context->rank, rank, why);
+  df_view_suspect(&of(context)->view, rank, DF_EVIDENCE_SILENT, df_clock_ns());
+  drive(context);
+}
+
+static void handle_message(void *room, uint32_t from, const df_message *message,
+                           int fd) DF_RANK_LOCKED {
+  dfcclContext_t context = room;
+  (void)fd;
+  if (!may_tell(context)) return;
+  df_view_receive(&of(context)->view, from, df_message_payload(message), message->payload_bytes,
+                  df_clock_ns());
+  drive(context);
+}
+
+/* ---- the service thread */
+
+static int tick_ms(void *room) {
+  dfcclContext_t context = room;
+  df_rank_lock(&context->lock);
+  const uint64_t now = df_clock_ns(), deadline = df_view_deadline(&of(context)->view);
+  int ms = df_process_ends_tick_ms(&of(context)->ends);
+  if (deadline != UINT64_MAX) {
+    const int left = deadline > now ? (int)DF_MIN((deadline - now) / 1000000 + 1, 1000u) : 0;
+    if (ms < 0 || left < ms) ms = left;
+  }
+  df_rank_unlock(&context->lock);
+  return ms;
+}
+
+/* Next homes that are due, and those that are ready. */
+static void look_at_homes(dfcclContext_t context) DF_RANK_LOCKED {
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll && coll->survival && coll->runs.is_recalled) df_successor_progress(context, coll);
+    if (coll && coll->is_successor) df_successor_take_over(context, coll);
+  }
+}
+
+static void look(void *room) {
+  dfcclContext_t context = room;
+  df_membership *membership = of(context);
+  df_rank_lock(&context->lock);
+  const uint64_t now = df_clock_ns();
+  uint32_t rank;
+  int is_proved;
+  while (may_tell(context) &&
+         df_process_ends_take(context, &membership->ends, now, &rank, &is_proved)) {
+    /* Nothing of the rank is used any more once its collectives have other homes. */
+    if (is_proved && context->control.peers[rank].state != DF_PEER_LEFT)
+      context->control.peers[rank].state = DF_PEER_DEAD;
+    df_view_disconnected(&membership->view, rank, is_proved, now);
+    drive(context);
+  }
+  if (may_tell(context) && df_view_deadline(&membership->view) <= now) {
+    df_view_tick(&membership->view, now);
+    drive(context);
+  }
+  if (context->survival->has_news) {
+    context->survival->has_news = 0;
+    drive(context);
+    look_at_homes(context);
+  }
+  df_rank_unlock(&context->lock);
+}
+
+/* ---- the application */
+
+static int tell(dfcclContext_t context) {
+  if (df_load_relaxed_u64(&context->survival->told) ==
+      df_load_relaxed_u64(&context->survival->view))
+    return 0;
+  return df_views_tell(context, &of(context)->views);
+}
+
+static dfcclResult_t check_excluded(dfcclContext_t context, const int *ranks, int n) {
+  if (context->survival == NULL)
+    return df_fail(dfcclInvalidUsage,
+                   "dfcclExclude needs config.survive 1 or 2; it is 0 on rank %u", context->rank);
+  if (ranks == NULL || n < 1)
+    return df_fail(dfcclInvalidArgument, "ranks is %p and n is %d; name at least one rank",
+                   (const void *)ranks, n);
+  uint32_t members = 0, excluded = 0;
+  for (uint32_t rank = 0; rank < context->n_ranks; rank++) {
+    int is_named = 0;
+    for (int i = 0; i < n; i++) is_named |= ranks[i] == (int)rank;
+    members += context->survival->lost_in[rank] == 0;
+    excluded += is_named && context->survival->lost_in[rank] == 0;
+  }
+  for (int i = 0; i < n; i++) {
+    if (ranks[i] < 0 || (uint32_t)ranks[i] >= context->n_ranks)
+      return df_fail(dfcclInvalidArgument, "ranks[%d] is %d; ranks go from 0 to %u", i, ranks[i],
+                     context->n_ranks - 1);
+    if ((uint32_t)ranks[i] == context->rank)
+      return df_fail(dfcclInvalidArgument,
+                     "ranks[%d] is %d, this rank itself; dfcclDestroy leaves a job", i, ranks[i]);
+  }
+  if (excluded > 0 && excluded + 1 == members && members > 2)
+    return df_fail(dfcclInvalidArgument, "ranks names all other %u members", excluded);
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_membership_exclude(dfcclContext_t context, const int *ranks, int n) {
+  df_rank_lock(&context->lock);
+  dfcclResult_t result = check_excluded(context, ranks, n);
+  if (result == dfcclSuccess && context->failure.broken != dfcclSuccess)
+    result = df_fail_again(context->failure.broken, context->failure.broken_sentence);
+  for (int i = 0; result == dfcclSuccess && i < n; i++) {
+    if (context->survival->lost_in[ranks[i]]) continue;
+    df_view_suspect(&of(context)->view, (uint32_t)ranks[i], DF_EVIDENCE_ASKED, df_clock_ns());
+    drive(context);
+  }
+  df_rank_unlock(&context->lock);
+  return result;
+}
+
+dfcclResult_t df_membership_get(dfcclContext_t context, dfcclMembership_t *membership) {
+  dfcclResult_t result = dfcclSuccess;
+  df_rank_lock(&context->lock);
+  if (context->survival == NULL)
+    result = df_fail(dfcclInvalidUsage,
+                     "dfcclGetMembership needs config.survive 1 or 2; it is 0 on rank %u",
+                     context->rank);
+  else
+    df_views_get(&of(context)->views, membership);
+  df_rank_unlock(&context->lock);
+  return result;
+}
+
+/* ---- opening and closing */
+
+static dfcclResult_t check_job(dfcclContext_t context) {
+  const int survive = context->settings.survive;
+  if (context->settings.max_ranks != 0 && context->settings.max_ranks < (int)context->n_ranks)
+    return df_fail(dfcclInvalidArgument, "config.maxRanks is %d, but the job has %u ranks",
+                   context->settings.max_ranks, context->n_ranks);
+  if (context->settings.max_ranks > (int)context->n_ranks)
+    return df_fail(dfcclInvalidUsage,
+                   "config.maxRanks is %d, but the job has %u ranks: ranks cannot join later yet",
+                   context->settings.max_ranks, context->n_ranks);
+  if (survive == 0) return dfcclSuccess;
+  if (context->settings.backend != dfcclBackendCpu)
+    return df_fail(dfcclInvalidUsage,
+                   "config.survive is %d, but rank %u uses the %s device; only jobs of the CPU "
+                   "device can go on without a lost rank",
+                   survive, context->rank, context->device.kind->name);
+  if (context->transports.wire)
+    return df_fail(dfcclInvalidUsage,
+                   "config.survive is %d, but ranks are connected by a network; only jobs on one "
+                   "host can go on without a lost rank",
+                   survive);
+  return dfcclSuccess;
+}
+
+static dfcclResult_t make(dfcclContext_t context) {
+  static const df_view_events events = {send_message, cut, freeze, install, end, refused};
+  const df_view_config config = {.rank = context->rank,
+                                 .n_ranks = context->n_ranks,
+                                 .max_collectives = DF_MOST_REPORTED,
+                                 .quorum = (df_quorum)context->settings.quorum,
+                                 .on_one_host = 1,
+                                 .reruns = context->settings.survive == 1,
+                                 .grace_ns = DF_GRACE_MS * (uint64_t)1000000};
+  df_membership *membership = calloc(1, sizeof *membership);
+  df_view_item *members = calloc(context->n_ranks, sizeof *members);
+  context->survival->membership = membership;
+  if (membership == NULL || members == NULL) goto no_memory;
+  membership->memory_bytes = df_view_memory(&config);
+  membership->memory = mmap(NULL, membership->memory_bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (membership->memory == MAP_FAILED) membership->memory = NULL;
+  membership->buffer = malloc(DF_VIEW_MESSAGE_BYTES);
+  if (membership->memory == NULL || membership->buffer == NULL) goto no_memory;
+  if (!df_process_ends_open(context, &membership->ends)) goto no_memory;
+  df_view_open(&membership->view, &config, &events, context, membership->memory,
+               membership->buffer);
+  for (uint32_t rank = 0; rank < context->n_ranks; rank++) members[rank].rank = (uint16_t)rank;
+  df_view_start(&membership->view, context->survival->view, members, context->n_ranks);
+  free(members);
+  return df_views_open(context, &membership->views);
+no_memory:
+  free(members);
+  return df_fail(dfcclOutOfMemory, "no memory for the agreement on %u members", context->n_ranks);
+}
+
+dfcclResult_t df_membership_open(dfcclContext_t context) {
+  dfcclResult_t result = check_job(context);
+  if (result != dfcclSuccess || context->settings.survive == 0) return result;
+  result = df_survival_open(context, context->settings.survive);
+  if (result == dfcclSuccess) result = make(context);
+  if (result != dfcclSuccess) return result;
+  context->tell_view = tell;
+  context->home_progress = df_successor_progress;
+  context->control.ignores_lost = 1;
+  df_messenger_subscribe(&context->control, DF_MESSAGE_VIEW, handle_message, context, 0);
+  df_service_add_job(&context->control, context, tick_ms, look);
+  return dfcclSuccess;
+}
+
+void df_membership_close(dfcclContext_t context) {
+  df_membership *membership = context->survival ? of(context) : NULL;
+  if (membership) {
+    df_process_ends_close(&membership->ends);
+    df_views_close(&membership->views);
+    if (membership->memory) munmap(membership->memory, membership->memory_bytes);
+    free(membership->buffer);
+    free(membership->report);
+    free(membership);
+  }
+  df_survival_close(context);
+}

@@ -1,0 +1,121 @@
+#include "host/membership/views.h"
+
+#include <stdlib.h>
+
+#include "host/runs/recall.h"
+#include "host/runs/runs.h"
+#include "host/state/registry.h"
+
+static df_view_record *make(uint64_t number, uint32_t n_members, uint32_t n_lost) {
+  df_view_record *record = calloc(1, sizeof *record + (n_members + n_lost) * sizeof(int) +
+                                         n_lost * sizeof(dfcclResult_t));
+  if (record == NULL) return NULL;
+  record->number = number;
+  record->n_members = (int)n_members;
+  record->n_lost = (int)n_lost;
+  record->members = (int *)(record + 1);
+  record->lost = record->members + n_members;
+  record->reasons = (dfcclResult_t *)(record->lost + n_lost);
+  return record;
+}
+
+dfcclResult_t df_views_open(dfcclContext_t context, df_views *views) {
+  df_view_record *record = make(context->survival->view, context->n_ranks, 0);
+  if (record == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for the %u members of the job", context->n_ranks);
+  for (uint32_t rank = 0; rank < context->n_ranks; rank++) record->members[rank] = (int)rank;
+  views->first = views->latest = record;
+  return dfcclSuccess;
+}
+
+void df_views_close(df_views *views) {
+  while (views->first) {
+    df_view_record *next = views->first->next;
+    free(views->first);
+    views->first = next;
+  }
+}
+
+static dfcclResult_t reason_of(df_view_item lost) {
+  switch (df_view_evidence(lost)) {
+  case DF_EVIDENCE_BYE:
+    return dfcclSuccess;
+  case DF_EVIDENCE_ASKED:
+    return dfcclAborted;
+  case DF_EVIDENCE_SILENT:
+    return dfcclTimeout;
+  default:
+    return dfcclRemoteError;
+  }
+}
+
+int df_views_add(df_views *views, const df_view_content *content) {
+  df_view_record *record = make(content->number, content->n_members, content->n_lost);
+  if (record == NULL) return 0;
+  for (uint32_t i = 0; i < content->n_members; i++) record->members[i] = content->members[i].rank;
+  for (uint32_t i = 0; i < content->n_lost; i++) {
+    record->lost[i] = content->lost[i].rank;
+    record->reasons[i] = reason_of(content->lost[i]);
+  }
+  views->latest->next = record;
+  views->latest = record;
+  return 1;
+}
+
+static void fill(const df_view_record *record, dfcclMembership_t *membership) {
+  membership->view = record->number - 1;
+  membership->members = record->members;
+  membership->nMembers = record->n_members;
+  membership->lost = record->lost;
+  membership->reasons = record->reasons;
+  membership->nLost = record->n_lost;
+  membership->joined = NULL;
+  membership->nJoined = 0;
+}
+
+void df_views_get(const df_views *views, dfcclMembership_t *membership) {
+  fill(views->latest, membership);
+}
+
+/* Whether all runs that ended before the view have had their callbacks. */
+static int all_have_returned(const dfcclContext_t context) DF_RANK_LOCKED {
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    const df_coll *coll = df_registered(context, i);
+    if (coll == NULL || coll->survival == NULL || !coll->runs.is_recalled) continue;
+    if (coll->survival->has_outcome || coll->runs.words->completed != coll->runs.taken) return 0;
+  }
+  return 1;
+}
+
+typedef struct telling {
+  dfcclContext_t context;
+  dfcclMembership_t membership;
+} telling;
+
+static void call(void *argument) {
+  const telling *t = argument;
+  const df_settings *settings = &t->context->settings;
+  settings->membership(t->context, &t->membership, settings->membership_arg);
+}
+
+int df_views_tell(dfcclContext_t context, df_views *views) {
+  telling t = {.context = context, .membership = DFCCL_MEMBERSHIP_INITIALIZER};
+  df_rank_lock(&context->lock);
+  df_view_record *before = views->first, *record = before->next;
+  if (record == NULL || !all_have_returned(context)) {
+    df_rank_unlock(&context->lock);
+    return 0;
+  }
+  fill(record, &t.membership);
+  df_rank_unlock(&context->lock);
+
+  if (context->settings.membership) df_call_back(call, &t);
+
+  df_rank_lock(&context->lock);
+  views->first = record;
+  free(before);
+  df_store_relaxed_u64(&context->survival->told, record->number);
+  df_survival_note_news(context); /* homes of the view may be taken over */
+  df_rank_unlock(&context->lock);
+  return 1;
+}

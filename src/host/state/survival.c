@@ -1,0 +1,141 @@
+#include "host/state/survival.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/service.h"
+#include "host/state/registry.h"
+
+dfcclResult_t df_survival_open(dfcclContext_t context, int mode) {
+  df_survival *survival = calloc(1, sizeof *survival);
+  if (survival) {
+    survival->lost_in = calloc(context->n_ranks, sizeof *survival->lost_in);
+    survival->suspected = calloc(context->n_ranks, 1);
+  }
+  context->survival = survival;
+  if (survival == NULL || survival->lost_in == NULL || survival->suspected == NULL) {
+    df_survival_close(context);
+    return df_fail(dfcclOutOfMemory, "no memory for the members of %u ranks", context->n_ranks);
+  }
+  survival->reruns = mode == 1;
+  survival->view = survival->told = 1;
+  return dfcclSuccess;
+}
+
+void df_survival_close(dfcclContext_t context) {
+  df_survival *survival = context->survival;
+  if (survival == NULL) return;
+  free(survival->lost_in);
+  free(survival->suspected);
+  free(survival->ids);
+  free(survival);
+  context->survival = NULL;
+}
+
+void df_survival_note_news(dfcclContext_t context) {
+  context->survival->has_news = 1;
+  df_service_wake(&context->control);
+}
+
+/* ---- registrations of an id */
+
+static df_id_count *place_of(df_id_count *ids, uint32_t capacity, dfcclCollId_t id) {
+  uint64_t hash = id * 0x9e3779b97f4a7c15ull;
+  uint32_t at = (uint32_t)(hash >> 32) & (capacity - 1);
+  while (ids[at].n != 0 && ids[at].id != id) at = (at + 1) & (capacity - 1);
+  return &ids[at];
+}
+
+static int grow(df_survival *survival) {
+  const uint32_t capacity = survival->ids_capacity ? 2 * survival->ids_capacity : 64;
+  df_id_count *larger = calloc(capacity, sizeof *larger);
+  if (larger == NULL) return 0;
+  for (uint32_t i = 0; i < survival->ids_capacity; i++)
+    if (survival->ids[i].n) *place_of(larger, capacity, survival->ids[i].id) = survival->ids[i];
+  free(survival->ids);
+  survival->ids = larger;
+  survival->ids_capacity = capacity;
+  return 1;
+}
+
+int df_survival_count_id(df_survival *survival, dfcclCollId_t id, uint32_t *before) {
+  if (2 * (survival->n_ids + 1) > survival->ids_capacity && !grow(survival)) return 0;
+  df_id_count *count = place_of(survival->ids, survival->ids_capacity, id);
+  if (count->n == 0) {
+    *count = (df_id_count){.id = id, .n = 1};
+    survival->n_ids++;
+  }
+  *before = count->n++ - 1;
+  return 1;
+}
+
+void df_survival_uncount_id(df_survival *survival, dfcclCollId_t id) {
+  place_of(survival->ids, survival->ids_capacity, id)->n--;
+}
+
+/* ---- a collective */
+
+static df_list_item *copy_items(const df_list_item *items, uint32_t n) {
+  df_list_item *copy = malloc(DF_MAX(n, 1u) * sizeof *copy);
+  if (copy && n) memcpy(copy, items, n * sizeof *copy);
+  return copy;
+}
+
+void df_coll_survival_free(df_coll_survival *survival) {
+  if (survival == NULL) return;
+  free(survival->ranks);
+  free((void *)(uintptr_t)survival->lists.sends);
+  free((void *)(uintptr_t)survival->lists.receives);
+  free(survival->failed);
+  free(survival->kept);
+  free(survival);
+}
+
+dfcclResult_t df_coll_survival_make(dfcclContext_t context, df_coll *coll,
+                                    const df_registration *registration) {
+  df_coll_survival *survival = calloc(1, sizeof *survival);
+  const df_lists *lists = registration->lists;
+  int fine = survival && (survival->ranks = malloc(coll->n * sizeof *survival->ranks)) != NULL;
+  if (fine && lists) {
+    survival->has_lists = 1;
+    survival->lists = (df_lists){.sends = copy_items(lists->sends, lists->n_sends),
+                                 .receives = copy_items(lists->receives, lists->n_receives),
+                                 .n_sends = lists->n_sends,
+                                 .n_receives = lists->n_receives};
+    fine = survival->lists.sends && survival->lists.receives;
+  }
+  if (fine) fine = df_survival_count_id(context->survival, coll->id, &survival->registration);
+  if (!fine) {
+    df_coll_survival_free(survival);
+    return df_fail(dfcclOutOfMemory, "no memory for the registration of collective %llu",
+                   (unsigned long long)coll->id);
+  }
+  survival->n = coll->n;
+  survival->root = coll->root;
+  survival->count = registration->count;
+  survival->longest = registration->longest;
+  memcpy(survival->ranks, coll->ranks, coll->n * sizeof *survival->ranks);
+  coll->survival = survival;
+  return dfcclSuccess;
+}
+
+int df_coll_has_suspect(const dfcclContext_t context, const df_coll *coll) {
+  for (uint32_t i = 0; i < coll->survival->n; i++)
+    if (context->survival->suspected[coll->survival->ranks[i]]) return 1;
+  return 0;
+}
+
+uint64_t df_coll_lost_in(const dfcclContext_t context, const df_coll *coll) {
+  uint64_t latest = 0;
+  for (uint32_t i = 0; i < coll->survival->n; i++)
+    latest = DF_MAX(latest, context->survival->lost_in[coll->survival->ranks[i]]);
+  return latest;
+}
+
+const df_failed_range *df_coll_failed_range(const df_coll *coll, uint64_t run) {
+  const df_coll_survival *survival = coll->survival;
+  for (uint32_t i = 0; survival && i < survival->n_failed; i++)
+    if (run >= survival->failed[i].from && run < survival->failed[i].until)
+      return &survival->failed[i];
+  return NULL;
+}
