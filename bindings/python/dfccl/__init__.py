@@ -28,6 +28,7 @@ from .errors import (
     Timeout,
 )
 from .library import version
+from .membership import Membership
 
 __version__ = version()
 
@@ -48,6 +49,7 @@ __all__ = [
     "InvalidArgument",
     "InvalidUsage",
     "MAX",
+    "Membership",
     "MIN",
     "Mismatch",
     "Operator",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref, c_int, c_void_p
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,8 @@ _tokens_lock = threading.Lock()
 
 
 class _Inside(threading.local):
-    callback = 0  # the token of the callback that this thread executes
+    # The token of the callback that this thread executes; -1: a function that is of no run
+    callback = 0
 
 
 _inside = _Inside()
@@ -65,6 +67,16 @@ _callback_address = ctypes.cast(_callback, c_void_p).value
 
 def inside_callback() -> bool:
     return _inside.callback != 0
+
+
+@contextlib.contextmanager
+def as_callback() -> Iterator[None]:
+    """The block is a function of the program that is not the callback of a run."""
+    _inside.callback = -1
+    try:
+        yield
+    finally:
+        _inside.callback = 0
 
 
 def _goes_on(text: str) -> errors.Timeout:
@@ -303,8 +315,8 @@ class Collective(RunArrays):
                 waiting.clear()
 
     def _note(self, code: int) -> None:
-        """Notes the result of a run. After a failure all later runs of the collective fail too, so
-        the result of the last of several runs is enough."""
+        """Notes the result of a run. Without config.survive all runs after a failed one fail too,
+        so the result of the last of several runs is enough."""
         if code != SUCCESS:
             failure = code, last_error()
             self._failure = self._failure or failure
@@ -395,7 +407,9 @@ class Collective(RunArrays):
         if inside_callback():
             return  # the library has refused the call
         with self._lock:
-            waiting = self._outstanding
+            waiting, handle = self._outstanding, self.context._handle
+            if self.context.survive and handle is not None:
+                self._drop_complete(handle)  # an earlier run may have failed, and this one not
             if waiting and waiting[0][0] <= number:
                 self._note(code)
             while waiting and waiting[0][0] <= number:

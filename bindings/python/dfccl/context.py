@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any
 
@@ -16,6 +16,7 @@ from . import errors
 from .arrays import DataTypeLike, Operator, RedOpLike, data_type, memory_of, red_op
 from .collective import Collective, Run, inside_callback
 from .library import CollOptions, Config, MemoryUse, Stats, UniqueId, check, lib
+from .membership import Members, Membership, Notifier
 from .registers import Registers
 
 _BACKENDS = {"auto": 0, "cpu": 1, "cuda": 2}
@@ -41,7 +42,12 @@ def unique_id() -> bytes:
 
 
 def _config(
-    backend: str, device: int, max_blocks: int, queue_depth: int, timeout: float | None
+    notifier: Notifier,
+    backend: str,
+    device: int,
+    max_blocks: int,
+    queue_depth: int,
+    timeout: float | None,
 ) -> Config:
     if backend not in _BACKENDS:
         raise errors.InvalidArgument(f"no backend {backend!r}: there are {', '.join(_BACKENDS)}")
@@ -51,6 +57,8 @@ def _config(
         maxBlocks=max_blocks,
         queueDepth=queue_depth,
         timeoutMs=0 if timeout is None else max(1, int(timeout * 1000)),
+        survive=notifier.survive,
+        membership=notifier.address,
     )
 
 
@@ -71,13 +79,20 @@ class _Entered:
         self.context._calls.pop()
 
 
-class Context(Registers):
+class Context(Registers, Members):
     """One rank of a job. The constructor blocks until all ranks have joined.
 
     rank, size   this rank (0 to size - 1), and the number of ranks
     id           unique_id() of one process, the same on every rank
     backend      "auto", "cpu" or "cuda"
     timeout      seconds after which an incomplete run ends with Timeout; None: no limit
+    survive      0: a lost rank ends the runs of all ranks with RemoteError. 1: the others go on,
+                 and execute again what was under way. 2: the others go on, and what was under way
+                 ends with RemoteError, alike on all. On one host, with the CPU device
+    membership   with survive: called with a Membership for each new view, on a thread of the
+                 library, before any run of the collectives that lost a member completes in it. It
+                 may register and run collectives, and must not wait. An exception in it goes to
+                 sys.unraisablehook, as those of callbacks do. Not called while the context closes
 
     A context is a context manager, which closes the context at the end of the block. A context that
     is open when the interpreter ends is closed then, and aborted first if runs are outstanding.
@@ -94,15 +109,18 @@ class Context(Registers):
         max_blocks: int = 0,
         queue_depth: int = 0,
         timeout: float | None = None,
+        survive: int = 0,
+        membership: Callable[[Membership], Any] | None = None,
     ):
         if len(id) != 128:
             raise errors.InvalidArgument(f"an id of {len(id)} bytes; unique_id() gives 128")
         handle = c_void_p()
-        config = _config(backend, device, max_blocks, queue_depth, timeout)
+        notifier = Notifier(survive, membership)
+        config = _config(notifier, backend, device, max_blocks, queue_depth, timeout)
         check(
             lib.dfcclInit(byref(handle), size, UniqueId.from_buffer_copy(id), rank, byref(config))
         )
-        self._adopt(handle.value)
+        self._adopt(handle.value, notifier)
 
     @classmethod
     def from_environment(
@@ -113,21 +131,25 @@ class Context(Registers):
         max_blocks: int = 0,
         queue_depth: int = 0,
         timeout: float | None = None,
+        survive: int = 0,
+        membership: Callable[[Membership], Any] | None = None,
     ) -> Context:
         """Joins a job by the environment variables of torchrun, mpirun or Slurm
         (dfcclInitFromEnv)."""
         handle = c_void_p()
-        config = _config(backend, device, max_blocks, queue_depth, timeout)
+        notifier = Notifier(survive, membership)
+        config = _config(notifier, backend, device, max_blocks, queue_depth, timeout)
         check(lib.dfcclInitFromEnv(byref(handle), byref(config)))
         made = cls.__new__(cls)
-        made._adopt(handle.value)
+        made._adopt(handle.value, notifier)
         return made
 
-    def _adopt(self, handle: int | None) -> None:
+    def _adopt(self, handle: int | None, notifier: Notifier) -> None:
         rank, size = c_int(), c_int()
         check(lib.dfcclGetRank(handle, byref(rank), byref(size)))
         self.rank, self.size = rank.value, size.value
         self._handle, self._process = handle, os.getpid()
+        self._notifier, self.survive = notifier, notifier.survive
         self._calls: deque[None] = deque()  # one entry for each call that executes in the library
         self._collectives: dict[int, Collective] = {}
         self._failure: tuple[int, str] | None = None  # the first failure since the last wait_all
@@ -344,6 +366,7 @@ class Context(Registers):
                 except errors.Error:
                     pass
             self._handle = None  # From here on no run can be submitted.
+            self._notifier.closing.add(handle)
             try:
                 while self._calls:
                     time.sleep(0.001)
@@ -354,6 +377,7 @@ class Context(Registers):
                     if number is not None:
                         collective._drive(handle, number, None)
             except BaseException:
+                self._notifier.closing.discard(handle)
                 self._handle = handle  # Ctrl-C: the context is still open
                 raise
             _open.discard(self)
@@ -430,18 +454,22 @@ def contexts(
     max_blocks: int = 0,
     queue_depth: int = 0,
     timeout: float | None = None,
+    survive: int = 0,
+    membership: Callable[[Membership], Any] | None = None,
 ) -> list[Context]:
     """Makes a job of which all ranks are in this process. Returns one context for each rank, for
-    use by one thread or by several."""
+    use by one thread or by several. Options are those of Context; membership is called for each
+    rank."""
     if size < 1:
         raise errors.InvalidArgument(f"{size} ranks; a job has at least one")
     handles = (c_void_p * size)()
-    config = _config(backend, device, max_blocks, queue_depth, timeout)
+    notifier = Notifier(survive, membership)
+    config = _config(notifier, backend, device, max_blocks, queue_depth, timeout)
     check(lib.dfcclInitAll(handles, size, byref(config)))
     made = []
     for handle in handles:
         context = Context.__new__(Context)
-        context._adopt(handle)
+        context._adopt(handle, notifier)
         made.append(context)
     return made
 

@@ -51,6 +51,25 @@ class Config(_Struct):
         ("maxBlocks", c_int),
         ("queueDepth", c_int),
         ("timeoutMs", c_int),
+        ("reserved", c_int),
+        ("survive", c_int),
+        ("maxRanks", c_int),
+        ("membership", c_void_p),
+        ("membershipArg", c_void_p),
+    ]
+
+
+class Membership(_Struct):
+    magic_number = 0xDFCCC05E
+    _fields_ = _head + [
+        ("view", c_uint64),
+        ("members", POINTER(c_int)),
+        ("nMembers", c_int),
+        ("lost", POINTER(c_int)),
+        ("reasons", POINTER(c_int)),
+        ("nLost", c_int),
+        ("joined", POINTER(c_int)),
+        ("nJoined", c_int),
     ]
 
 
@@ -131,6 +150,7 @@ class Configuration(_Struct):
 
 
 Callback = ctypes.CFUNCTYPE(None, c_uint64, c_int, c_void_p)
+MembershipCallback = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Membership), c_void_p)
 
 _register = [c_void_p, c_uint64, c_size_t, c_int]
 _counts = POINTER(c_size_t)
@@ -143,6 +163,8 @@ _functions = {
     "Destroy": [c_void_p],
     "AbortWithReason": [c_void_p, c_char_p],
     "GetRunError": [c_void_p, c_uint64, c_uint64, POINTER(c_int), c_char_p, c_size_t],
+    "GetMembership": [c_void_p, POINTER(Membership)],
+    "Exclude": [c_void_p, POINTER(c_int), c_int],
     "GetRank": [c_void_p, POINTER(c_int), POINTER(c_int)],
     "RegisterAllReduce": _register + [c_int, POINTER(CollOptions)],
     "RegisterReduce": _register + [c_int, c_int, POINTER(CollOptions)],

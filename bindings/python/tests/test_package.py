@@ -22,6 +22,7 @@ class Header(Case):
     def test_structs_begin_as_the_headers(self):
         structs = {
             "dfcclConfig_t": library.Config,
+            "dfcclMembership_t": library.Membership,
             "dfcclCollOptions_t": library.CollOptions,
             "dfcclRun_t": library.Run,
             "dfcclStats_t": library.Stats,
@@ -30,6 +31,7 @@ class Header(Case):
         text = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
         for name, struct in structs.items():
             body = re.search(r"typedef struct \{([^}]*)\} " + name + ";", text).group(1)
+            body = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", body)  # pointers to functions
             names = [
                 re.search(r"(\w+)(\[\d+\])?$", part.strip()).group(1)
                 for statement in body.split(";")
