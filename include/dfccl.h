@@ -237,7 +237,7 @@ DFCCL_API dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id);
  * Errors: dfcclInvalidArgument, dfcclInvalidUsage (an environment variable is invalid, the backend
  * is not built, or ranks have different backends), dfcclSystemError, dfcclRemoteError (a rank
  * failed or disagrees), dfcclTimeout (the sentence names the missing ranks), dfcclMismatch
- * (DFCCL_NET_SECURITY differs), dfcclOutOfMemory, dfcclUnhandledCudaError.
+ * (DFCCL_NET_SECURITY or config.survive differs), dfcclOutOfMemory, dfcclUnhandledCudaError.
  */
 DFCCL_API dfcclResult_t dfcclInit(dfcclContext_t *ctx, int nRanks, dfcclUniqueId id, int rank,
                                   const dfcclConfig_t *config);
@@ -282,7 +282,8 @@ DFCCL_API dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_
  * condition is already met.
  *
  * A callback must not call it (dfcclInvalidUsage). Runs that peers submit later to collectives
- * shared with this rank end on the peers with dfcclRemoteError.
+ * shared with this rank end on the peers with dfcclRemoteError, or without this rank if
+ * config.survive is set.
  *
  * Errors: dfcclInvalidArgument, dfcclInvalidUsage.
  */
@@ -290,9 +291,9 @@ DFCCL_API dfcclResult_t dfcclDestroy(dfcclContext_t ctx);
 
 /*
  * Aborts the context: every outstanding run of this rank completes with dfcclAborted, its callback
- * included. On peers, runs that need this rank end with dfcclRemoteError. The call never waits for
- * a peer or for user code. The context stays allocated, so dfcclDestroy must still be called. A
- * callback may call it.
+ * included. On peers, runs that need this rank end with dfcclRemoteError, or go on without it if
+ * config.survive is set. The call never waits for a peer or for user code. The context stays
+ * allocated, so dfcclDestroy must still be called. A callback may call it.
  *
  * Errors: dfcclInvalidArgument.
  */
@@ -344,8 +345,8 @@ DFCCL_API const char *dfcclGetErrorString(dfcclResult_t result);
 DFCCL_API const char *dfcclGetLastError(dfcclContext_t ctx);
 
 /*
- * Stores this context's rank and the number of ranks of the job. Either pointer may be NULL. Does
- * not block.
+ * Stores this context's rank and the number of ranks with which the job began, also after ranks
+ * were lost (dfcclGetMembership). Either pointer may be NULL. Does not block.
  *
  * Errors: dfcclInvalidArgument.
  */

@@ -5,7 +5,8 @@
  *   (b) Each result has the contribution of every rank that lives, and a set of ranks never grows
  *       again from run to run.
  *   (c) With survive 1 no run fails.
- *   (d) The application is notified of each view, in order, and each time some ranks are lost.
+ *   (d) The application is notified of each view, in order, and each time some ranks are lost; and
+ *       of a lost rank before a run without that rank completes.
  *
  * The program makes jobs of processes that run collectives of several kinds in random orders, in
  * place and out of place, with several runs of each under way, and kills some of them at random
@@ -46,6 +47,8 @@ enum { FAILED = 1 << 30, HAS_SET = 1 << 29 };
 
 typedef struct {
   int ranks, survive, kills, rounds, together;
+  /* several blocks; memory of the library; a switch after each step; the online tuner */
+  int blocks, lends, preempts, tunes;
   uint64_t seed;
 } job;
 
@@ -60,7 +63,7 @@ static atomic_int called[COLLECTIVES][ROUNDS];
 static dfcclResult_t statuses[COLLECTIVES][ROUNDS];
 static uint32_t latest_set[COLLECTIVES];
 static _Atomic uint64_t view;
-static atomic_int views_told;
+static _Atomic uint32_t lost_told; /* ranks of whose loss the application has been notified */
 
 static size_t pieces_of(kind k, int of_output) {
   const int wide =
@@ -169,7 +172,12 @@ static void note_next(uint32_t set) {
 static void call_back(dfcclCollId_t id, dfcclResult_t status, void *arg) {
   const int round = (int)(intptr_t)arg, c = (int)id;
   statuses[c][round] = status;
-  if (c == 0 && status == dfcclSuccess) note_next(set_of(output[0][round % DEPTH][0]));
+  if (c == 0 && status == dfcclSuccess) {
+    const uint32_t set = set_of(output[0][round % DEPTH][0]), all = (1u << shape.ranks) - 1;
+    CHECK(((set | atomic_load(&lost_told)) & all) == all, "run %d has ranks %x, but %x are lost",
+          round, set, atomic_load(&lost_told));
+    note_next(set);
+  }
   atomic_fetch_add(&called[c][round], 1);
 }
 
@@ -188,8 +196,18 @@ static void told(dfcclContext_t context, const dfcclMembership_t *m, void *arg) 
   CHECK(has_self, "rank %d is not in its view", self);
   OK(dfcclGetMembership(context, &latest));
   CHECK(latest.view >= m->view, "the latest view is older");
+  for (int i = 0; i < m->nLost; i++) atomic_fetch_or(&lost_told, 1u << m->lost[i]);
   atomic_store(&view, m->view);
-  atomic_fetch_add(&views_told, 1);
+}
+
+static uint64_t *get_memory(size_t elements) {
+  void *memory = NULL;
+  if (shape.lends)
+    OK(dfcclMemAlloc(ctx, &memory, elements * sizeof(uint64_t)));
+  else
+    memory = calloc(elements, sizeof(uint64_t));
+  CHECK(memory != NULL, "no memory");
+  return memory;
 }
 
 static void register_all(void) {
@@ -212,11 +230,10 @@ static void register_all(void) {
     for (int d = 0; d < DEPTH; d++) {
       const size_t in = count * pieces_of(collectives[c].kind, 0);
       const size_t out = count * pieces_of(collectives[c].kind, 1);
-      input[c][d] = calloc(in, sizeof **input[c]);
-      output[c][d] = calloc(out, sizeof **output[c]);
-      if (collectives[c].in_place && out > in) input[c][d] = output[c][d] + (size_t)self * count;
-      if (collectives[c].in_place && out < in) output[c][d] = input[c][d] + (size_t)self * count;
-      if (collectives[c].in_place && out == in) output[c][d] = input[c][d];
+      input[c][d] = output[c][d] = get_memory(in > out ? in : out);
+      if (!collectives[c].in_place) output[c][d] = get_memory(out);
+      if (collectives[c].in_place && out > in) input[c][d] += (size_t)self * count;
+      if (collectives[c].in_place && out < in) output[c][d] += (size_t)self * count;
     }
   }
 }
@@ -246,6 +263,10 @@ static void be_rank(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   self = rank;
   config.backend = dfcclBackendCpu;
   config.survive = shape.survive;
+  config.maxBlocks = shape.blocks;
+  if (shape.blocks) df_tune("block_min", "4096");
+  if (shape.tunes) setenv("DFCCL_TUNE", "2", 1);
+  if (shape.preempts) df_tune("preempt_every", "1");
   config.membership = told;
   for (int c = 0; c < COLLECTIVES; c++) {
     order[c] = c;
@@ -365,6 +386,10 @@ int main(int argc, char **argv) {
     shape.kills = kills >= 0 ? (int)(kills < most ? kills : most)
                              : 1 + df_random_below(&random, most < 3 ? most : 3);
     shape.together = together >= 0 ? together : df_random_chance(&random, 50);
+    shape.blocks = df_random_chance(&random, 30) ? 3 : 0;
+    shape.lends = df_random_chance(&random, 30);
+    shape.preempts = df_random_chance(&random, 15);
+    shape.tunes = df_random_chance(&random, 20);
     df_watchdog_start("a job", 90);
     play();
     df_watchdog_stop();

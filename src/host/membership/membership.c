@@ -17,6 +17,7 @@
 #include "host/runs/collective_failure.h"
 #include "host/runs/recall.h"
 #include "host/runs/runs.h"
+#include "host/switching/online_tuner.h"
 #include "host/state/registry.h"
 #include "transports/shm/home.h"
 
@@ -208,12 +209,18 @@ static void freeze(void *owner) DF_RANK_LOCKED {
   context->survival->has_news = 1;
 }
 
+static int compare_outcome(const void *key, const void *entry) {
+  const df_coll *coll = key;
+  const df_view_outcome *outcome = entry;
+  const uint32_t registration = coll->survival->registration;
+  if (coll->id != outcome->collective) return coll->id < outcome->collective ? -1 : 1;
+  return (registration > outcome->registration) - (registration < outcome->registration);
+}
+
+/* NULL: no survivor had begun a run. */
 static const df_view_outcome *outcome_of(const df_view_content *content, const df_coll *coll) {
-  for (uint32_t i = 0; i < content->n_outcomes; i++)
-    if (content->outcomes[i].collective == coll->id &&
-        content->outcomes[i].registration == coll->survival->registration)
-      return &content->outcomes[i];
-  return NULL;
+  return bsearch(coll, content->outcomes, content->n_outcomes, sizeof *content->outcomes,
+                 compare_outcome);
 }
 
 static int loses_member(const df_view_content *content, const df_coll *coll) {
@@ -344,8 +351,10 @@ static int tick_ms(void *room) {
 static void look_at_homes(dfcclContext_t context) DF_RANK_LOCKED {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    if (coll && coll->survival && coll->runs.is_recalled) df_successor_progress(context, coll);
-    if (coll && coll->is_successor) df_successor_take_over(context, coll);
+    if (coll == NULL || coll->survival == NULL || !coll->runs.is_recalled) continue;
+    df_successor_progress(context, coll);
+    if (df_successor_take_over(context, coll))
+      df_tuner_begin_anew(context, coll, coll->survival->tune);
   }
 }
 

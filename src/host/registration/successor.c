@@ -95,7 +95,7 @@ static dfcclResult_t make(dfcclContext_t context, df_coll *coll, group *g,
   options.priority = coll->priority;
   options.varying = coll->varying != DF_VARIES_NOT;
   options.tune = -1;
-  const int has_root = df_operation_has_root(coll->operation);
+  const int has_root = df_operation_has_root(df_operation_even(coll->operation));
   const df_registration registration = {.operation = coll->operation,
                                         .id = coll->id,
                                         .count = survival->count,
@@ -114,7 +114,7 @@ static dfcclResult_t make(dfcclContext_t context, df_coll *coll, group *g,
   snprintf(successor->name, sizeof successor->name, "%s", coll->name);
   successor->registered = coll;
   successor->is_successor = 1;
-  successor->variant = successor->home = DF_FIRST_HOME + survival->home_due;
+  successor->variant = successor->home = df_home_number(survival->registration, survival->home_due);
   successor->exec.configuration = configuration;
   result = df_install_coll(context, successor, &registration, &question);
   if (result != dfcclSuccess) df_coll_free(successor);
@@ -166,7 +166,8 @@ void df_successor_drop(dfcclContext_t context, df_coll *coll) {
 }
 
 static int needs_root(const df_coll *coll) {
-  return df_operation_has_root(coll->operation) || coll->operation == DF_OP_SEND_RECV;
+  return df_operation_has_root(df_operation_even(coll->operation)) ||
+         coll->operation == DF_OP_SEND_RECV;
 }
 
 void df_successor_expect(dfcclContext_t context, df_coll *coll) {
@@ -245,14 +246,19 @@ static void exchange_homes(dfcclContext_t context, df_coll *coll, df_coll *next)
   coll->runs.skew = 0 - coll->runs.admitted; /* its first run there is run 0 */
 }
 
-void df_successor_take_over(dfcclContext_t context, df_coll *successor) {
+static int may_take_over(const dfcclContext_t context, const df_coll *coll) DF_RANK_LOCKED {
+  const df_coll *successor = coll->survival->successor;
+  return successor && successor->exec.ready && successor->failure.failed == dfcclSuccess &&
+         !successor->exec.setting_up && !coll->exec.setting_up && df_recall_is_decided(coll) &&
+         !df_coll_has_suspect(context, coll) &&
+         context->survival->told == context->survival->view &&
+         !df_coll_failed_range(coll, coll->runs.taken);
+}
+
+int df_successor_take_over(dfcclContext_t context, df_coll *coll) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
-  df_coll *coll = successor->registered;
-  if (!successor->exec.ready || successor->failure.failed != dfcclSuccess ||
-      successor->exec.setting_up || coll->exec.setting_up || !df_recall_is_decided(coll) ||
-      df_coll_has_suspect(context, coll) || context->survival->told != context->survival->view ||
-      df_coll_failed_range(coll, coll->runs.taken))
-    return;
+  df_coll *successor = coll->survival->successor;
+  if (!may_take_over(context, coll)) return 0;
   if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, coll);
   const uint64_t run_limit = coll->members.run_limit;
   const uint32_t limit_rank = coll->members.limit_rank;
@@ -269,4 +275,5 @@ void df_successor_take_over(dfcclContext_t context, df_coll *successor) {
   leave(context, successor);
   df_list(context, coll);
   df_admit_listed(context);
+  return 1;
 }

@@ -10,8 +10,12 @@
 #include "base/mutex.h"
 #include "host/state/context.h"
 
-/* Homes have numbers from here on; plan variants have lower ones. */
+/* Homes have numbers from here on; plan variants have lower ones. A number has the registration of
+ * the id and the view: late messages about an earlier registration do not concern a later one. */
 #define DF_FIRST_HOME ((uint64_t)1 << 63)
+static inline uint64_t df_home_number(uint32_t registration, uint64_t view) {
+  return DF_FIRST_HOME | (uint64_t)(registration & INT32_MAX) << 32 | (view & UINT32_MAX);
+}
 /* Whether messages with this number are about the collective, not about a variant of its plan. */
 static inline int df_is_home(uint64_t variant) { return variant == 0 || variant >= DF_FIRST_HOME; }
 
@@ -23,7 +27,8 @@ void df_successor_expect(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 void df_successor_progress(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 /* The collective leaves: drops its next home. */
 void df_successor_drop(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
-/* If the successor is ready, it takes the place of its collective's home. On the service thread. */
-void df_successor_take_over(dfcclContext_t context, df_coll *successor) DF_RANK_LOCKED;
+/* If the collective's successor is ready, it takes the place of its home. On the service thread.
+ * Returns 1 if it did. */
+int df_successor_take_over(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 
 #endif

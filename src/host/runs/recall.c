@@ -168,6 +168,7 @@ static void fail_waiting(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
     df_end_taken_back(context, coll, &run, dfcclRemoteError);
     any = 1;
   }
+  coll->runs.admitted = coll->runs.retired = coll->runs.taken; /* the device has none */
   if (any) df_ring_poller(context);
 }
 
@@ -194,7 +195,6 @@ static void decide(dfcclContext_t context, df_coll *coll) {
     df_end_taken_back(context, coll, &survival->held[n].run, dfcclRemoteError);
   return_held(context, coll, n);
   survival->n_held = 0;
-  coll->runs.admitted = coll->runs.retired = coll->runs.taken;
   fail_waiting(context, coll);
   survival->with_data = coll->runs.taken;
   df_ring_poller(context);

@@ -114,6 +114,7 @@ dfcclResult_t df_coll_survival_make(dfcclContext_t context, df_coll *coll,
   survival->root = coll->root;
   survival->count = registration->count;
   survival->longest = registration->longest;
+  survival->tune = registration->options ? registration->options->tune : 0;
   memcpy(survival->ranks, coll->ranks, coll->n * sizeof *survival->ranks);
   coll->survival = survival;
   return dfcclSuccess;

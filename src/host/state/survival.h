@@ -50,6 +50,7 @@ typedef struct df_coll_survival {
   uint32_t *ranks;       /* [n] */
   uint64_t count;        /* elements of a buffer, or of a piece of a wide buffer */
   uint64_t longest;      /* df_registration.longest */
+  int tune;              /* options.tune */
   int has_lists;
   df_lists lists; /* own memory */
 

@@ -190,10 +190,8 @@ static const df_plan_switch_owner owner = {.reported = handle_reported,
 
 /* ---- registration ---- */
 
-static int is_wanted(const dfcclContext_t context, const df_coll *registered,
-                     const dfcclCollOptions_t *options) {
+static int is_wanted(const dfcclContext_t context, const df_coll *registered, int tune) {
   enum { NEVER, AUTOMATIC, ALL };
-  const int tune = options ? options->tune : 0;
   if (tune != 0) return tune > 0;
   return context->settings.tune == ALL ||
          (context->settings.tune == AUTOMATIC && !registered->exec.configuration.choice.is_named);
@@ -204,20 +202,30 @@ static int can_be_tuned(const df_coll *registered) {
          registered->pairs == NULL && registered->operation != DF_OP_ALL_TO_ALL_DYNAMIC;
 }
 
+static void begin(dfcclContext_t context, df_coll *registered, int tune) DF_RANK_LOCKED {
+  if (!can_be_tuned(registered) || !is_wanted(context, registered, tune) ||
+      df_plan_switch_of(registered) == NULL || registered->plan_switch->tuner != NULL)
+    return;
+  registered->plan_switch->tuner = calloc(1, sizeof *registered->plan_switch->tuner);
+  if (registered->plan_switch->tuner == NULL) return;
+  const uint64_t first = registered->runs.retired + DF_SEARCH_WARM;
+  registered->plan_switch->owner = &owner;
+  df_plan_switch_time(context, registered, first, first + DF_SEARCH_WINDOW);
+}
+
 void df_tuner_consider(dfcclContext_t context, dfcclCollId_t id,
                        const dfcclCollOptions_t *options) {
   dfcclCollOptions_t whole = DFCCL_COLL_OPTIONS_INITIALIZER;
   if (options && df_growing_read(&df_growing_options, options, &whole) != dfcclSuccess) return;
   df_rank_lock(&context->lock);
   df_coll *registered = df_find(context, id);
-  if (registered && can_be_tuned(registered) && is_wanted(context, registered, &whole) &&
-      df_plan_switch_of(registered) && registered->plan_switch->tuner == NULL &&
-      (registered->plan_switch->tuner = calloc(1, sizeof *registered->plan_switch->tuner)) !=
-          NULL) {
-    registered->plan_switch->owner = &owner;
-    df_plan_switch_time(context, registered, DF_SEARCH_WARM, DF_SEARCH_WARM + DF_SEARCH_WINDOW);
-  }
+  if (registered) begin(context, registered, whole.tune);
   df_rank_unlock(&context->lock);
+}
+
+void df_tuner_begin_anew(dfcclContext_t context, df_coll *registered, int tune) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
+  begin(context, registered, tune);
 }
 
 int df_tuner_summarise(const df_coll *registered, df_tuner_summary *summary) {

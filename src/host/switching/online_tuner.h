@@ -18,6 +18,8 @@ typedef struct df_tuner_summary {
 /* After a successful registration: starts to tune the collective if the settings or its options
  * request it. */
 void df_tuner_consider(dfcclContext_t context, dfcclCollId_t id, const dfcclCollOptions_t *options);
+/* The same for a collective whose group has changed. tune: that of its options. */
+void df_tuner_begin_anew(dfcclContext_t context, df_coll *registered, int tune) DF_RANK_LOCKED;
 /* 0: the collective is not tuned. */
 int df_tuner_summarise(const df_coll *registered, df_tuner_summary *summary) DF_RANK_LOCKED;
 
