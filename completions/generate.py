@@ -74,6 +74,7 @@ BENCH = [
     option("--alloc", "ordinary memory, or memory of dfcclMemAlloc", ["user", "dfccl"]),
     option("--in-place", "in-place results only"),
     BACKEND,
+    option("--survive", "behaviour when a rank is lost", ["0", "1", "2"]),
     option("--check", "check every element of one more run"),
     option("--explain", "print how the library would execute each size"),
     option("--bound", "print the lower bound beside each time"),

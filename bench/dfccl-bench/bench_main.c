@@ -26,6 +26,7 @@ static dfcclConfig_t config_of(const df_bench_options *options) {
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
   config.backend = options->backend;
   config.timeoutMs = RUN_TIMEOUT_MS;
+  config.survive = options->survive;
   return config;
 }
 

@@ -68,6 +68,7 @@ int df_bench_explain(const df_bench_options *options) {
                      .report_bytes = 1,
                      .reports = reports};
   job.config.backend = options->backend;
+  job.config.survive = options->survive;
   if (options->json)
     printf("{\"op\":\"%s\",\"ranks\":%d,\"backend\":\"%s\",\"explanations\":[",
            df_bench_operation_name(options->operation), options->n_ranks,

@@ -85,6 +85,8 @@ static const char options_help[] =
     "      --in-place            in-place results only (the table otherwise has\n"
     "                            both; JSON has the out-of-place results)\n"
     "      --backend cpu|cuda    device that executes the collectives (cpu)\n"
+    "      --survive 0|1|2       config.survive: the behaviour when a rank is lost; 1\n"
+    "                            and 2 cost time without any loss, too (0)\n"
     "      --check[=0|1]         check every element of one more, untimed run (1)\n"
     "      --explain             print how the library would execute each size, and\n"
     "                            why, without timing it\n"
@@ -121,6 +123,7 @@ enum {
   OPTION_SEED,
   OPTION_IN_PLACE,
   OPTION_BACKEND,
+  OPTION_SURVIVE,
   OPTION_CHECK,
   OPTION_EXPLAIN,
   OPTION_BOUND,
@@ -149,6 +152,7 @@ static const struct option long_options[] = {
     {"alloc", required_argument, NULL, OPTION_ALLOC},
     {"in-place", no_argument, NULL, OPTION_IN_PLACE},
     {"backend", required_argument, NULL, OPTION_BACKEND},
+    {"survive", required_argument, NULL, OPTION_SURVIVE},
     {"check", optional_argument, NULL, OPTION_CHECK},
     {"explain", no_argument, NULL, OPTION_EXPLAIN},
     {"bound", no_argument, NULL, OPTION_BOUND},
@@ -237,6 +241,9 @@ static void apply(df_bench_options *options, int option, char **argv) {
   case OPTION_BACKEND:
     options->backend = df_tool_parse_backend(optarg);
     break;
+  case OPTION_SURVIVE:
+    options->survive = (int)df_tool_parse_integer("--survive", optarg, 0, 2);
+    break;
   case OPTION_CHECK:
     options->check = optarg == NULL || df_tool_parse_integer("--check", optarg, 0, 1) == 1;
     break;
@@ -261,6 +268,14 @@ static void apply(df_bench_options *options, int option, char **argv) {
   default:
     df_tool_bad_option(option, argv, long_options);
   }
+}
+
+static void check_survive(const df_bench_options *options) {
+  if (options->survive == 0) return;
+  if (options->operation >= DF_BENCH_OVERHEAD)
+    df_tool_usage_error("option --survive is for collectives only");
+  if (options->backend == dfcclBackendCuda)
+    df_tool_usage_error("option --survive is for the CPU device only");
 }
 
 /* Completes and checks the options that depend on the operation. */
@@ -344,6 +359,7 @@ df_bench_options df_bench_parse(int argc, char **argv) {
   if (optind >= argc) df_tool_usage_error("say what to measure: dfccl-bench OP (try --help)");
   options.operation = parse_operation(argv[optind]);
   complete(&options);
+  check_survive(&options);
   if (optind + 1 < argc)
     df_tool_usage_error("superfluous word '%s' (try --help)", argv[optind + 1]);
   if (options.min_bytes > options.max_bytes)

@@ -37,6 +37,7 @@ typedef struct {
   bool quick;            /* tune: few sizes and rounds */
   bool library_memory;   /* dfcclMemAlloc */
   bool in_place;         /* only in place */
+  int survive;           /* config.survive */
   bool check, json, progress;
   bool bound;          /* the lower bound beside each time */
   const char *network; /* bound: the model's file; NULL: this machine */

@@ -35,6 +35,9 @@ usage_error "$bench" disorder --rounds 0
 usage_error "$bench" disorder --seed 0
 usage_error "$bench" disorder --in-place
 usage_error "$bench" disorder -a bruck
+usage_error "$bench" allreduce --survive 3
+usage_error "$bench" tune --survive 1
+usage_error "$bench" allreduce --survive 1 --backend cuda
 usage_error "$bench" events
 usage_error "$bench" events --backend cuda --processes
 run 0 "$bench" --help
@@ -169,6 +172,17 @@ done
 run 2 "$bench" sendrecv -n 3
 run 2 "$bench" alltoallv --in-place
 run 2 "$bench" scan -a flat
+
+# --survive: right results, in place and out of place; the settling round shows in the plan.
+for survive in 0 1 2; do
+  for operation in allreduce alltoall; do
+    for mode in '' --processes; do
+      # shellcheck disable=SC2086
+      run 0 "$bench" $operation -n 3 -b 64 -e 64000 -f 1000 -i 2 -w 1 --survive $survive $mode
+      out_has '^# Out of bounds values : 0 OK$'
+    done
+  done
+done
 
 run 0 "$bench" allreduce -b 8 -e 8 -i 1 --check=0 --json
 json "o['results'][0]['wrong'] is None"
