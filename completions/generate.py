@@ -92,6 +92,8 @@ DEMO = [
     option("--seed", "seed of the orders and the data", "number"),
     BACKEND,
     option("--in-order-baseline", "run the program on a blocking engine, which deadlocks"),
+    option("--survive", "runs under way at a loss are executed again, or fail", ["1", "2"]),
+    option("--interval", "milliseconds between kills", "number"),
     JSON,
     *COMMON,
 ]
@@ -167,7 +169,7 @@ PROGRAMS = {
     "dfccl-bench": Program(
         {"": BENCH}, {"": [[*OPERATIONS, "overhead", "tune", "disorder", "events"], ""]}
     ),
-    "dfccl-demo": Program({"": DEMO}, {"": [["disorder"], ""]}),
+    "dfccl-demo": Program({"": DEMO}, {"": [["disorder", "survive"], ""]}),
     "dfccl-info": Program(
         {"net": [ENV, JSON, *COMMON], "files": [JSON, *COMMON], "plan": INFO_PLAN},
         {"net": [""], "files": [DIRECTORY, ""], "plan": [OPERATIONS, ALGORITHMS, ""]},

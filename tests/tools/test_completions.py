@@ -137,7 +137,7 @@ def check_bash(folder: str) -> None:
     expect({"sparse"}, "dfccl-sim", "run", "a.json", "--engine", "s")
     expect({"reduce", "reducescatter"}, "dfccl-sim", "time", "redu")
     expect({"ring"}, "dfccl-info", "plan", "allreduce", "ri")
-    expect({"disorder"}, "dfccl-demo", "")
+    expect({"disorder", "survive"}, "dfccl-demo", "")
     with tempfile.TemporaryDirectory() as work:
         pathlib.Path(work, "file").touch()
         pathlib.Path(work, "folder").mkdir()
