@@ -242,6 +242,23 @@ static bool find_mismatch(df_top_view *view) {
   return verdict->n_ranks != 0;
 }
 
+/* A context that has failed says why. The ranks that are gone are the probable culprits. */
+static bool find_broken(df_top_view *view) {
+  df_verdict *verdict = &view->verdict;
+  const df_top_rank *broken = NULL;
+  for (uint32_t r = 0; r < view->session->n_ranks; r++) {
+    if (view->rows[r].state == STATE_GONE) add_rank(verdict->ranks, &verdict->n_ranks, r);
+    if (view->rows[r].state == STATE_BROKEN && broken == NULL) broken = &view->session->ranks[r];
+  }
+  if (broken == NULL) {
+    verdict->n_ranks = 0;
+    return false;
+  }
+  verdict->kind = verdict->n_ranks ? VERDICT_STOPPED : VERDICT_NONE;
+  snprintf(verdict->sentence, sizeof verdict->sentence, "%s", broken->now->snapshot.sentence);
+  return true;
+}
+
 /* A silent rank for which no run waits yet. */
 static bool find_silent(df_top_view *view) {
   df_verdict *verdict = &view->verdict;
@@ -310,7 +327,7 @@ static void conclude(df_top_view *view, const df_search *search) {
         say_culprits(search, order[i], verdict);
         return;
       }
-  if (find_silent(view) || find_slow(view)) return;
+  if (find_broken(view) || find_silent(view) || find_slow(view)) return;
   snprintf(verdict->sentence, sizeof verdict->sentence, "no rank waits for another");
 }
 

@@ -240,5 +240,5 @@ const char *df_top_rank_words(const uint32_t *ranks, uint32_t n, char *text, siz
 const char *df_top_host(const df_top_session *session, uint32_t rank) {
   const df_top_rank *one = &session->ranks[rank];
   if (one->now) return one->now->snapshot.host;
-  return one->path[0] ? session->host : "";
+  return one->path[0] ? session->host : one->host;
 }

@@ -171,7 +171,7 @@ int df_top_screen(df_top_session *session) {
     fine = df_top_ask(session);
     if (fine && session->has_ended) fine = say_end(session);
     if (!fine) break;
-    fine = wait_for_look(session, &table, begin + DF_TOP_INTERVAL_MS * UINT64_C(1000000));
+    fine = wait_for_look(session, &table, begin + df_top_interval_ms(session) * UINT64_C(1000000));
     df_top_choose_asked(session);
     fine = fine && (ending || draw(session, &table));
   }

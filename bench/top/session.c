@@ -79,25 +79,76 @@ static void call(df_top_rank *rank) {
   if (fd == -ECONNREFUSED || fd == -ENOENT || fd >= 0) give_up(rank, "has ended");
 }
 
-static void fill_question(df_top_session *session, df_snapshot_question *question) {
+static void begin_question(df_top_session *session, df_snapshot_question *question) {
   memset(question, 0, sizeof *question);
   question->header = (df_snapshot_header){
       .magic = DF_SNAPSHOT_MAGIC, .version = DF_SNAPSHOT_VERSION, .bytes = sizeof *question};
   question->number = ++session->number;
-  question->wants_own = 1;
   question->n_asked = session->n_asked;
   memcpy(question->asked, session->asked, session->n_asked * sizeof session->asked[0]);
 }
 
 static bool is_on_host(const df_top_rank *rank) { return rank->path[0] != '\0'; }
 
+static bool can_ask_others(const df_top_rank *rank) {
+  return is_on_host(rank) && rank->fd >= 0 && rank->contact == RANK_ANSWERS;
+}
+
+/* Returns false if no rank on this host answers. */
+static bool find_gateway(df_top_session *session) {
+  if (can_ask_others(&session->ranks[session->gateway])) return true;
+  for (uint32_t r = 0; r < session->n_ranks; r++)
+    if (can_ask_others(&session->ranks[r])) {
+      session->gateway = r;
+      return true;
+    }
+  return false;
+}
+
+static bool is_due(const df_top_rank *rank, uint32_t gateway) {
+  if (is_on_host(rank) || rank->contact == RANK_GONE) return false;
+  return rank->is_requested ? rank->gateway != gateway : !rank->is_done;
+}
+
+/* Requests the ranks that have no socket here, once for each df_top_ask. */
+static void ask_others(df_top_session *session) {
+  df_snapshot_question question;
+  uint32_t n = 0;
+  if (!find_gateway(session)) return;
+  const uint32_t gateway = session->gateway;
+  const int fd = session->ranks[gateway].fd;
+  begin_question(session, &question);
+  for (uint32_t r = 0; r < session->n_ranks; r++)
+    if (is_due(&session->ranks[r], gateway)) {
+      question.ranks[r / 64] |= UINT64_C(1) << (r % 64);
+      n++;
+    }
+  if (n == 0 || send(fd, &question, sizeof question, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return;
+  for (uint32_t r = 0; r < session->n_ranks; r++) {
+    df_top_rank *rank = &session->ranks[r];
+    if (!is_due(rank, gateway)) continue;
+    rank->is_requested = rank->is_done = true;
+    rank->gateway = gateway;
+    rank->asked_ns = 0; /* the gateway reports when it has asked */
+  }
+}
+
+uint64_t df_top_interval_ms(const df_top_session *session) {
+  uint64_t n = 0;
+  for (uint32_t r = 0; r < session->n_ranks; r++)
+    n += !is_on_host(&session->ranks[r]) && session->ranks[r].contact != RANK_GONE;
+  return DF_TOP_INTERVAL_MS + n * 1000 / 64;
+}
+
 bool df_top_ask(df_top_session *session) {
   df_snapshot_question question;
   const uint64_t now = df_clock_ns();
   uint32_t n_left = 0;
-  fill_question(session, &question);
+  begin_question(session, &question);
+  question.wants_own = 1;
   for (uint32_t r = 0; r < session->n_ranks; r++) {
     df_top_rank *rank = &session->ranks[r];
+    rank->is_done = false;
     if (!is_on_host(rank) || rank->contact == RANK_GONE) continue;
     if (rank->fd < 0) call(rank);
     if (rank->contact == RANK_GONE) continue;
@@ -111,6 +162,7 @@ bool df_top_ask(df_top_session *session) {
       rank->number = question.number;
   }
   session->has_ended = n_left == 0;
+  ask_others(session);
   return true;
 }
 
@@ -120,12 +172,20 @@ static bool keep(df_top_session *session, const df_snapshot_buffer *answer) {
   const df_snapshot *s = &answer->snapshot;
   df_top_rank *rank = &session->ranks[s->rank];
   session->n_ranks = s->n_ranks;
+  if (s->host[0]) memcpy(rank->host, s->host, sizeof rank->host);
+  if (s->kind == DF_SNAPSHOT_SENT) {
+    if (rank->asked_ns == 0) rank->asked_ns = df_clock_ns();
+    return true;
+  }
   rank->asked_ns = rank->number = 0;
+  rank->is_requested = false;
   rank->contact = s->kind == DF_SNAPSHOT_OF_RANK  ? RANK_ANSWERS
                   : s->kind == DF_SNAPSHOT_CLOSED ? RANK_CLOSED
                                                   : RANK_GONE;
   if (rank->contact == RANK_GONE) snprintf(rank->absence, sizeof rank->absence, "%s", s->sentence);
   if (rank->contact != RANK_ANSWERS) return true;
+  /* Another gateway may bring an old one. */
+  if (rank->now && rank->now->snapshot.now_ns >= s->now_ns) return true;
   rank->process = s->process;
   df_snapshot_buffer *oldest = rank->before;
   if (oldest == NULL) oldest = malloc(sizeof *oldest);
@@ -181,6 +241,17 @@ static bool read_answers(df_top_session *session, df_top_rank *rank) {
   return true;
 }
 
+/* A gateway that has gone or is silent reports nothing about the ranks that it was to ask. */
+static void forget_requests(df_top_session *session) {
+  for (uint32_t r = 0; r < session->n_ranks; r++) {
+    df_top_rank *rank = &session->ranks[r];
+    if (!rank->is_requested) continue;
+    if (can_ask_others(&session->ranks[rank->gateway])) continue;
+    rank->is_requested = false;
+    rank->asked_ns = 0;
+  }
+}
+
 static void mark_silent(df_top_session *session) {
   const uint64_t now = df_clock_ns(), patience_ns = DF_TOP_SILENCE_MS * UINT64_C(1000000);
   for (uint32_t r = 0; r < session->n_ranks; r++) {
@@ -191,9 +262,11 @@ static void mark_silent(df_top_session *session) {
 }
 
 static uint32_t list_awaited(const df_top_session *session, struct pollfd *fds, uint32_t *of) {
-  uint32_t n = 0;
+  uint32_t n = 0, gateway = UINT32_MAX;
+  for (uint32_t r = 0; r < session->n_ranks; r++)
+    if (session->ranks[r].is_requested) gateway = session->ranks[r].gateway;
   for (uint32_t r = 0; r < session->n_ranks; r++) {
-    if (session->ranks[r].fd < 0 || session->ranks[r].asked_ns == 0) continue;
+    if (session->ranks[r].fd < 0 || (session->ranks[r].asked_ns == 0 && r != gateway)) continue;
     fds[n] = (struct pollfd){.fd = session->ranks[r].fd, .events = POLLIN};
     of[n++] = r;
   }
@@ -203,6 +276,7 @@ static uint32_t list_awaited(const df_top_session *session, struct pollfd *fds, 
 static bool receive(df_top_session *session, uint64_t deadline_ns, int fd, struct pollfd *fds,
                     uint32_t *of) {
   for (;;) {
+    ask_others(session); /* the first answers have the number of ranks */
     const uint64_t now = df_clock_ns();
     const uint32_t n = list_awaited(session, fds, of);
     if (now >= deadline_ns || (n == 0 && fd < 0)) return true;
@@ -224,5 +298,6 @@ bool df_top_receive(df_top_session *session, uint64_t deadline_ns, int fd) {
   free(fds);
   free(of);
   mark_silent(session);
+  forget_requests(session);
   return fine;
 }

@@ -55,11 +55,16 @@ typedef enum {
 
 typedef struct df_top_rank {
   df_rank_contact contact;
-  int fd;                           /* -1: no connection */
-  uint32_t process;                 /* 0: unknown */
-  char path[DF_SNAPSHOT_PATH];      /* "": the rank has no socket here */
-  uint64_t asked_ns;                /* the first question without an answer; 0: none */
-  uint64_t number;                  /* number of the latest question */
+  int fd;                      /* -1: no connection */
+  uint32_t process;            /* 0: unknown */
+  char path[DF_SNAPSHOT_PATH]; /* "": the rank has no socket here */
+  uint64_t asked_ns;           /* the first question without an answer; 0: none */
+  uint64_t number;             /* number of the latest question */
+  /* For a rank without a socket here: another rank, the gateway, asks it. */
+  bool is_requested; /* the gateway has not answered for it */
+  bool is_done;      /* it was requested since the latest df_top_ask */
+  uint32_t gateway;
+  char host[DF_HOST_NAME];          /* as the gateway has it; "": unknown */
   df_snapshot_buffer *now, *before; /* the two latest snapshots; NULL: none */
   char absence[256];                /* why it is gone */
 } df_top_rank;
@@ -70,6 +75,7 @@ typedef struct df_top_session {
   uint32_t n_ranks; /* 0: no rank has answered yet */
   df_top_rank *ranks;
   uint64_t number;
+  uint32_t gateway;                  /* asks the ranks that have no socket here */
   uint64_t asked[DF_SNAPSHOT_ASKED]; /* collectives that the next question names */
   uint32_t n_asked;
   bool has_ended;  /* no process of the job on this host is left */
@@ -86,6 +92,8 @@ bool df_top_session_open(df_top_session *session, const df_found *found, const d
 void df_top_session_close(df_top_session *session);
 /* Asks all ranks that have no question. */
 bool df_top_ask(df_top_session *session);
+/* Milliseconds from one question to the next: gateways ask 64 ranks a second. */
+uint64_t df_top_interval_ms(const df_top_session *session);
 /* Receives answers until all have come, or the deadline. fd: returns when it is readable, too; -1:
  * none. */
 bool df_top_receive(df_top_session *session, uint64_t deadline_ns, int fd);

@@ -66,11 +66,16 @@ static bool look_twice(df_top_session *session) {
   const uint64_t begin = df_clock_ns();
   if (!df_top_ask(session) || !df_top_receive(session, after_ms(begin, DF_TOP_INTERVAL_MS), -1))
     return false;
+  const uint64_t next = after_ms(begin, df_top_interval_ms(session));
+  if (!df_top_receive(session, next, -1)) return false;
   df_top_choose_asked(session);
-  const uint64_t next = after_ms(begin, DF_TOP_INTERVAL_MS), now = df_clock_ns();
+  const uint64_t now = df_clock_ns();
   if (now < next) usleep((useconds_t)((next - now) / 1000));
   return df_top_ask(session) &&
-         df_top_receive(session, after_ms(begin, DF_TOP_INTERVAL_MS + DF_TOP_SILENCE_MS), -1);
+         df_top_receive(
+             session,
+             after_ms(next, df_top_interval_ms(session) - DF_TOP_INTERVAL_MS + DF_TOP_SILENCE_MS),
+             -1);
 }
 
 static bool show_once(df_top_session *session, const df_top_options *options) {

@@ -65,6 +65,11 @@ static int payload_fits(const df_message *message) {
            message->payload_bytes <= DF_MOST_TIMES * sizeof(uint32_t);
   case DF_MESSAGE_VIEW: /* view_message.h reads it */
     return 1;
+  case DF_MESSAGE_QUESTION:
+    return message->payload_bytes % sizeof(uint64_t) == 0 &&
+           message->payload_bytes <= DF_MOST_ASKED * sizeof(uint64_t);
+  case DF_MESSAGE_SNAPSHOT: /* the receiver checks the content */
+    return message->payload_bytes > 0;
   case DF_MESSAGE_RELAYED:
     return envelope_fits(payload, message->payload_bytes);
   case DF_MESSAGE_SEGMENT: /* device memory has a handle in place of a descriptor */

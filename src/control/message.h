@@ -43,6 +43,10 @@ typedef enum {
   DF_MESSAGE_LOST,
   DF_MESSAGE_PURPOSE, /* id, variant: the plan in use, a: df_purpose: the reason why it stays */
   DF_MESSAGE_VIEW,    /* payload: df_view_header and lists (view_message.h) */
+  /* requests a snapshot of the receiver (host/observe/snapshot.h); payload: ids of collectives
+   * whose states are wanted */
+  DF_MESSAGE_QUESTION,
+  DF_MESSAGE_SNAPSHOT, /* answers a question; payload: df_snapshot */
   DF_MESSAGE_KINDS
 } df_message_kind;
 
@@ -94,7 +98,7 @@ typedef enum {
 const char *df_purpose_name(df_purpose purpose);
 const char *df_purpose_words(df_purpose purpose);
 
-enum { DF_MOST_TIMES = 128 };
+enum { DF_MOST_TIMES = 128, DF_MOST_ASKED = 64 };
 
 /* Two members that differ in one of these fields have a mismatch. */
 typedef struct df_announcement {

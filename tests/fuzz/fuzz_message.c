@@ -17,6 +17,7 @@
 #include "host/state/peer_info.h"
 #include "control/service.h"
 #include "host/registration/announcement.h"
+#include "host/observe/snapshot.h"
 #include "host/state/registry.h"
 #include "input.h"
 
@@ -163,6 +164,22 @@ static uint32_t wrap(input *in, df_message *message) {
   return before + (uint32_t)sizeof inner;
 }
 
+/* A snapshot with a few wrong bytes. It fits into the message of the caller. */
+static size_t make_snapshot(input *in, uint32_t peer, void *to) {
+  df_snapshot snapshot = {.header = {.magic = DF_SNAPSHOT_MAGIC,
+                                     .version = DF_SNAPSHOT_VERSION,
+                                     .bytes = sizeof snapshot},
+                          .rank = peer,
+                          .n_ranks = RANKS};
+  const uint8_t wrong = next_byte(in) % 4;
+  for (uint8_t i = 0; i < wrong; i++) {
+    const size_t at = (size_t)next_byte(in) * 2;
+    ((uint8_t *)&snapshot)[at % sizeof snapshot] = next_byte(in);
+  }
+  memcpy(to, &snapshot, sizeof snapshot);
+  return next_byte(in) % 8 ? sizeof snapshot : (size_t)1 + next_byte(in);
+}
+
 /* A well-formed message that the input selects. */
 static void say(input *in, dfcclContext_t context, uint32_t peer) {
   union {
@@ -201,6 +218,11 @@ static void say(input *in, dfcclContext_t context, uint32_t peer) {
     const uint8_t *times = next_bytes(in, 4, &taken);
     if (taken > 0) memcpy(message + 1, times, taken);
     message->payload_bytes = 4;
+  } else if (message->kind == DF_MESSAGE_QUESTION) {
+    message->payload_bytes = next_byte(in) % 4 * 8u;
+    memset(message + 1, next_byte(in) % COLLECTIVES, message->payload_bytes);
+  } else if (message->kind == DF_MESSAGE_SNAPSHOT) {
+    message->payload_bytes = (uint32_t)make_snapshot(in, peer, message + 1);
   } else if (message->kind == DF_MESSAGE_LINKS) {
     message->a %= DF_MAX_CHANNELS; /* a channel */
     const df_shm_offer offer = {.segment = next_number(in),

@@ -91,4 +91,6 @@
 #define df_snapshot_server_open sim_snapshot_server_open
 #define df_snapshot_server_close sim_snapshot_server_close
 #define df_snapshot_server_close_in_child sim_snapshot_server_close_in_child
+#define df_snapshot_receive_question sim_snapshot_receive
+#define df_snapshot_receive_answer sim_snapshot_receive
 #endif

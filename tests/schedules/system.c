@@ -186,3 +186,9 @@ void sim_snapshot_server_close_in_child(dfcclContext_t context);
 void sim_snapshot_server_open(dfcclContext_t context) { (void)context; }
 void sim_snapshot_server_close(dfcclContext_t context) { (void)context; }
 void sim_snapshot_server_close_in_child(dfcclContext_t context) { (void)context; }
+void sim_snapshot_receive(dfcclContext_t context, uint32_t from, const df_message *message);
+void sim_snapshot_receive(dfcclContext_t context, uint32_t from, const df_message *message) {
+  (void)context;
+  (void)from;
+  (void)message;
+}

@@ -15,6 +15,7 @@
 #include "host/registration/successor.h"
 #include "host/lifecycle/heartbeat.h"
 #include "host/observe/awaited_ranks.h"
+#include "host/observe/snapshot_server.h"
 #include "host/state/registry.h"
 #include "transports/shm/unmap.h"
 
@@ -184,6 +185,18 @@ static void handle_ping(void *room, uint32_t from, const df_message *message,
   df_pings_receive(room, from, message);
 }
 
+static void handle_question(void *room, uint32_t from, const df_message *message,
+                            int fd) DF_RANK_LOCKED {
+  (void)fd;
+  df_snapshot_receive_question(room, from, message);
+}
+
+static void handle_snapshot(void *room, uint32_t from, const df_message *message,
+                            int fd) DF_RANK_LOCKED {
+  (void)fd;
+  df_snapshot_receive_answer(room, from, message);
+}
+
 void df_subscribe(dfcclContext_t context) {
   static df_message_handler *const handlers[DF_MESSAGE_KINDS] = {
       [DF_MESSAGE_ANNOUNCE] = handle_announcement,
@@ -203,6 +216,8 @@ void df_subscribe(dfcclContext_t context) {
       [DF_MESSAGE_RETIRED] = handle_of_switch,
       [DF_MESSAGE_PURPOSE] = handle_of_switch,
       [DF_MESSAGE_TIMES] = handle_of_switch,
+      [DF_MESSAGE_QUESTION] = handle_question,
+      [DF_MESSAGE_SNAPSHOT] = handle_snapshot,
   };
   for (int kind = 0; kind < DF_MESSAGE_KINDS; kind++)
     if (handlers[kind])

@@ -231,7 +231,7 @@ int df_snapshot_is_valid(const void *bytes, size_t length) {
   if (length < sizeof *s || s->header.magic != DF_SNAPSHOT_MAGIC ||
       s->header.version != DF_SNAPSHOT_VERSION || s->header.bytes != length)
     return 0;
-  if (s->kind > DF_SNAPSHOT_ABSENT || s->n_ranks > DF_MAX_RANKS || s->rank >= s->n_ranks) return 0;
+  if (s->kind >= DF_SNAPSHOT_KINDS || s->n_ranks > DF_MAX_RANKS || s->rank >= s->n_ranks) return 0;
   if (s->n_colls > DF_SNAPSHOT_COLLS || s->n_calls > DF_SNAPSHOT_CALLS ||
       s->n_states > DF_SNAPSHOT_ASKED ||
       length != sizeof *s + s->n_colls * sizeof(df_snapshot_coll) +

@@ -17,10 +17,10 @@
 #define DF_SNAPSHOT_PREFIX "dfccl-view-"
 
 enum {
-  DF_SNAPSHOT_COLLS = 32,   /* collectives of a snapshot, at most */
-  DF_SNAPSHOT_AWAITED = 16, /* awaited ranks of each */
-  DF_SNAPSHOT_CALLS = 16,   /* sleeping threads */
-  DF_SNAPSHOT_ASKED = 64,   /* collectives that a question names */
+  DF_SNAPSHOT_COLLS = 32,            /* collectives of a snapshot, at most */
+  DF_SNAPSHOT_AWAITED = 16,          /* awaited ranks of each */
+  DF_SNAPSHOT_CALLS = 16,            /* sleeping threads */
+  DF_SNAPSHOT_ASKED = DF_MOST_ASKED, /* collectives that a question names */
   DF_SNAPSHOT_RANK_WORDS = (DF_MAX_RANKS + 63) / 64
 };
 
@@ -75,15 +75,21 @@ typedef struct df_snapshot_state {
 } df_snapshot_state;
 DF_STATIC_ASSERT(sizeof(df_snapshot_state) == 32, "a state of a snapshot has no padding");
 
-/* ABSENT: the answering rank reports a peer that it cannot ask; the sentence has the reason. */
-typedef enum { DF_SNAPSHOT_OF_RANK, DF_SNAPSHOT_CLOSED, DF_SNAPSHOT_ABSENT } df_snapshot_kind;
+typedef enum {
+  DF_SNAPSHOT_OF_RANK,
+  DF_SNAPSHOT_CLOSED, /* the rank was started with DFCCL_VIEW=0 */
+  DF_SNAPSHOT_SENT,   /* the answering rank has sent the question to this peer */
+  DF_SNAPSHOT_ABSENT, /* the answering rank has lost this peer; the sentence has the reason */
+  DF_SNAPSHOT_KINDS
+} df_snapshot_kind;
 
 /* n_colls collectives, n_calls calls and n_states states follow. */
 typedef struct df_snapshot {
   df_snapshot_header header;
   uint64_t number;
   unsigned char job[16];
-  uint32_t kind; /* df_snapshot_kind; only OF_RANK has the members from now_ns on */
+  uint32_t
+      kind; /* df_snapshot_kind; only OF_RANK has the process, and the members from now_ns on */
   uint32_t rank, n_ranks, process;
   char host[DF_HOST_NAME], program[32];
   char sentence[256]; /* why the context is broken, a collective failed, or the rank is absent */

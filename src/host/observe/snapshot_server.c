@@ -11,30 +11,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "bootstrap/net/fork_guard.h"
 #include "bootstrap/net/sockets.h"
 #include "control/service.h"
-#include "host/observe/snapshot_socket.h"
+#include "host/observe/snapshot_callers.h"
 
 enum { LISTENER = DF_SNAPSHOT_CALLERS, EVENTS = DF_SNAPSHOT_CALLERS + 1 };
-
-typedef struct df_caller {
-  int fd; /* -1: free */
-  uint64_t asked_ns;
-} df_caller;
-
-/* The service thread owns it. */
-typedef struct df_snapshot_server {
-  df_listener listener;
-  int epoll_fd; /* contains the listener and the callers; the service thread watches it */
-  char path[DF_SNAPSHOT_PATH];
-  df_caller callers[DF_SNAPSHOT_CALLERS];
-  uint32_t n_callers;
-  int is_full;        /* no caller is accepted */
-  uint64_t resume_ns; /* the service thread does not watch epoll_fd before; 0: it watches */
-  df_snapshot_question question;
-  df_snapshot_buffer answer;
-} df_snapshot_server;
 
 /* ---- callers ---- */
 
@@ -46,7 +27,7 @@ static void listen_again(df_snapshot_server *server, int on) {
   epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, server->listener.fd, &event);
 }
 
-static void hang_up(df_snapshot_server *server, df_caller *caller) {
+void df_caller_hang_up(df_snapshot_server *server, df_caller *caller) {
   if (caller->fd < 0) return;
   df_socket_close(&caller->fd);
   server->n_callers--;
@@ -69,7 +50,7 @@ static void accept_one(df_snapshot_server *server) {
 }
 
 /* A caller that does not read has a full socket. */
-static int send_answer(const df_caller *caller, const void *answer, size_t bytes) {
+int df_caller_send(const df_caller *caller, const void *answer, size_t bytes) {
   return send(caller->fd, answer, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)bytes;
 }
 
@@ -77,7 +58,7 @@ static int send_answer(const df_caller *caller, const void *answer, size_t bytes
 static void refuse_version(const df_caller *caller) {
   const df_snapshot_header header = {
       .magic = DF_SNAPSHOT_MAGIC, .version = DF_SNAPSHOT_VERSION, .bytes = sizeof header};
-  send_answer(caller, &header, sizeof header);
+  df_caller_send(caller, &header, sizeof header);
 }
 
 static int answer(dfcclContext_t context, df_caller *caller) {
@@ -85,12 +66,13 @@ static int answer(dfcclContext_t context, df_caller *caller) {
   const df_snapshot_question *question = &server->question;
   df_snapshot_buffer *buffer = &server->answer;
   if (question->n_asked > DF_SNAPSHOT_ASKED) return 0;
+  df_callers_want(context, caller, question);
   if (!question->wants_own) return 1;
   df_rank_lock(&context->lock);
   df_snapshot_take(context, question->asked, question->n_asked, buffer);
   df_rank_unlock(&context->lock);
   buffer->snapshot.number = question->number;
-  return send_answer(caller, buffer, buffer->snapshot.header.bytes);
+  return df_caller_send(caller, buffer, buffer->snapshot.header.bytes);
 }
 
 /* Returns 0 if the connection is to end. */
@@ -130,9 +112,10 @@ static void pass(void *room) {
       if (place == LISTENER)
         for (int j = 0; j < DF_SNAPSHOT_CALLERS && !server->is_full; j++) accept_one(server);
       else if (server->callers[place].fd >= 0 && !serve(context, &server->callers[place]))
-        hang_up(server, &server->callers[place]);
+        df_caller_hang_up(server, &server->callers[place]);
     }
   }
+  df_callers_step(context);
   pause_service(context);
 }
 
@@ -140,7 +123,9 @@ static int tick(void *room) {
   dfcclContext_t context = room;
   const df_snapshot_server *server = context->snapshots;
   const int timing_ms = df_snapshot_expire(context);
+  const int step_ms = df_callers_wait_ms(server);
   if (server->resume_ns) return DF_SNAPSHOT_PASS_MS;
+  if (step_ms >= 0) return step_ms;
   return server->n_callers ? DF_SNAPSHOT_IDLE_MS : timing_ms;
 }
 
@@ -148,10 +133,11 @@ static void run(void *room) {
   dfcclContext_t context = room;
   df_snapshot_server *server = context->snapshots;
   if (server->resume_ns == 0 && server->n_callers == 0) return;
+  df_callers_step(context);
   const uint64_t now = df_clock_ns(), patience_ns = DF_SNAPSHOT_IDLE_MS * UINT64_C(1000000);
   for (int i = 0; i < DF_SNAPSHOT_CALLERS; i++)
     if (server->callers[i].fd >= 0 && now - server->callers[i].asked_ns >= patience_ns)
-      hang_up(server, &server->callers[i]);
+      df_caller_hang_up(server, &server->callers[i]);
   if (server->resume_ns && now >= server->resume_ns) {
     server->resume_ns = 0;
     df_service_watch_source(&context->control, 1);
