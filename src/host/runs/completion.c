@@ -104,20 +104,21 @@ void df_note_failure(dfcclContext_t context, df_coll *coll, dfcclResult_t status
   if (context->runs.wait_all_status == dfcclSuccess) context->runs.wait_all_status = status;
 }
 
-/* The clock was read at the run's submission, so an observer wants its time. */
-static DF_APART void note_timed(dfcclContext_t context, df_coll *coll, const df_run *run,
+/* The submission is passed by value: a pointer to the run would make its callers copy all of it.
+ * 0: the run was submitted before runs were timed. */
+static DF_APART void note_timed(dfcclContext_t context, df_coll *coll, uint64_t submitted_ns,
                                 dfcclResult_t status) DF_RANK_LOCKED {
-  if (context->tracer != NULL) df_trace_run(context, coll, run->submitted_ns, status);
-  if (!context->runs.is_watched || status != dfcclSuccess) return;
+  if (context->tracer != NULL) df_trace_run(context, coll, submitted_ns, status);
+  if (!context->runs.is_watched || status != dfcclSuccess || submitted_ns == 0) return;
   coll->watch.timed_runs++;
-  coll->watch.timed_ns += df_clock_ns() - run->submitted_ns;
+  coll->watch.timed_ns += df_clock_ns() - submitted_ns;
 }
 
 static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_run *run,
                               dfcclResult_t status) DF_RANK_LOCKED {
   if (run->stream_event) context->device.streams->release(&context->device, run->stream_event);
   coll->runs.taken++;
-  if (DF_UNLIKELY(run->submitted_ns != 0)) note_timed(context, coll, run, status);
+  if (DF_UNLIKELY(context->runs.timing != 0)) note_timed(context, coll, run->submitted_ns, status);
   df_publish_u64(&context->runs.taken, context->runs.taken + 1);
   if (DF_LIKELY(status == dfcclSuccess)) return;
   if (coll->runs.words->first_failed == UINT64_MAX && coll->failure.failed != dfcclSuccess) {
