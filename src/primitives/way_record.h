@@ -23,10 +23,16 @@ typedef enum {
 } df_way;
 
 enum {
-  DF_WAY_UNIT = 65536,       /* times are for so many bytes */
-  DF_WAY_INTERVAL = 8,       /* log2 of the messages between trials at first, */
-  DF_WAY_INTERVAL_MOST = 14, /* and at most: a change is found after so many */
-  DF_WAY_CHECKS = 8,         /* runs that show whether remembered times still hold */
+  DF_WAY_UNIT = 65536,        /* times are for so many bytes */
+  DF_WAY_INTERVAL = 8,        /* log2 of the messages between trials at first, */
+  DF_WAY_INTERVAL_MOST = 14,  /* and at most: a change is found after so many */
+  DF_WAY_CHECKS = 8,          /* runs that show whether remembered times still hold */
+  DF_WAY_SLOT_PERCENT = 95,   /* a way through slots must take less than this share of another's */
+  DF_WAY_WINS = 3,            /* so many trials in a row decide about lending */
+  DF_WAY_SHARE_OF_USUAL = 32, /* one cost counts so much in the usual one, */
+  DF_WAY_EARLY_SHARE = 8,     /* and in a link's first messages */
+  DF_WAY_GRAVE = 3,           /* times the sure time: other ways are tried at once */
+  DF_WAY_PROOF = 256, /* messages after a lap of the ring in which a new way proves itself */
   DF_DISTANCES = 4
 };
 
@@ -35,7 +41,15 @@ typedef struct df_way_schedule {
   uint32_t left;    /* messages until then */
   uint8_t interval; /* log2 of the messages between trials */
   uint8_t n_free;   /* trials that are not charged */
+  uint8_t n_credit; /* trials that may begin with an empty budget */
 } df_way_schedule;
+
+/* gains: the way in use is a new one. */
+static inline void df_way_schedule_next(df_way_schedule *schedule, int gains) {
+  schedule->interval =
+      (uint8_t)(gains ? DF_WAY_INTERVAL : DF_MIN(schedule->interval + 1, DF_WAY_INTERVAL_MOST));
+  schedule->left = schedule->n_free ? 0 : 1u << schedule->interval;
+}
 
 /* The ways to a receiver at one distance. */
 typedef struct df_way_record {
@@ -43,6 +57,8 @@ typedef struct df_way_record {
   uint32_t write_ns[DF_WAYS]; /* mean times of the sender; 0: unknown */
   uint32_t read_ns[DF_WAYS];  /* those of the receiver, as last looked at */
   uint32_t usual_ns[DF_WAYS]; /* long-term means of the cost; 0: unknown */
+  uint32_t sure_ns;           /* that of the way in use before it became slower by half, or what a
+                                 new way must not exceed; 0: neither */
   uint32_t kept_ns;           /* that of the way through slots, for an earlier link; 0: unknown */
   df_way_schedule of_slots, of_lending;
   uint16_t unknown;  /* messages measured while the cost was not known */
@@ -51,6 +67,9 @@ typedef struct df_way_record {
   uint8_t slots;     /* the way through slots that is in use */
   uint8_t lends;     /* 1: a message that can be lent is lent */
   uint8_t next;      /* the way through slots to try next */
+  uint8_t wins;      /* trials in a row that speak for lending, or against it */
+  uint8_t former; /* the way through slots before a new one that must prove itself; DF_WAYS: none */
+  uint16_t proof; /* messages until it has */
 } df_way_record;
 
 static inline uint32_t df_way_in_use(const df_way_record *record, int may_lend) {
@@ -102,7 +121,8 @@ static inline df_way_record df_way_record_new(uint32_t line_ns) {
   return (df_way_record){.line_ns = line_ns,
                          .slots = line_ns > DF_PAST_LINE_NS ? DF_WAY_PAST : DF_WAY_CACHED,
                          .of_slots = {.interval = DF_WAY_INTERVAL, .n_free = DF_WAY_LENT - 1},
-                         .of_lending = {.interval = DF_WAY_INTERVAL, .n_free = 1}};
+                         .of_lending = {.interval = DF_WAY_INTERVAL, .n_free = 1},
+                         .former = DF_WAYS};
 }
 
 /* All ways are tried as soon as the budget allows it; for nothing, if that has not happened for
@@ -111,6 +131,89 @@ static inline void df_way_record_doubt(df_way_record *record) {
   if (record->of_slots.interval == DF_WAY_INTERVAL_MOST) record->of_slots.n_free = DF_WAY_LENT - 1;
   record->of_slots.interval = record->of_lending.interval = DF_WAY_INTERVAL;
   record->of_slots.left = record->of_lending.left = 0;
+}
+
+/* The budget that the way in use earns may come too late, so trials begin on credit. */
+static inline void df_way_record_doubt_gravely(df_way_record *record) {
+  df_way_record_doubt(record);
+  record->of_slots.n_credit = DF_WAY_LENT - 1;
+  record->of_lending.n_credit = 1;
+}
+
+/* A way that has been in use is tried next if the present one takes half as long again. */
+static inline void df_way_record_recollect(df_way_record *record) {
+  const uint64_t now = record->usual_ns[record->slots];
+  for (uint32_t way = 0; way < DF_WAY_LENT; way++) {
+    const uint64_t then = record->usual_ns[way];
+    if (then == 0 || now * 2 <= then * 3) continue;
+    record->next = (uint8_t)((way + DF_WAY_LENT - 1) % DF_WAY_LENT); /* the way before it */
+    record->of_slots.n_credit = DF_MAX(record->of_slots.n_credit, 1);
+    record->of_slots.left = 0;
+  }
+}
+
+/* If the way in use has become slower by half, another one may be faster now. share: the cost is
+ * one of so many in the usual one. */
+static inline void df_way_record_compare(df_way_record *record, uint32_t way, uint64_t cost,
+                                         uint32_t share) {
+  const uint64_t usual = record->usual_ns[way] ? record->usual_ns[way] : cost;
+  const int is_slower = cost * 2 > usual * 3;
+  record->usual_ns[way] = (uint32_t)(is_slower ? cost : ((share - 1) * usual + cost) / share);
+  if (is_slower) df_way_record_doubt(record);
+  if (way != record->slots) return;
+  if (share > DF_WAY_EARLY_SHARE) df_way_record_recollect(record);
+  if (cost * 2 <= (uint64_t)record->sure_ns * 3) record->sure_ns = 0;
+  if (is_slower && record->sure_ns == 0) record->sure_ns = (uint32_t)usual;
+  if (record->sure_ns == 0 || cost <= (uint64_t)record->sure_ns * DF_WAY_GRAVE) return;
+  record->sure_ns = 0;
+  df_way_record_doubt_gravely(record);
+}
+
+/* The same after a link's first runs. kept_ns is what an earlier link has left. */
+static inline void df_way_record_compare_with_kept(df_way_record *record, uint64_t cost) {
+  const uint64_t kept = record->kept_ns;
+  record->usual_ns[record->slots] = (uint32_t)cost;
+  if (cost > kept * DF_WAY_GRAVE)
+    df_way_record_doubt_gravely(record);
+  else if (cost * 2 > kept * 3)
+    df_way_record_doubt(record);
+}
+
+/* ---- proof of a new way ---- */
+
+/* Uses a way without a proof. */
+static inline void df_way_record_use(df_way_record *record, uint32_t way) {
+  record->slots = (uint8_t)way;
+  record->former = DF_WAYS;
+  record->sure_ns = 0;
+}
+
+/* A trial is short: its messages go to slots that the former way has left, whose lines may be in
+ * other caches than after a lap of the new way. So the new way must prove itself after a lap. lap:
+ * slots of the ring. */
+static inline void df_way_record_switch(df_way_record *record, uint32_t way, uint32_t lap) {
+  const uint32_t usual = record->usual_ns[record->slots], sure = record->sure_ns;
+  const uint8_t former = record->slots;
+  df_way_record_use(record, way);
+  if (usual == 0) return;
+  record->former = former;
+  record->proof = (uint16_t)(lap + DF_WAY_PROOF);
+  record->sure_ns = sure ? (uint32_t)(((uint64_t)sure + usual) / 2) : usual;
+  record->usual_ns[way] = 0;
+}
+
+typedef enum { DF_PROOF_OPEN, DF_PROOF_GIVEN, DF_PROOF_FAILED } df_proof;
+
+/* cost: of the new way at both ends, now. Slots of the first lap say nothing yet. */
+static inline df_proof df_way_record_prove(df_way_record *record, uint32_t cost) {
+  uint32_t *usual = &record->usual_ns[record->slots];
+  if (record->proof > DF_WAY_PROOF) return DF_PROOF_OPEN;
+  *usual = *usual ? (uint32_t)((7 * (uint64_t)*usual + cost) / 8) : cost;
+  const uint64_t former = record->sure_ns;
+  if (*usual * 2 > former * 3 ||
+      (record->proof == 0 && (uint64_t)*usual * 100 >= former * DF_WAY_SLOT_PERCENT))
+    return DF_PROOF_FAILED;
+  return record->proof == 0 ? DF_PROOF_GIVEN : DF_PROOF_OPEN;
 }
 
 /* The record for a distance. is_sure: it may be a new one. */
@@ -160,7 +263,12 @@ enum {
   DF_REMEMBER_USUAL = 24
 };
 /* Half of the second word: the messages left until the next trial, the interval, free trials. */
-enum { DF_REMEMBER_INTERVAL = 16, DF_REMEMBER_FREE = 24, DF_REMEMBER_OF_LENDING = 32 };
+enum {
+  DF_REMEMBER_INTERVAL = 16,
+  DF_REMEMBER_FREE = 24,
+  DF_REMEMBER_OF_LENDING = 32,
+  DF_REMEMBER_WINS = 58 /* only of lending */
+};
 
 static inline uint64_t df_way_schedule_bits(const df_way_schedule *schedule) {
   return schedule->left | (uint64_t)schedule->interval << DF_REMEMBER_INTERVAL |
@@ -173,16 +281,20 @@ static inline df_way_schedule df_way_schedule_of(uint64_t bits) {
                            .n_free = (uint8_t)(bits >> DF_REMEMBER_FREE & 3)};
 }
 
+/* A way that has not proven itself is remembered with the time that it must not exceed. */
 static inline uint64_t df_way_record_word(const df_way_record *record, uint32_t size) {
-  const uint64_t usual_ns = DF_MIN(record->usual_ns[record->slots], (uint32_t)DF_WAY_NS_MOST);
+  uint64_t usual_ns = record->usual_ns[record->slots];
+  if (usual_ns == 0 && record->former != DF_WAYS) usual_ns = record->sure_ns;
+  usual_ns = DF_MIN(usual_ns, (uint64_t)DF_WAY_NS_MOST);
   return 1 | (uint64_t)record->slots << DF_REMEMBER_SLOTS |
          (uint64_t)record->lends << DF_REMEMBER_LENDS | (uint64_t)record->next << DF_REMEMBER_NEXT |
          (uint64_t)size << DF_REMEMBER_SIZE | (uint64_t)record->line_ns << DF_REMEMBER_LINE |
          usual_ns << DF_REMEMBER_USUAL;
 }
 static inline uint64_t df_way_schedules_word(const df_way_record *record) {
-  return df_way_schedule_bits(&record->of_slots) | df_way_schedule_bits(&record->of_lending)
-                                                       << DF_REMEMBER_OF_LENDING;
+  return df_way_schedule_bits(&record->of_slots) |
+         df_way_schedule_bits(&record->of_lending) << DF_REMEMBER_OF_LENDING |
+         (uint64_t)record->wins << DF_REMEMBER_WINS;
 }
 
 static inline uint32_t df_way_word_line(uint64_t word) {
@@ -195,6 +307,7 @@ static inline df_way_record df_way_record_of(uint64_t word, uint64_t schedules) 
   record.lends = word >> DF_REMEMBER_LENDS & 1;
   record.of_slots = df_way_schedule_of(schedules);
   record.of_lending = df_way_schedule_of(schedules >> DF_REMEMBER_OF_LENDING);
+  record.wins = schedules >> DF_REMEMBER_WINS & 3;
   record.next = (uint8_t)((word >> DF_REMEMBER_NEXT & 3) % DF_WAY_LENT);
   record.kept_size = word >> DF_REMEMBER_SIZE & 63;
   record.kept_ns = word >> DF_REMEMBER_USUAL & DF_WAY_NS_MOST;
