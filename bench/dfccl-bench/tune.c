@@ -29,7 +29,8 @@ enum {
   FINALISTS = 4,
   SLOTS_WORTH = 2, /* times the best: other slot sizes may still be the best */
   QUICK_S = 30,    /* --quick leaves out what is not measured by then */
-  SITTINGS = 3
+  SITTINGS = 3,
+  SETTLING_ROUNDS = 4
 };
 enum { RUN_TIMEOUT_MS = 120000 };
 
@@ -290,8 +291,8 @@ static bool race(const tune_case *one, int first, int rounds) {
   return meet(one);
 }
 
-/* The time of one plan differs from registration to registration, by a factor of up to 2.8 on an
- * AMD EPYC; the cause is not known. So each sitting begins with new registrations. */
+/* The ways of a registration's messages settle within some thousand messages, and may settle
+ * differently. So each sitting begins with new registrations, whose first runs do not count. */
 static bool sit(tune_case *one, int sitting, int rounds) {
   bool *wanted = one->job->shared->is_wanted;
   const bool is_judge = one->self->rank == 0;
@@ -303,7 +304,8 @@ static bool sit(tune_case *one, int sitting, int rounds) {
   if (is_judge) memcpy(wanted, again, sizeof again);
   if (!meet(one) || !follow(one)) return false;
   for (int way = 0; way < DF_TUNE_WAYS; way++)
-    if (again[way] && !runs(one, way, one->job->shared->repeats[way])) return false;
+    if (again[way] && !runs(one, way, SETTLING_ROUNDS * one->job->shared->repeats[way]))
+      return false;
   return race(one, sitting * rounds, rounds);
 }
 
