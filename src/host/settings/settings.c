@@ -150,7 +150,8 @@ static const char *const known_variables[] = {
     "DFCCL_TRACE", "DFCCL_TUNER_PLUGIN", "DFCCL_PROFILER_PLUGIN", "DFCCL_TUNE_FILE",
     /* variables of the Python package */
     "DFCCL_TORCH_CHECK", "DFCCL_TORCH_DUMP", "DFCCL_TORCH_FLIGHT", "DFCCL_TORCH_MEMORY_MB",
-    "DFCCL_TORCH_MISMATCH_S", "DFCCL_TORCH_REGISTRATIONS", "DFCCL_TORCH_STACKS"};
+    "DFCCL_TORCH_MISMATCH_S", "DFCCL_TORCH_REGISTRATIONS", "DFCCL_TORCH_STACKS",
+    "DFCCL_TORCH_SURVIVE"};
 
 /* Variables of earlier versions, without their prefix. They are numbers of the tuning table in this
  * version. */

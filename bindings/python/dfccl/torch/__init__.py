@@ -22,10 +22,12 @@ from .group import ProcessGroup
 from .hook import ddp_hook
 from .job import create
 from .names import name
+from .survivors import MembershipChanged, on_membership
 from .works import Work
 
 __all__ = [
     "Backend",
+    "MembershipChanged",
     "ProcessGroup",
     "Work",
     "all_reduce",
@@ -33,6 +35,7 @@ __all__ = [
     "dump_flight",
     "flight",
     "name",
+    "on_membership",
     "register",
 ]
 

@@ -121,7 +121,9 @@ class Forgetting:
         self._apart = 0  # registrations that must follow the mark before a round for memory
         self._asked: tuple[str, int] | None = None
         self._fruitless: set[str] = set()  # groups whose last round has evicted little
+        self._is_over = False  # torch's store is gone, so ranks cannot agree any more
         keeper.answer("forget", self._begin)
+        keeper.losses.append(self._give_up)
 
     def make_room(self) -> None:
         """Called before each new registration. A program that registers faster than the
@@ -142,11 +144,23 @@ class Forgetting:
         # Memory returns when all members have deregistered, so a round for its sake may follow
         # another one that has just ended.
         is_due = count >= self._next or (share >= 1 and self._apart <= 0)
-        if is_due and self._asked is None and not self._job.checks:
+        if is_due and self._asked is None and not self._job.checks and not self._is_over:
             group = self._choose(len if count >= self._next else _weight)
             self._asked = group._name, self._rounds.get(group._name, 0) + 1
             self._decided.clear()
-            self._keeper.ask("forget", group=group._name, round=self._asked[1], ranks=group._ranks)
+            try:
+                self._keeper.ask(
+                    "forget", group=group._name, round=self._asked[1], ranks=group._ranks
+                )
+            except RuntimeError:  # the store is gone
+                self._give_up()
+
+    def _give_up(self) -> None:
+        """No registration is evicted any more."""
+        self._is_over = True
+        for group in list(self._job.groups):
+            group._decide(None)
+        self._decided.set()
 
     def _choose(self, measure: Callable[[list[tuple[Any, Any]]], int]) -> Any:
         """The group with most registrations that could be evicted. A group in which few could be
@@ -226,11 +240,14 @@ class Forgetting:
 
     def _lists(self, name: str, round: int, ranks: list[int]) -> dict[int, dict[int, int]] | None:
         """The list of each member: numbers of runs by id. None while a list is missing; a rank that
-        has left has an empty list."""
+        has left has an empty list, and a lost one that has written none is left out."""
         found: dict[int, dict[int, int]] = {}
+        lost = set(self._job.survivors.lost)
         for rank in ranks:
             key = self._list(name, round, rank)
             if not self._keeper.store.check([key]):
+                if rank in lost:
+                    continue
                 if not self._keeper.has_left(rank):
                     return None
                 # The rank may have written its list before it left
@@ -280,7 +297,9 @@ class Forgets:
             self._held.clear()
             for key, collective in held:
                 if lists is not None and all(
-                    lists[rank].get(collective.id) == collective.runs for rank in collective.members
+                    lists[rank].get(collective.id) == collective.runs
+                    for rank in collective.members
+                    if rank in lists
                 ):
                     with contextlib.suppress(
                         errors.Error

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 
 from .. import errors
+from .smaller import translated
 from .types import Op
 
 no_time = datetime.timedelta(0)
@@ -215,16 +216,20 @@ def operation(
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         forms = Forms(function.__name__.removeprefix("_"), options, text, more)
         has_root, usual = hasattr(options, "rootRank"), forms.usual
+        on_smaller = translated(function)
 
         @functools.wraps(function)
         def method(self: Any, *given: Any, **named: Any) -> Any:
             if named or tuple(map(type, given)) != usual:
                 given = tuple(forms.arguments(given, named))
+            call, size = function, self._size
+            if len(self._alive) < size:
+                call, size = on_smaller, len(self._alive)
             if has_root:
-                _check_options(forms.name, self._size, given[-1])
+                _check_options(forms.name, size, given[-1])
             if self._hooks.any:
-                return self._hooks.around(hook_name, forms, given, function, self)
-            work = function(self, *given)
+                return self._hooks.around(hook_name, forms, given, call, self)
+            work = call(self, *given)
             if options is not None and (timeout := given[-1].timeout) > no_time:
                 work._limit = timeout.total_seconds()
             return work

@@ -74,10 +74,13 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, Interface, dist.Process
         self._sequence = self._times_split = 0
         self._check = Check(self) if job.checks else None
         self._facts = job.flight.group(name, self._ranks, self._timeout)
+        # The positions of the members that are left, and those of earlier views by their number
+        self._alive = tuple(range(self._size))
+        self._layouts = {self._size: self._alive}
         self._anywhere: Anywhere | None = None
         self._askers = Askers(self, job.keeper)
         self._own_messages = OwnMessages(self)
-        job.groups.add(self)
+        job.survivors.add(self)
         for asker in job.asked_any.get(name, ()):
             self._askers.answer(asker)
 
@@ -87,13 +90,19 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, Interface, dist.Process
         return "dfccl"
 
     def getRank(self) -> int:
-        return self._rank
+        return self._alive.index(self._rank)
 
     def getSize(self) -> int:
-        return self._size
+        return len(self._alive)
 
     rank, size = getRank, getSize
     name = getBackendName
+
+    def _see(self, members: Sequence[int]) -> None:
+        """Some ranks of the job are lost; these are left."""
+        alive = tuple(at for at, rank in enumerate(self._ranks) if rank in members)
+        if self._rank in alive:
+            self._layouts[len(alive)] = self._alive = alive
 
     def getGroupName(self) -> str:
         return self._name
@@ -157,12 +166,13 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, Interface, dist.Process
         if (
             len(ranks) == 0
             or len(set(ranks)) < len(ranks)
-            or not set(ranks) <= set(range(self._size))
+            or not set(ranks) <= set(range(self.getSize()))
         ):
             raise errors.InvalidArgument(
-                f"split_group: ranks {list(ranks)} in a group of {self._size}; they must be one or "
-                f"more different numbers from 0 to {self._size - 1}"
+                f"split_group: ranks {list(ranks)} in a group of {self.getSize()}; they must be "
+                f"one or more different numbers from 0 to {self.getSize() - 1}"
             )
+        ranks = [self._alive[rank] for rank in ranks]
         self._times_split += 1
         if self._rank not in ranks:
             return None

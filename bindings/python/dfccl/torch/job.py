@@ -19,6 +19,7 @@ from .interface import check_device
 from .keeper import Keeper
 from .messages import answer_any
 from .mismatch import Mismatches
+from .survivors import Survivors, check_store, check_survive, survive_setting
 from .works import Watcher
 
 
@@ -31,6 +32,7 @@ class Job:
         checks: bool,
         keeper: Keeper,
         flight: Flight,
+        survivors: Survivors,
         most: tuple[int, int],
         after: float,
     ):
@@ -41,6 +43,8 @@ class Job:
             flight,
             set[Any](),
         )
+        self.survivors = survivors
+        survivors.belongs_to(self)
         self.checks = checks  # DFCCL_TORCH_CHECK, as rank 0 has it
         # Key: group; value: the members that receive from any rank
         self.asked_any: dict[str, set[int]] = {}
@@ -69,17 +73,28 @@ _jobs = 0
 
 
 def _join(store: dist.Store, rank: int, size: int, key: str) -> Job:
+    """Joins the job. The settings of rank 0 for checks and survival hold for all ranks."""
     checks, settings, most = asked(), flight_settings(), (most_registrations(), most_bytes(size))
     after = setting("DFCCL_TORCH_MISMATCH_S", 5, 86400)
     if rank == 0:
-        told = unique_id() + (b"1" if checks else b"0")
-        with rendezvous.answers(store, key, told) if size > 1 else contextlib.nullcontext():
-            context = Context(rank, size, told[:-1], backend="cpu")
+        told = unique_id() + b"%d%d" % (checks, survive_setting())
+        answers = rendezvous.answers(store, key, told) if size > 1 else contextlib.nullcontext()
     else:
-        told = rendezvous.request(store, key)
-        context = Context(rank, size, told[:-1], backend="cpu")
-    keeper = Keeper(store, rendezvous.name_of(told[:-1]), rank)
-    return Job(context, told[-1:] == b"1", keeper, Flight(keeper, *settings), most, after)
+        told, answers = rendezvous.request(store, key), contextlib.nullcontext()
+    id, checks, survive = told[:-2], told[-2:-1] == b"1", int(told[-1:])
+    survivors = Survivors(survive, size)
+    with answers:
+        context = Context(
+            rank,
+            size,
+            id,
+            backend="cpu",
+            survive=survive,
+            membership=survivors.notified if survive else None,
+        )
+    keeper = Keeper(store, rendezvous.name_of(id), rank)
+    flight = Flight(keeper, *settings)
+    return Job(context, checks, keeper, flight, survivors, most, after)
 
 
 def _bound_device(options: Any) -> torch.device | None:
@@ -94,6 +109,7 @@ def create(options: Any, _: Any = None) -> ProcessGroup | Backend:
     device, several = _bound_device(options), is_one_of_several()
     if not several:
         check_device(device)
+    check_survive(asked(), several)
     size, ranks = options.group_size, list(options.global_ranks_in_group)
     everybody = not ranks
     if _world is not None and not _world.groups:
@@ -107,6 +123,8 @@ def create(options: Any, _: Any = None) -> ProcessGroup | Backend:
         ranks = list(range(size))
     else:
         job = _world
+        check_store(options.store, job.survivors)
+        ranks = job.survivors.ranks_of(ranks)
     group = ProcessGroup(job, options.store, options.group_id, ranks, options.timeout)
     if several:
         return Backend(group)

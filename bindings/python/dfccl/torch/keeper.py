@@ -44,6 +44,7 @@ class Keeper:
         self.store = clone() if clone is not None else store
         self.rank = rank
         self._key = key
+        self.losses: list[Callable[[], None]] = []  # called when the store is lost
         self._answers: dict[str, Callable[[int, Question], Any]] = {}
         self._tasks: list[Callable[[], bool]] = []
         self.looks: list[Callable[[], None]] = []  # called whenever the thread looks for questions
@@ -125,6 +126,8 @@ class Keeper:
                     if over:
                         self._tasks.remove(task)
             except RuntimeError:  # the store is gone, so no rank can ask any more
+                for loss in self.losses:
+                    loss()
                 return
 
     def _new_questions(self) -> list[tuple[int, Question]]:
@@ -156,6 +159,7 @@ class Keeper:
         self._answers.clear()
         self._tasks.clear()
         self.looks.clear()
+        self.losses.clear()
         self.store = _NoStore()
 
 

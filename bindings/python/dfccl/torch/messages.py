@@ -10,6 +10,7 @@ other call.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import weakref
@@ -24,6 +25,7 @@ from . import names
 from .awaited import Awaited, OwnMessages, Unmatched
 from .forms import operation, the_one
 from .keeper import Keeper, Question
+from .survivors import no_store
 from .tensors import After, all_apart, distinct, landing, packed, put, together, writable
 from .types import Key, Tensors, alive, element
 from .works import Part, Work
@@ -119,6 +121,12 @@ class Anywhere:
             return
         try:
             failures = self._serve()
+        except errors.Error:
+            raise
+        except RuntimeError as lost:  # torch's
+            with self._lock:
+                waiting, self._waiting = self._waiting, []
+            failures = [(each[0], no_store("a receive from any rank", lost)) for each in waiting]
         finally:
             self._serving.release()
         for work, failure in failures:  # without the lock, since this calls hooks of the program
@@ -206,7 +214,9 @@ class Askers:
 
     def tell(self, target: int, key: Key) -> None:
         store = self._keeper.store
-        with self._lock:  # a later count must not be written before an earlier one
+        # A later count must not be written before an earlier one. If the store is gone, no rank
+        # receives from any rank.
+        with self._lock, contextlib.suppress(RuntimeError):
             store.set(_sent(self._keeper, self._group, key), str(self._group._runs_of(key)))
             store.add(_changes(self._keeper, self._group, target), 1)
 
@@ -383,7 +393,10 @@ class Messages:
             )
         with self._register_lock:
             if self._anywhere is None:
-                self._anywhere = Anywhere(self, self._job.keeper)  # type: ignore[arg-type]
+                try:
+                    self._anywhere = Anywhere(self, self._job.keeper)  # type: ignore[arg-type]
+                except RuntimeError as failure:
+                    raise no_store("a receive from any rank", failure) from None
         work = AnyWork(self, list(tensors))
         self._await(work, -1)
         self._anywhere.add(work, what, tensors[0])

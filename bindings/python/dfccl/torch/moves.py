@@ -22,6 +22,7 @@ class Moves:
     """A part of ProcessGroup."""
 
     # Members of the process group that these methods use.
+    _alive: tuple[int, ...]
     _rank: int
     _size: int
     _move: Any
@@ -202,9 +203,10 @@ class Moves:
             except errors.Timeout:
                 return False
 
-        if self._rank != 0:
-            self._points("monitored_barrier", [(flag, 0)], [], [])
-            if not comes(self._points("monitored_barrier answer", [], [(flag, 0)], [])):
+        first, *others = self._alive
+        if self._rank != first:
+            self._points("monitored_barrier", [(flag, first)], [], [])
+            if not comes(self._points("monitored_barrier answer", [], [(flag, first)], [])):
                 raise errors.Timeout(
                     f"Rank {self._rank} successfully reached monitoredBarrier, but received errors "
                     "while "
@@ -216,7 +218,7 @@ class Moves:
             raise errors.Timeout("Rank 0 timed out in monitoredBarrier: it was given no time")
         works = {
             member: self._points("monitored_barrier", [], [(torch.empty_like(flag), member)], [])
-            for member in range(1, self._size)
+            for member in others
         }
         missing = []
         for member, work in works.items():

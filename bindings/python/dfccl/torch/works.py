@@ -121,6 +121,7 @@ class Work(dist.Work):
                     error = failure
             if error is not None:
                 error = self._group._job.mismatches.error_of(self, error)
+                error = self._group._job.survivors.error_of(error)
                 self._error = _without_frames(error)
             self._finish, self._ended = None, True
             if self._call is not None:
@@ -282,7 +283,8 @@ class Work(dist.Work):
         return datetime.timedelta(seconds=self._limit or self._group._timeout)
 
     def source_rank(self) -> int:
-        return self._source
+        alive = self._group._alive
+        return alive.index(self._source) if self._source in alive else self._source
 
     _source_rank = source_rank
 
