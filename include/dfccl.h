@@ -119,8 +119,7 @@ typedef enum { dfcclBackendAuto = 0, dfcclBackendCpu = 1, dfcclBackendCuda = 2 }
  */
 /*
  * The members of a job whose configuration has `survive` 1 or 2. Ranks keep their numbers. The
- * arrays belong to the library: those that config.membership receives until it returns, those of
- * dfcclGetMembership until the application is notified of the next view.
+ * arrays belong to the library until dfcclDestroy.
  */
 typedef struct {
   size_t size;
@@ -186,9 +185,10 @@ typedef struct {
    */
   int survive;
   int maxRanks; /* room for ranks that join later; 0: nRanks, the only possible size so far */
-  /* Called on the callback thread for each new view, after the callbacks of all runs that ended
-   * before it, and before any run of a collective that lost a member completes in it. It may
-   * register and run collectives, and must not wait. NULL: nothing is called. */
+  /* Called on the callback thread for each new view. If a collective has lost a member, the
+   * callbacks of its runs that ended before the view have returned, and none of its runs completes
+   * in the view before the call returns. It may register and run collectives, and must not wait.
+   * NULL: nothing is called. */
   void (*membership)(dfcclContext_t ctx, const dfcclMembership_t *membership, void *arg);
   void *membershipArg;
 } dfcclConfig_t;

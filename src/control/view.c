@@ -13,7 +13,6 @@ static const df_view_ballot no_ballot = {.rank = DF_NOBODY};
 /* memory: NULL only counts. */
 static void *reserve(uint8_t *memory, size_t *used, size_t bytes) {
   void *taken = memory ? memory + *used : NULL;
-  if (taken) memset(taken, 0, bytes);
   *used += (bytes + 15) / 16 * 16;
   return taken;
 }
@@ -51,6 +50,8 @@ void df_view_open(df_view *view, const df_view_config *config, const df_view_eve
   view->owner = owner;
   view->promised = no_ballot;
   view->buffer = buffer;
+  const size_t bytes = place(view, config, NULL);
+  if (!config->memory_is_zero) memset(memory, 0, bytes);
   place(view, config, memory);
   view->peers[config->rank].incarnation = (uint16_t)config->incarnation;
 }
@@ -75,6 +76,9 @@ int df_view_connected(df_view *view, uint32_t rank) {
   view->peers[rank] = (df_view_peer){.open = 1};
   return 1;
 }
+
+/* The number that the application sees, in sentences. */
+static uint64_t shown(uint64_t number) { return number - 1; }
 
 /* ---- facts */
 
@@ -147,7 +151,7 @@ void df_view_end(df_view *view, df_view_phase phase) {
 void df_view_stop_without_quorum(df_view *view, uint32_t from, const char *event) {
   df_view_parts parts = parts_of(view, 1);
   df_text text = {view->sentence, sizeof view->sentence};
-  const unsigned long long number = view->number;
+  const unsigned long long number = shown(view->number);
   if (from != DF_NOBODY) df_say(&text, "rank %u %s in view %llu; ", from, event, number);
   df_say(&text,
          "rank %u can reach %u of the %u members of view %llu, itself included, which is "
@@ -172,13 +176,14 @@ void df_view_stop_without_quorum(df_view *view, uint32_t from, const char *event
 void df_view_stop_for_collectives(df_view *view) {
   df_text text = {view->sentence, sizeof view->sentence};
   df_say(&text, "rank %u: the members of view %llu report more than %u collectives of lost ranks",
-         view->config.rank, (unsigned long long)view->number, view->config.max_collectives);
+         view->config.rank, (unsigned long long)shown(view->number), view->config.max_collectives);
   df_view_end(view, DF_VIEW_STOPPED);
 }
 
 void df_view_end_left(df_view *view, uint64_t number) {
   df_text text = {view->sentence, sizeof view->sentence};
-  df_say(&text, "rank %u has left in view %llu", view->config.rank, (unsigned long long)number);
+  df_say(&text, "rank %u has left in view %llu", view->config.rank,
+         (unsigned long long)shown(number));
   df_view_end(view, DF_VIEW_LEFT);
 }
 

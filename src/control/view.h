@@ -40,8 +40,9 @@ typedef struct df_view_config {
   uint32_t max_collectives; /* most collectives that all members together report */
   uint32_t part_entries;    /* most entries in one message; 0: as many as there is room for */
   df_quorum quorum;
-  int on_one_host; /* 1: all ranks, also those that may join */
-  int reruns;      /* runs without a result: 1: are executed again; 0: fail */
+  int on_one_host;    /* 1: all ranks, also those that may join */
+  int reruns;         /* runs without a result: 1: are executed again; 0: fail */
+  int memory_is_zero; /* the caller has cleared the machine's memory */
   /* How long a suspicion of a lower rank is held back: longer than a message and its handling. */
   uint64_t grace_ns;
 } df_view_config;

@@ -266,10 +266,11 @@ DF_CORE void df_prepare_messages_of(const df_descriptor *desc, uint32_t block, c
                                     uint64_t count, uint32_t loop, uint32_t primitive,
                                     df_prepared *p) {
   const df_primitive *prim = &desc->primitives[primitive];
-  df_link *links = desc->links + (uint64_t)block * desc->n_links;
+  const int settles = prim->piece == DF_PIECE_SETTLES;
+  df_link *links = desc->n_links ? &desc->links[(uint64_t)block * desc->n_links] : NULL;
   p->recv_link = prim->flags & DF_PRIM_RECV ? &links[prim->recv_link] : NULL;
   p->send_link = prim->flags & DF_PRIM_SEND ? &links[prim->send_link] : NULL;
-  p->count = df_piece_elements(desc, part, loop, prim->piece);
+  p->count = settles ? 0 : df_piece_elements(desc, part, loop, prim->piece);
 #if !defined(__CUDACC__)
   p->multi_piece = 0;
   if (DF_UNLIKELY(prim->pieces > 1)) df_prepare_pieces(desc, part, count, loop, prim, p);
@@ -281,10 +282,8 @@ DF_CORE void df_prepare_messages_of(const df_descriptor *desc, uint32_t block, c
   p->send_ordinal = prim->send_ordinal;
   p->common = df_prepare_common(desc, prim, p);
   p->announces = df_prepared_elements(p) ? DF_MESSAGE_COMES | DF_MESSAGE_GOES : 0;
-  if (DF_UNLIKELY(prim->piece == DF_PIECE_SETTLES)) {
-    p->count = 0;
-    p->announces = loop + 1 == part->loops ? DF_MESSAGE_COMES | DF_MESSAGE_GOES : 0;
-  }
+  if (DF_UNLIKELY(settles) && loop + 1 == part->loops)
+    p->announces = DF_MESSAGE_COMES | DF_MESSAGE_GOES;
 }
 
 DF_CORE void df_prepare_move_of(const df_descriptor *desc, const df_part *part, uint64_t count,

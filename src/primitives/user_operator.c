@@ -41,6 +41,14 @@ df_user_operator *df_user_operator_use(uint32_t number) {
   return made;
 }
 
+df_user_operator *df_user_operator_share(uint32_t number) {
+  df_lock(&lock);
+  df_user_operator *made = df_user_operators[number];
+  made->users++;
+  df_unlock(&lock);
+  return made;
+}
+
 void df_user_operator_unuse(uint32_t number) {
   df_lock(&lock);
   drop_user(number);

@@ -31,6 +31,8 @@ int df_user_operator_enter(df_user_operator *made, uint32_t *number);
 /* Counts a user and returns the operator. NULL: it does not exist, or the application has destroyed
  * it. */
 df_user_operator *df_user_operator_use(uint32_t number);
+/* The same on behalf of a user: the operator may be destroyed already. */
+df_user_operator *df_user_operator_share(uint32_t number);
 void df_user_operator_unuse(uint32_t number);
 /* Ends the application's use. Returns 0 if there is no such operator. */
 int df_user_operator_destroy(uint32_t number);

@@ -260,6 +260,111 @@ static void differ(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   meet(RANKS); /* rank 0 has the job's door */
 }
 
+enum { VECTOR = 10, ROOTED, SHORT, SCALED, EMPTY };
+
+static void register_kinds(dfcclContext_t ctx) {
+  const size_t counts[RANKS] = {10, 0, 300, 7};
+  const int32_t factor = 3;
+  dfcclCollOptions_t varying = DFCCL_COLL_OPTIONS_INITIALIZER;
+  dfcclRedOp_t scaled;
+  varying.varying = 1;
+  OK(dfcclRegisterAllGatherV(ctx, VECTOR, counts, NULL, dfcclInt32, NULL));
+  OK(dfcclRegisterBroadcast(ctx, ROOTED, COUNT, dfcclInt32, RANKS - 1, NULL));
+  OK(dfcclRegisterAllReduce(ctx, SHORT, 1000 * COUNT, dfcclInt32, dfcclSum, &varying));
+  OK(dfcclRedOpCreatePreMulSum(ctx, &scaled, &factor, dfcclInt32, 0));
+  OK(dfcclRegisterAllReduce(ctx, SCALED, COUNT, dfcclInt32, scaled, NULL));
+  OK(dfcclRedOpDestroy(ctx, scaled));
+  OK(dfcclRegisterAllReduce(ctx, EMPTY, 0, dfcclInt32, dfcclSum, NULL));
+}
+
+/* Each kind once; 1: with the contribution of the rank that is lost later. */
+static void run_kinds(dfcclContext_t ctx, int with_victim) {
+  static int32_t send[COUNT], recv[COUNT];
+  const size_t counts[RANKS] = {10, 0, 300, 7};
+  fill(send, 1 << self);
+  fill(recv, -1);
+  OK(dfcclRunAllGatherV(ctx, VECTOR, send, recv, NULL, NULL));
+  OK(dfcclWait(ctx, VECTOR));
+  for (size_t r = 0, at = 0; r < RANKS; at += counts[r], r++)
+    for (size_t i = 0; i < counts[r] && (r != 2 || with_victim); i++)
+      CHECK(recv[at + i] == 1 << r, "piece %zu is %d", r, recv[at + i]);
+  OK(dfcclRunBroadcast(ctx, ROOTED, send, recv, NULL, NULL));
+  OK(dfcclWait(ctx, ROOTED));
+  CHECK(recv[COUNT - 1] == 8, "the root's element is %d", recv[COUNT - 1]);
+  /* In place, and shorter than registered: nothing behind the run's elements changes. */
+  dfcclRun_t run = DFCCL_RUN_INITIALIZER;
+  fill(recv, 1 << self);
+  run.sendBuf = run.recvBuf = recv;
+  run.count = 100;
+  OK(dfcclRun(ctx, SHORT, &run));
+  OK(dfcclWait(ctx, SHORT));
+  const int32_t sum = with_victim ? 15 : 11;
+  CHECK(recv[0] == sum && recv[99] == sum && recv[100] == 1 << self, "%d %d %d", recv[0], recv[99],
+        recv[100]);
+  OK(dfcclRunAllReduce(ctx, SCALED, send, recv, NULL, NULL));
+  OK(dfcclWait(ctx, SCALED));
+  CHECK(recv[0] == 3 * sum, "%d", recv[0]);
+  OK(dfcclRunAllReduce(ctx, EMPTY, NULL, NULL, NULL, NULL));
+  OK(dfcclWait(ctx, EMPTY));
+}
+
+static void run_all_kinds(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  (void)arg;
+  dfcclContext_t ctx = begin(rank, ranks, id);
+  register_kinds(ctx);
+  run_kinds(ctx, 1);
+  sum_until(ctx, ALL, 15);
+  meet(RANKS);
+  if (rank == 2) raise(SIGKILL);
+  sum_until(ctx, ALL, 11); /* from here on without rank 2 */
+  run_kinds(ctx, 0);
+  meet(2 * RANKS - 1);
+  df_finish(ctx);
+}
+
+DF_TEST(survive, every_kind, 60) {
+  scene = df_shared(sizeof *scene);
+  play(run_all_kinds, 1);
+  play(run_all_kinds, 2);
+}
+
+/* The first runs failed before this rank had registered the collective. */
+static void register_late(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  (void)arg;
+  int32_t send[COUNT], recv[COUNT];
+  dfcclContext_t ctx = begin(rank, ranks, id);
+  sum_until(ctx, ALL, 15);
+  if (rank != 0) {
+    OK(dfcclRegisterAllReduce(ctx, LATER, COUNT, dfcclInt32, dfcclSum, NULL));
+    fill(send, 1000);
+    for (int i = 0; i < 2; i++) OK(dfcclRunAllReduce(ctx, LATER, send, recv, NULL, NULL));
+  }
+  meet(RANKS);
+  if (rank == 3) raise(SIGKILL);
+  sum_until(ctx, ALL, 7);
+  EVENTUALLY(atomic_load(&scene->told[rank]) == 1);
+  if (rank == 0) {
+    OK(dfcclRegisterAllReduce(ctx, LATER, COUNT, dfcclInt32, dfcclSum, NULL));
+    fill(send, 1000);
+    for (int i = 0; i < 2; i++) OK(dfcclRunAllReduce(ctx, LATER, send, recv, NULL, NULL));
+  }
+  for (uint64_t run = 0; run < 2; run++)
+    RESULT(dfcclWaitRun(ctx, LATER, run, -1),
+           scene->survive == 2 ? dfcclRemoteError : dfcclSuccess);
+  fill(send, 1 << rank);
+  OK(dfcclRunAllReduce(ctx, LATER, send, recv, NULL, NULL));
+  OK(dfcclWaitRun(ctx, LATER, 2, -1));
+  CHECK(recv[COUNT - 1] == 7, "the sum is %d", recv[COUNT - 1]);
+  meet(2 * RANKS - 1);
+  df_finish(ctx);
+}
+
+DF_TEST(survive, a_registration_after_the_view, 60) {
+  scene = df_shared(sizeof *scene);
+  play(register_late, 1);
+  play(register_late, 2);
+}
+
 DF_TEST(survive, values_that_differ, 60) {
   scene = df_shared(sizeof *scene);
   play(differ, 0);

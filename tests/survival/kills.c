@@ -49,6 +49,7 @@ typedef struct {
   int ranks, survive, kills, rounds, together, patience_s;
   /* several blocks; memory of the library; a switch after each step; the online tuner */
   int blocks, lends, preempts, tunes;
+  int uses_again; /* two ranks have used the ids before, with a group of their own */
   uint64_t seed;
 } job;
 
@@ -210,6 +211,17 @@ static uint64_t *get_memory(size_t elements) {
   return memory;
 }
 
+static void use_ids(void) {
+  const int two[] = {0, 1};
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.ranks = two;
+  options.nRanks = 2;
+  for (int c = 0; c < COLLECTIVES && self < 2; c++) {
+    OK(dfcclRegisterAllReduce(ctx, (dfcclCollId_t)c, 1, dfcclInt64, dfcclSum, &options));
+    OK(dfcclDeregister(ctx, (dfcclCollId_t)c));
+  }
+}
+
 static void register_all(void) {
   for (int c = 0; c < COLLECTIVES; c++) {
     const size_t count = collectives[c].count;
@@ -273,6 +285,7 @@ static void be_rank(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
     latest_set[c] = ~0u;
   }
   ctx = df_init(rank, ranks, id, &config);
+  if (shape.uses_again && ranks > 2) use_ids();
   register_all();
   atomic_fetch_add(&shared->begun, 1);
   for (int round = 0; round < shape.rounds; round++) {
@@ -396,6 +409,7 @@ int main(int argc, char **argv) {
     shape.lends = df_random_chance(&random, 30);
     shape.preempts = df_random_chance(&random, 15);
     shape.tunes = df_random_chance(&random, 20);
+    shape.uses_again = df_random_chance(&random, 30);
     df_watchdog_start("a job", 30 + (double)patience);
     play();
     df_watchdog_stop();

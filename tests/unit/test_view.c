@@ -134,7 +134,7 @@ DF_TEST(view, sentences, 30) {
   view_check(0, 2, 11);
   view_member *two = &view_members[2];
   CHECK(two->ended && !two->left, "rank 2 goes on");
-  CHECK(strstr(two->sentence, "rank 2 can reach 2 of the 4 members of view 1") &&
+  CHECK(strstr(two->sentence, "rank 2 can reach 2 of the 4 members of view 0") &&
             strstr(two->sentence, "not a majority") && strstr(two->sentence, "rank 1"),
         "%s", two->sentence);
 
@@ -146,7 +146,7 @@ DF_TEST(view, sentences, 30) {
   view_check(0, 2, 1);
   CHECK(view_members[1].ended &&
             strstr(view_members[1].sentence, "rank 0 has excluded this rank (it did not "
-                                             "answer) in view 1"),
+                                             "answer) in view 0"),
         "%s", view_members[1].sentence);
   CHECK(strstr(view_members[1].sentence, "1 of the 2 members"), "%s", view_members[1].sentence);
 }

@@ -12,6 +12,7 @@
 #include "host/lifecycle/metronome.h"
 #include "host/lifecycle/peer_failure.h"
 #include "host/state/registry.h"
+#include "host/state/survival.h"
 #include "host/runs/runs.h"
 
 /* Silence is counted in ticks of this rank: a rank that was stopped itself received nothing
@@ -35,6 +36,12 @@ typedef struct df_pings {
   uint8_t *silent;   /* [n_ranks] ticks since a message arrived */
 } df_pings;
 
+static int is_needed(dfcclContext_t context) {
+  return df_has_outstanding(context) ||
+         df_observe_u64(&context->runs.accepted) != context->transports.pings->accepted ||
+         (context->survival && df_load_relaxed_u32(&context->survival->is_frozen));
+}
+
 /* Ticks end one period after the latest run; otherwise each short run would wake the service
  * thread. As in deadline_tick, a fence on both sides ensures that at least one of the two sees the
  * other. */
@@ -43,8 +50,7 @@ static int tick(void *room) {
   df_pings *pings = context->transports.pings;
   df_store_relaxed_u32(&pings->is_idle, 1);
   df_wake_fence();
-  if (!df_has_outstanding(context) && df_observe_u64(&context->runs.accepted) == pings->accepted)
-    return -1;
+  if (!is_needed(context)) return -1;
   df_store_relaxed_u32(&pings->is_idle, 0);
   return df_metronome_wait_ms(&pings->metronome, df_clock_ns());
 }
@@ -66,6 +72,10 @@ static void find_awaited(dfcclContext_t context) DF_RANK_LOCKED {
     if (coll == NULL || coll->runs.taken == coll->runs.submitted) continue;
     for (uint32_t m = 0; m < coll->n; m++) awaited[coll->ranks[m]] |= 1;
   }
+  /* An agreement waits for all members. */
+  const df_survival *survival = context->survival;
+  for (uint32_t r = 0; survival && survival->is_frozen && r < context->n_ranks; r++)
+    if (r != context->rank && survival->lost_in[r] == 0) awaited[r] |= 1;
   for (uint32_t r = 0; r < context->n_ranks; r++)
     if (awaited[r] == 2) awaited[r] = 0;
   /* A stopped relay also stops the messages about itself, so a relay counts as awaited. */
@@ -165,8 +175,7 @@ static void ask_awaited(dfcclContext_t context) DF_RANK_LOCKED {
 static void send_heartbeats(void *room) {
   dfcclContext_t context = room;
   df_pings *pings = context->transports.pings;
-  if (!df_has_outstanding(context) && df_observe_u64(&context->runs.accepted) == pings->accepted)
-    return;
+  if (!is_needed(context)) return;
   if (!df_metronome_ticks(&pings->metronome, df_clock_ns())) return;
   df_rank_lock(&context->lock);
   if (!context->control.said_goodbye) ask_awaited(context);

@@ -19,6 +19,7 @@
 #include "host/registration/match.h"
 #include "host/runs/user_memory.h"
 #include "host/state/registry.h"
+#include "host/state/survival.h"
 #include "host/runs/runs.h"
 
 static void send_failure_reason(dfcclContext_t context,
@@ -224,6 +225,7 @@ void df_peer_left(dfcclContext_t context, uint32_t peer) {
 /* ---- deadlines ---- */
 
 static uint64_t oldest_submission_ns(const df_coll *coll) DF_RANK_LOCKED {
+  if (coll->survival && coll->survival->n_held > 0) return coll->survival->held[0].run.submitted_ns;
   if (df_runs_in_device(coll) > 0)
     return coll->runs.in_device[df_slot_of(coll, coll->runs.retired)].submitted_ns;
   if (coll->runs.backlog_length > 0)

@@ -24,8 +24,7 @@
 enum {
   /* How long a suspicion of a lower rank is held back: longer than a message and its handling. */
   DF_GRACE_MS = 200,
-  /* Collectives that may lose a member at once. */
-  DF_MOST_REPORTED = 16384
+  DF_MOST_REPORTED = DF_MAX_COLLECTIVES /* collectives that may lose a member at once */
 };
 
 typedef struct df_membership {
@@ -68,6 +67,9 @@ static uint32_t count_survivors(const dfcclContext_t context, const uint32_t *ra
   return survivors;
 }
 
+/* Its runs end without a message, so there is nothing to agree on. */
+static int has_no_elements(const df_coll *coll) { return coll->count == 0 && !coll->pairs; }
+
 static df_view_runs entry_of(const dfcclContext_t context, const df_coll *coll) DF_RANK_LOCKED {
   const df_coll_survival *survival = coll->survival;
   uint64_t done = survival->with_data;
@@ -76,7 +78,7 @@ static df_view_runs entry_of(const dfcclContext_t context, const df_coll *coll) 
   uint64_t submitted = coll->runs.submitted;
   if (last) done = DF_MAX(done, last->until); /* they fail when they are submitted */
   submitted = DF_MAX(submitted, done);
-  if (coll->failure.failed != dfcclSuccess) done = DF_VIEW_TAKEN_BACK;
+  if (coll->failure.failed != dfcclSuccess || has_no_elements(coll)) done = DF_VIEW_TAKEN_BACK;
   return (df_view_runs){.collective = coll->id,
                         .registration = survival->registration,
                         .survivors = count_survivors(context, survival->ranks, survival->n),
@@ -90,6 +92,7 @@ static int is_taken_back(dfcclContext_t context, const df_remote *remote,
   int has_suspect = 0;
   *survivors = 0;
   if (!remote->met || remote->bound || remote->deregistered) return 0;
+  if (context->survival->lost_in[remote->peer]) return 0;
   const df_coll *coll = df_find(context, remote->id);
   if (coll && coll->survival->registration == remote->registration) return 0;
   for (uint32_t i = 0; i < remote->announcement.group_size; i++) {
@@ -160,11 +163,11 @@ static void report(dfcclContext_t context) DF_RANK_LOCKED {
     n++;
   }
   if (n != UINT32_MAX) n = add_taken_back(context, n);
-  if (n == UINT32_MAX)
+  const uint32_t entries = n == UINT32_MAX ? n : unite(membership->report, n);
+  if (entries > DF_MOST_REPORTED)
     df_give_up(context, dfcclOutOfMemory, "no memory for the agreement on members");
   else
-    df_view_report(&membership->view, membership->report, unite(membership->report, n),
-                   df_clock_ns());
+    df_view_report(&membership->view, membership->report, entries, df_clock_ns());
 }
 
 /* Gives the agreement what it waits for. Called after each call of it, and at news. */
@@ -172,6 +175,7 @@ static void drive(dfcclContext_t context) DF_RANK_LOCKED {
   while (context->failure.broken == dfcclSuccess && df_view_awaits_report(&of(context)->view) &&
          all_are_quiet(context))
     report(context);
+  df_store_relaxed_u32(&context->survival->is_frozen, of(context)->view.phase == DF_VIEW_FROZEN);
 }
 
 /* ---- requests of the agreement */
@@ -238,12 +242,25 @@ static void go_on_without(dfcclContext_t context, const df_view_content *content
     const df_view_outcome *outcome = outcome_of(content, coll);
     df_recall_begin(context, coll);
     if (coll->failure.failed != dfcclSuccess) continue;
-    df_recall_decide(context, coll, outcome ? outcome->base : coll->runs.taken,
-                     outcome ? outcome->fails_below : 0);
+    const int counts = outcome && !has_no_elements(coll);
+    df_recall_decide(context, coll, counts ? outcome->base : coll->runs.taken,
+                     counts ? outcome->fails_below : 0);
   }
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll && coll->survival && loses_member(content, coll)) df_successor_expect(context, coll);
+  }
+}
+
+/* Runs of collectives that this rank has not registered yet fail here too. */
+static void keep_failures(dfcclContext_t context, const df_view_content *content) DF_RANK_LOCKED {
+  for (uint32_t i = 0; i < content->n_outcomes; i++) {
+    const df_view_outcome *outcome = &content->outcomes[i];
+    const df_coll *coll = df_find(context, outcome->collective);
+    if (outcome->fails_below <= outcome->base) continue;
+    if (coll && coll->survival->registration == outcome->registration) continue;
+    if (!df_survival_keep_outcome(context->survival, outcome))
+      df_break(context, dfcclOutOfMemory, "no memory for the failed runs of a collective");
   }
 }
 
@@ -266,6 +283,7 @@ static void install(void *owner, const df_view_content *content) DF_RANK_LOCKED 
     return;
   }
   go_on_without(context, content);
+  keep_failures(context, content);
   df_ring_poller(context);
 }
 
@@ -478,6 +496,7 @@ static dfcclResult_t make(dfcclContext_t context) {
   const df_view_config config = {.rank = context->rank,
                                  .n_ranks = context->n_ranks,
                                  .max_collectives = DF_MOST_REPORTED,
+                                 .memory_is_zero = 1,
                                  .quorum = (df_quorum)context->settings.quorum,
                                  .on_one_host = 1,
                                  .reruns = context->settings.survive == 1,

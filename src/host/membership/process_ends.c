@@ -10,7 +10,7 @@
 
 enum {
   TICK_MS = 1,
-  PATIENCE_MS = 200 /* a process with much memory ends slowly */
+  PATIENCE_MS = 3000 /* on a machine with much load a killed process ends slowly */
 };
 
 /* The process that has made the connection. -1: the kernel cannot say. */

@@ -25,6 +25,7 @@ dfcclResult_t df_views_open(dfcclContext_t context, df_views *views) {
     return df_fail(dfcclOutOfMemory, "no memory for the %u members of the job", context->n_ranks);
   for (uint32_t rank = 0; rank < context->n_ranks; rank++) record->members[rank] = (int)rank;
   views->first = views->latest = record;
+  views->told = record;
   return dfcclSuccess;
 }
 
@@ -101,7 +102,7 @@ static void call(void *argument) {
 int df_views_tell(dfcclContext_t context, df_views *views) {
   telling t = {.context = context, .membership = DFCCL_MEMBERSHIP_INITIALIZER};
   df_rank_lock(&context->lock);
-  df_view_record *before = views->first, *record = before->next;
+  const df_view_record *record = views->told->next;
   if (record == NULL || !all_have_returned(context)) {
     df_rank_unlock(&context->lock);
     return 0;
@@ -112,8 +113,7 @@ int df_views_tell(dfcclContext_t context, df_views *views) {
   if (context->settings.membership) df_call_back(call, &t);
 
   df_rank_lock(&context->lock);
-  views->first = record;
-  free(before);
+  views->told = record;
   df_store_relaxed_u64(&context->survival->told, record->number);
   df_survival_note_news(context); /* homes of the view may be taken over */
   df_rank_unlock(&context->lock);

@@ -15,8 +15,8 @@ typedef struct df_view_record {
 } df_view_record;
 
 typedef struct df_views {
-  df_view_record *first, *latest; /* first: the latest view of which the application knows */
-  int is_telling;
+  df_view_record *first, *latest; /* all views: the application may read each until dfcclDestroy */
+  const df_view_record *told;     /* the latest one of which the application has been notified */
 } df_views;
 
 dfcclResult_t df_views_open(dfcclContext_t context, df_views *views);

@@ -288,7 +288,9 @@ static void get_pages(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
 static void progress(dfcclContext_t context, df_coll *coll, int in_background) DF_RANK_LOCKED {
   if (coll->exec.ready || is_given_up(coll) || coll->members.n_bound + 1 < coll->n) return;
   if (coll->exec.setting_up) return; /* the service thread works on it */
-  const int has_links = coll->count != 0 && coll->n > 1;
+  /* A member of a vector collective may have no elements, and yet settle with the others. */
+  const int has_links =
+      coll->n > 1 && (coll->count != 0 || (coll->pairs && coll->exec.plan->n_links > 0));
   df_patience patience = {.may_wait = in_background, .pages_left = DF_PAGES_UNDER_LOCK};
   dfcclResult_t result = dfcclSuccess;
   int was_needed;

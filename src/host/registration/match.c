@@ -230,6 +230,7 @@ static void drop_if_finished(dfcclContext_t context, df_remote *remote) DF_RANK_
 static void expect(dfcclContext_t context, const df_coll *coll, uint32_t peer) DF_RANK_LOCKED {
   df_peer_state state = context->control.peers[peer].state;
   if (state == DF_PEER_LEFT || state == DF_PEER_DEAD) return; /* no announcement will come */
+  if (context->survival && context->survival->lost_in[peer]) return;
   df_remote *place = calloc(1, sizeof *place);
   uint32_t *ranks = place && context->survival ? malloc(coll->n * sizeof *ranks) : NULL;
   if (place && (ranks || context->survival == NULL)) {

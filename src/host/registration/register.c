@@ -132,7 +132,9 @@ dfcclResult_t df_make_coll(dfcclContext_t context, const df_registration *regist
   choose_buffers(coll, registration->lists);
   if (df_operation_reduces(coll->operation) && (int)coll->op >= DF_FIRST_USER_OPERATOR) {
     coll->user_operator = (uint32_t)coll->op - DF_FIRST_USER_OPERATOR;
-    coll->has_user_operator = df_user_operator_use(coll->user_operator) != NULL;
+    coll->has_user_operator = registration->keeps_operator
+                                  ? df_user_operator_share(coll->user_operator) != NULL
+                                  : df_user_operator_use(coll->user_operator) != NULL;
     if (!coll->has_user_operator) { /* destroyed since the check */
       df_coll_free(coll);
       return df_fail(dfcclInvalidArgument, "reduction operator %d was destroyed",
@@ -165,7 +167,6 @@ static dfcclResult_t make_survivors(dfcclContext_t context, df_coll *coll) DF_RA
   for (int output = 0; output <= 1; output++)
     if (!is_whole && df_operation_is_wide(coll->operation, output))
       survivors->places[output] = places;
-  df_recall_measure_input(coll, survival);
   return dfcclSuccess;
 }
 
@@ -278,8 +279,7 @@ static dfcclResult_t enter(dfcclContext_t context, df_coll *coll,
   if (context->survival) result = df_coll_survival_make(context, coll, registration);
   if (result != dfcclSuccess) return result;
   result = df_install_coll(context, coll, registration, question);
-  if (result != dfcclSuccess && context->survival)
-    df_survival_uncount_id(context->survival, coll->id);
+  if (result != dfcclSuccess && context->survival) df_coll_survival_undo(context->survival, coll);
   return result;
 }
 

@@ -101,6 +101,7 @@ static dfcclResult_t make(dfcclContext_t context, df_coll *coll, group *g,
                                         .count = survival->count,
                                         .type = coll->type,
                                         .op = coll->op,
+                                        .keeps_operator = coll->has_user_operator,
                                         .root = has_root ? (int)g->positions[survival->root] : 0,
                                         .options = &options,
                                         .lists = survival->has_lists ? &lists : NULL,
@@ -180,14 +181,14 @@ void df_successor_expect(dfcclContext_t context, df_coll *coll) {
   df_match_limit_anew(context, coll);
   const uint32_t root = survival->ranks[survival->root];
   const uint32_t other = survival->ranks[survival->n - 1];
-  const uint32_t lost = is_lost(context, root) ? root : other;
-  if (needs_root(coll) && (lost == root || coll->operation == DF_OP_SEND_RECV)) {
+  const int is_pair = coll->operation == DF_OP_SEND_RECV;
+  const uint32_t lost = is_pair && !is_lost(context, root) ? other : root;
+  if (needs_root(coll) && is_lost(context, lost)) {
     char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
     snprintf(sentence, sizeof sentence,
              "%s on rank %u: its %s, rank %u, is lost since view %" PRIu64,
              df_coll_label(coll, label, sizeof label), context->rank,
-             coll->operation == DF_OP_SEND_RECV ? "other end" : "root", lost,
-             context->survival->lost_in[lost] - 1);
+             is_pair ? "other end" : "root", lost, context->survival->lost_in[lost] - 1);
     coll->failure.is_alone = 1;
     df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
     return;
@@ -226,6 +227,7 @@ static void settle(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
 /* The collective has no run in the device, and a successor never has one. */
 static void exchange_homes(dfcclContext_t context, df_coll *coll, df_coll *next) DF_RANK_LOCKED {
   DF_ASSERT(coll->runs.retired == coll->runs.admitted && next->runs.admitted == 0);
+  df_common_give(context->transports.shm, &coll->exec.common); /* no member reads them any more */
   EXCHANGE(coll->home, next->home);
   EXCHANGE(coll->index, next->index);
   EXCHANGE(coll->own_policy, next->own_policy);
@@ -241,6 +243,12 @@ static void exchange_homes(dfcclContext_t context, df_coll *coll, df_coll *next)
   EXCHANGE(coll->record_bytes, next->record_bytes);
   EXCHANGE(coll->exec, next->exec);
   EXCHANGE(coll->members, next->members);
+  df_common_moved(context->transports.shm, &next->exec.common, &coll->exec.common);
+  /* The limit of runs concerns the collective. */
+  EXCHANGE(coll->members.run_limit, next->members.run_limit);
+  EXCHANGE(coll->members.limit_rank, next->members.limit_rank);
+  EXCHANGE(coll->members.limit_rank_leaves, next->members.limit_rank_leaves);
+  EXCHANGE(coll->members.limit_sentence, next->members.limit_sentence);
   settle(context, coll);
   settle(context, next);
   coll->runs.skew = 0 - coll->runs.admitted; /* its first run there is run 0 */
@@ -260,11 +268,7 @@ int df_successor_take_over(dfcclContext_t context, df_coll *coll) {
   df_coll *successor = coll->survival->successor;
   if (!may_take_over(context, coll)) return 0;
   if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, coll);
-  const uint64_t run_limit = coll->members.run_limit;
-  const uint32_t limit_rank = coll->members.limit_rank;
   exchange_homes(context, coll, successor);
-  coll->members.run_limit = run_limit;
-  coll->members.limit_rank = limit_rank;
   coll->survival->successor = NULL;
   coll->survival->home_due = 0;
   coll->runs.is_recalled = 0;

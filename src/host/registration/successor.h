@@ -14,7 +14,7 @@
  * the id and the view: late messages about an earlier registration do not concern a later one. */
 #define DF_FIRST_HOME ((uint64_t)1 << 63)
 static inline uint64_t df_home_number(uint32_t registration, uint64_t view) {
-  return DF_FIRST_HOME | (uint64_t)(registration & INT32_MAX) << 32 | (view & UINT32_MAX);
+  return DF_FIRST_HOME | (uint64_t)registration << 31 | (view & INT32_MAX);
 }
 /* Whether messages with this number are about the collective, not about a variant of its plan. */
 static inline int df_is_home(uint64_t variant) { return variant == 0 || variant >= DF_FIRST_HOME; }

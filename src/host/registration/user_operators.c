@@ -74,7 +74,8 @@ df_user_operator_kind df_user_operator_kind_of(const df_user_operator *own) {
 dfcclResult_t df_user_operator_check(dfcclContext_t context, const df_registration *r,
                                      int *ordered) {
   const uint32_t number = (uint32_t)r->op - DF_FIRST_USER_OPERATOR;
-  const df_user_operator *own = df_user_operator_use(number);
+  const df_user_operator *own =
+      r->keeps_operator ? df_user_operator_share(number) : df_user_operator_use(number);
   *ordered = 0;
   if (own == NULL)
     return df_fail(dfcclInvalidArgument,

@@ -21,24 +21,19 @@ static uint64_t hull(const df_list_item *items, uint32_t n) {
   return end;
 }
 
-/* Number of elements of a buffer, in the layout of the registration. */
-static uint64_t elements_of(const df_coll *coll, int output) {
+/* Number of elements of a row of the run's buffers: with wide ones, of a piece. */
+static uint64_t count_of(const df_coll *coll, const df_run *run) {
+  return run->count ? run->count : coll->survival->count;
+}
+
+/* Number of elements of a run's buffer, in the layout of the registration. */
+static uint64_t elements_of(const df_coll *coll, const df_run *run, int output) {
   const df_coll_survival *survival = coll->survival;
   if (survival->has_lists)
     return output ? hull(survival->lists.receives, survival->lists.n_receives)
                   : hull(survival->lists.sends, survival->lists.n_sends);
-  return survival->count *
+  return count_of(coll, run) *
          (df_operation_is_wide(coll->operation, output) ? (uint64_t)survival->n : 1u);
-}
-
-void df_recall_measure_input(df_coll *coll, const df_coll_survival *survival) {
-  df_survivors *survivors = coll->exec.survivors;
-  const uint64_t element_bytes = df_type_size(coll->type);
-  const int is_wide = !survival->has_lists && df_operation_is_wide(coll->operation, 0);
-  survivors->rows = is_wide ? survival->n : 1;
-  survivors->row_bytes = (survival->has_lists ? hull(survival->lists.sends, survival->lists.n_sends)
-                                              : survival->count) *
-                         element_bytes;
 }
 
 /* In place, these write what is there already. */
@@ -55,15 +50,20 @@ static int overwrites_input(const dfcclContext_t context, const df_coll *coll,
     return 0;
   const uint64_t element_bytes = df_type_size(coll->type);
   const uintptr_t input = (uintptr_t)run->send, output = (uintptr_t)run->recv;
-  return input < output + elements_of(coll, 1) * element_bytes &&
-         output < input + elements_of(coll, 0) * element_bytes;
+  return input < output + elements_of(coll, run, 1) * element_bytes &&
+         output < input + elements_of(coll, run, 0) * element_bytes;
+}
+
+/* Bytes of the longest input. */
+static uint64_t longest_input(const df_coll *coll) {
+  return elements_of(coll, &(df_run){.count = 0}, 0) * df_type_size(coll->type);
 }
 
 /* Runs ahead have copies of their own. Pages that are never written cost nothing. */
 dfcclResult_t df_recall_prepare_copy(dfcclContext_t context, df_coll *coll, const df_run *run) {
   df_coll_survival *survival = coll->survival;
   if (survival->kept || !overwrites_input(context, coll, run)) return dfcclSuccess;
-  const uint64_t bytes = elements_of(coll, 0) * df_type_size(coll->type);
+  const uint64_t bytes = longest_input(coll);
   if (bytes <= SIZE_MAX / DF_RUNS_AHEAD) survival->kept = malloc(bytes * DF_RUNS_AHEAD);
   if (survival->kept) return dfcclSuccess;
   return df_fail(dfcclOutOfMemory,
@@ -75,11 +75,16 @@ dfcclResult_t df_recall_prepare_copy(dfcclContext_t context, df_coll *coll, cons
 void df_recall_admit(const dfcclContext_t context, df_coll *coll, const df_run *run,
                      uint32_t slot) {
   df_survivors *survivors = coll->exec.survivors;
+  const df_coll_survival *survival = coll->survival;
   const int keeps = overwrites_input(context, coll, run);
+  const int is_wide = !survival->has_lists && df_operation_is_wide(coll->operation, 0);
   survivors->keeps[slot] = (uint8_t)keeps;
   survivors->has_kept[slot] = 0;
   if (!keeps) return;
-  survivors->kept[slot] = coll->survival->kept + slot * survivors->row_bytes * survivors->rows;
+  survivors->rows = is_wide ? survival->n : 1;
+  survivors->row_bytes[slot] =
+      elements_of(coll, run, 0) / survivors->rows * df_type_size(coll->type);
+  survivors->kept[slot] = survival->kept + slot * longest_input(coll);
 }
 
 /* Each block has copied its own part, if it has begun. */
@@ -90,8 +95,8 @@ static void restore_input(df_coll *coll, const df_held_run *held) {
   for (uint32_t block = 0; block < descriptor->n_blocks; block++) {
     uint32_t chunk = 0;
     if (!(survivors->has_kept[held->slot] >> block & 1)) continue;
-    while (!df_keep_chunk(descriptor, block, &chunk, (uint8_t *)(uintptr_t)held->run.send,
-                          survivors->kept[held->slot])) {
+    while (!df_keep_chunk(descriptor, block, held->slot, &chunk,
+                          (uint8_t *)(uintptr_t)held->run.send, survivors->kept[held->slot])) {
     }
   }
 }
@@ -169,6 +174,7 @@ static void fail_waiting(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
     any = 1;
   }
   coll->runs.admitted = coll->runs.retired = coll->runs.taken; /* the device has none */
+  coll->survival->with_data = coll->runs.taken;
   if (any) df_ring_poller(context);
 }
 
@@ -188,6 +194,15 @@ static void decide(dfcclContext_t context, df_coll *coll) {
   const uint64_t first = coll->runs.taken, base = survival->base;
   uint32_t n = 0;
   survival->has_outcome = 0;
+  if (base < first) {
+    char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+    snprintf(sentence, sizeof sentence,
+             "%s: view %" PRIu64 " takes back runs from %" PRIu64 " on, but %" PRIu64
+             " have ended on rank %u",
+             df_coll_label(coll, label, sizeof label), context->survival->view - 1, base, first,
+             context->rank);
+    df_break(context, dfcclInternalError, sentence);
+  }
   for (; n < survival->n_held && first + n < base; n++)
     df_end_taken_back(context, coll, &survival->held[n].run, dfcclSuccess);
   if (!context->survival->reruns) fail_range(context, coll, base, survival->fails_below);
@@ -196,7 +211,6 @@ static void decide(dfcclContext_t context, df_coll *coll) {
   return_held(context, coll, n);
   survival->n_held = 0;
   fail_waiting(context, coll);
-  survival->with_data = coll->runs.taken;
   df_ring_poller(context);
   df_check_run_limit(context, coll);
 }

@@ -38,8 +38,6 @@ void df_recall_abandon(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 /* Prepares the copy of a run's input before it is accepted, if it will be overwritten. */
 dfcclResult_t df_recall_prepare_copy(dfcclContext_t context, df_coll *coll,
                                      const df_run *run) DF_RANK_LOCKED;
-/* Sets the size of the input, in the layout of the registration. */
-void df_recall_measure_input(df_coll *coll, const df_coll_survival *survival);
 /* Notifies the blocks whether they copy the input of the run in this slot. */
 void df_recall_admit(const dfcclContext_t context, df_coll *coll, const df_run *run,
                      uint32_t slot) DF_RANK_LOCKED;

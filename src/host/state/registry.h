@@ -12,7 +12,8 @@ typedef struct df_registration {
   uint64_t count;
   dfcclDataType_t type;
   dfcclRedOp_t op;
-  int root; /* SendRecv: the sender's position in options.ranks */
+  int keeps_operator; /* a user-defined operator is in use, and may have been destroyed since */
+  int root;           /* SendRecv: the sender's position in options.ranks */
   const dfcclCollOptions_t *options;
   int to;                /* SendRecv: the receiver's position in options.ranks */
   const df_lists *lists; /* pieces of a vector collective; `count` has no meaning then */

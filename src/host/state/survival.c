@@ -28,6 +28,7 @@ void df_survival_close(dfcclContext_t context) {
   free(survival->lost_in);
   free(survival->suspected);
   free(survival->ids);
+  free(survival->outcomes);
   free(survival);
   context->survival = NULL;
 }
@@ -39,10 +40,12 @@ void df_survival_note_news(dfcclContext_t context) {
 
 /* ---- registrations of an id */
 
-static df_id_count *place_of(df_id_count *ids, uint32_t capacity, dfcclCollId_t id) {
-  uint64_t hash = id * 0x9e3779b97f4a7c15ull;
+static df_id_count *place_of(df_id_count *ids, uint32_t capacity, dfcclCollId_t id,
+                             uint32_t group) {
+  const uint64_t hash = (id ^ (uint64_t)group << 32) * 0x9e3779b97f4a7c15ull;
   uint32_t at = (uint32_t)(hash >> 32) & (capacity - 1);
-  while (ids[at].n != 0 && ids[at].id != id) at = (at + 1) & (capacity - 1);
+  while (ids[at].n != 0 && (ids[at].id != id || ids[at].group != group))
+    at = (at + 1) & (capacity - 1);
   return &ids[at];
 }
 
@@ -51,26 +54,49 @@ static int grow(df_survival *survival) {
   df_id_count *larger = calloc(capacity, sizeof *larger);
   if (larger == NULL) return 0;
   for (uint32_t i = 0; i < survival->ids_capacity; i++)
-    if (survival->ids[i].n) *place_of(larger, capacity, survival->ids[i].id) = survival->ids[i];
+    if (survival->ids[i].n)
+      *place_of(larger, capacity, survival->ids[i].id, survival->ids[i].group) = survival->ids[i];
   free(survival->ids);
   survival->ids = larger;
   survival->ids_capacity = capacity;
   return 1;
 }
 
-int df_survival_count_id(df_survival *survival, dfcclCollId_t id, uint32_t *before) {
+/* FNV-1a */
+static uint32_t hash_of(const uint32_t *ranks, uint32_t n) {
+  uint32_t hash = 2166136261u;
+  for (uint32_t i = 0; i < n; i++)
+    for (int byte = 0; byte < 2; byte++) hash = (hash ^ (ranks[i] >> (8 * byte) & 255)) * 16777619u;
+  return hash;
+}
+
+enum { ORDINAL_BITS = 8 };
+
+/* Counts the registration. 0: no memory. */
+static int count_id(df_survival *survival, const df_coll *coll, uint32_t *registration) {
+  const uint32_t group = hash_of(coll->ranks, coll->n);
   if (2 * (survival->n_ids + 1) > survival->ids_capacity && !grow(survival)) return 0;
-  df_id_count *count = place_of(survival->ids, survival->ids_capacity, id);
+  df_id_count *count = place_of(survival->ids, survival->ids_capacity, coll->id, group);
   if (count->n == 0) {
-    *count = (df_id_count){.id = id, .n = 1};
+    *count = (df_id_count){.id = coll->id, .group = group, .n = 1};
     survival->n_ids++;
   }
-  *before = count->n++ - 1;
+  *registration = group << ORDINAL_BITS | ((count->n++ - 1) & ((1u << ORDINAL_BITS) - 1));
   return 1;
 }
 
-void df_survival_uncount_id(df_survival *survival, dfcclCollId_t id) {
-  place_of(survival->ids, survival->ids_capacity, id)->n--;
+void df_coll_survival_undo(df_survival *survival, const df_coll *coll) {
+  place_of(survival->ids, survival->ids_capacity, coll->id, hash_of(coll->ranks, coll->n))->n--;
+}
+
+int df_survival_keep_outcome(df_survival *survival, const df_view_outcome *outcome) {
+  df_view_outcome *longer =
+      realloc(survival->outcomes, (survival->n_outcomes + 1) * sizeof *longer);
+  if (longer == NULL) return 0;
+  survival->outcomes = longer;
+  survival->outcomes[survival->n_outcomes] = *outcome;
+  survival->outcomes[survival->n_outcomes++].reserved = (uint32_t)survival->view;
+  return 1;
 }
 
 /* ---- a collective */
@@ -91,6 +117,20 @@ void df_coll_survival_free(df_coll_survival *survival) {
   free(survival);
 }
 
+/* Runs of this registration that views have decided before it was made. 0: no memory. */
+static int take_outcomes(const df_survival *survival, dfcclCollId_t id, df_coll_survival *own) {
+  for (uint32_t i = 0; i < survival->n_outcomes; i++) {
+    const df_view_outcome *outcome = &survival->outcomes[i];
+    if (outcome->collective != id || outcome->registration != own->registration) continue;
+    df_failed_range *longer = realloc(own->failed, (own->n_failed + 1) * sizeof *longer);
+    if (longer == NULL) return 0;
+    own->failed = longer;
+    own->failed[own->n_failed++] = (df_failed_range){
+        .from = outcome->base, .until = outcome->fails_below, .view = outcome->reserved};
+  }
+  return 1;
+}
+
 dfcclResult_t df_coll_survival_make(dfcclContext_t context, df_coll *coll,
                                     const df_registration *registration) {
   df_coll_survival *survival = calloc(1, sizeof *survival);
@@ -104,7 +144,11 @@ dfcclResult_t df_coll_survival_make(dfcclContext_t context, df_coll *coll,
                                  .n_receives = lists->n_receives};
     fine = survival->lists.sends && survival->lists.receives;
   }
-  if (fine) fine = df_survival_count_id(context->survival, coll->id, &survival->registration);
+  if (fine) fine = count_id(context->survival, coll, &survival->registration);
+  if (fine && !take_outcomes(context->survival, coll->id, survival)) {
+    df_coll_survival_undo(context->survival, coll);
+    fine = 0;
+  }
   if (!fine) {
     df_coll_survival_free(survival);
     return df_fail(dfcclOutOfMemory, "no memory for the registration of collective %llu",

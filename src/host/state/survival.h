@@ -11,10 +11,12 @@
 struct df_membership;
 struct df_registration;
 
-/* The number of registrations of an id on this rank. */
+/* The number of registrations of an id with the same group on this rank. Members of other groups
+ * may use the id too, and count for themselves. */
 typedef struct df_id_count {
   dfcclCollId_t id;
-  uint32_t n; /* 1 + the number; 0: the entry is free */
+  uint32_t group; /* a hash */
+  uint32_t n;     /* 1 + the number; 0: the entry is free */
 } df_id_count;
 
 /* The part of a context. */
@@ -26,6 +28,9 @@ typedef struct df_survival {
   uint8_t *suspected; /* [n_ranks] 1: a member that is lost for the next view */
   df_id_count *ids;   /* [ids_capacity] hash table with linear probing */
   uint32_t ids_capacity, n_ids;
+  df_view_outcome *outcomes; /* [n_outcomes] for registrations that this rank has not made yet */
+  uint32_t n_outcomes;
+  uint32_t is_frozen;               /* an agreement is under way; read without the lock */
   int has_news;                     /* df_survival_note_news was called */
   struct df_membership *membership; /* owner: membership/membership.c */
 } df_survival;
@@ -45,12 +50,14 @@ typedef struct df_failed_range {
 /* The part of a registered collective. */
 typedef struct df_coll_survival {
   /* The registration, from which later groups are made: */
-  uint32_t registration; /* number of earlier registrations of the id on this rank */
-  uint32_t n, root;      /* the group as registered */
-  uint32_t *ranks;       /* [n] */
-  uint64_t count;        /* elements of a buffer, or of a piece of a wide buffer */
-  uint64_t longest;      /* df_registration.longest */
-  int tune;              /* options.tune */
+  /* Equal on all members: a hash of the group, and the number of earlier registrations of the id
+   * with this group, modulo 256. */
+  uint32_t registration;
+  uint32_t n, root; /* the group as registered */
+  uint32_t *ranks;  /* [n] */
+  uint64_t count;   /* elements of a buffer, or of a piece of a wide buffer */
+  uint64_t longest; /* df_registration.longest */
+  int tune;         /* options.tune */
   int has_lists;
   df_lists lists; /* own memory */
 
@@ -75,10 +82,10 @@ dfcclResult_t df_survival_open(dfcclContext_t context, int mode);
 void df_survival_close(dfcclContext_t context);
 /* The service thread has to look again at collectives whose runs are taken back. */
 void df_survival_note_news(dfcclContext_t context) DF_RANK_LOCKED;
-/* Counts a registration of the id. *before: the number of earlier ones. 0: no memory. */
-int df_survival_count_id(df_survival *survival, dfcclCollId_t id, uint32_t *before);
-/* Undoes it. */
-void df_survival_uncount_id(df_survival *survival, dfcclCollId_t id);
+/* Forgets a registration that was made and has failed. */
+void df_coll_survival_undo(df_survival *survival, const df_coll *coll);
+/* Keeps an outcome for a collective that this rank will register later. 0: no memory. */
+int df_survival_keep_outcome(df_survival *survival, const df_view_outcome *outcome);
 
 /* Keeps what is needed of a registration. registration->options is complete. */
 dfcclResult_t df_coll_survival_make(dfcclContext_t context, df_coll *coll,

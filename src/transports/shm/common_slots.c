@@ -123,6 +123,13 @@ void df_common_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment
     if (common->range.segment == record->segment) publish_if_mapped(common, record);
 }
 
+void df_common_moved(df_shm_endpoint *endpoint, const df_common *from, df_common *to) {
+  if (to->range.segment == NULL) return;
+  df_common **at = &endpoint->common_users;
+  while (*at != from) at = &(*at)->next;
+  *at = to;
+}
+
 void df_common_give(df_shm_endpoint *endpoint, df_common *common) {
   if (common->range.segment == NULL) return;
   df_common **at = &endpoint->common_users;

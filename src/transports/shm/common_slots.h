@@ -25,6 +25,9 @@ void df_common_reserve(df_shm_endpoint *endpoint, df_common *common, const df_pl
 void df_common_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment,
                       uint64_t address) DF_RANK_LOCKED;
 void df_common_give(df_shm_endpoint *endpoint, df_common *common) DF_RANK_LOCKED;
+/* The record was copied to another place, which has no common slots of its own. */
+void df_common_moved(df_shm_endpoint *endpoint, const df_common *from,
+                     df_common *to) DF_RANK_LOCKED;
 df_segment *df_common_dissolve(df_shm_endpoint *endpoint);
 
 #endif
