@@ -10,13 +10,15 @@
 #include "host/observe/wait_graph.h"
 #include "host/state/registry.h"
 
-/* Runs are timed for this long after a snapshot. */
+/* After a snapshot, so many runs are timed, or those of so long a time if there are fewer. */
+enum { WATCHED_RUNS = 64 };
 #define WATCHED_NS UINT64_C(5000000000)
 
 /* ---- times ---- */
 
 static void watch(dfcclContext_t context, uint64_t now) DF_RANK_LOCKED {
   context->runs.watched_until_ns = now + WATCHED_NS;
+  context->runs.timed_left = WATCHED_RUNS;
   if (context->runs.is_watched) return;
   df_store_relaxed_u32(&context->runs.is_watched, 1);
   df_store_relaxed_u32(&context->runs.timing, context->runs.timing + 1);

@@ -113,8 +113,8 @@ typedef union df_snapshot_buffer {
   uint8_t bytes[DF_SNAPSHOT_BYTES];
 } df_snapshot_buffer;
 
-/* Makes the snapshot of this rank. asked: collectives whose states are wanted. For some seconds
- * from now on, runs are timed. */
+/* Makes the snapshot of this rank. asked: collectives whose states are wanted. The next
+ * runs are timed. */
 void df_snapshot_take(dfcclContext_t context, const uint64_t *asked, uint32_t n_asked,
                       df_snapshot_buffer *buffer) DF_RANK_LOCKED;
 /* Makes an answer without counters, about a rank of the job. */

@@ -32,8 +32,9 @@ typedef struct df_snapshot_server {
   char path[DF_SNAPSHOT_PATH];
   df_caller callers[DF_SNAPSHOT_CALLERS];
   uint32_t n_callers;
-  int is_full;        /* no caller is accepted */
-  uint64_t resume_ns; /* the service thread does not watch epoll_fd before; 0: it watches */
+  int is_full;           /* no caller is accepted */
+  uint64_t next_pass_ns; /* no pass over the callers begins before */
+  int is_paused;         /* the service thread does not watch epoll_fd until then */
   df_snapshot_question question;
   df_snapshot_buffer answer;
 

@@ -94,17 +94,19 @@ static int serve(dfcclContext_t context, df_caller *caller) {
 
 /* ---- the service thread ---- */
 
-static void pause_service(dfcclContext_t context) {
-  df_snapshot_server *server = context->snapshots;
-  server->resume_ns = df_clock_ns() + DF_SNAPSHOT_PASS_MS * UINT64_C(1000000);
-  df_service_watch_source(&context->control, 0);
-}
-
-/* The second look finds the questions of the callers that the first one has accepted. */
+/* A caller that asks twice a second is answered at once, and causes no other wake-up. The second
+ * look finds the questions of the callers that the first one has accepted. */
 static void pass(void *room) {
   dfcclContext_t context = room;
   df_snapshot_server *server = context->snapshots;
   struct epoll_event events[EVENTS];
+  const uint64_t begin = df_clock_ns();
+  if (begin < server->next_pass_ns) {
+    server->is_paused = 1;
+    df_service_watch_source(&context->control, 0);
+    return;
+  }
+  server->next_pass_ns = begin + DF_SNAPSHOT_PASS_MS * UINT64_C(1000000);
   for (int look = 0; look < 2; look++) {
     const int n = epoll_wait(server->epoll_fd, events, EVENTS, 0);
     for (int i = 0; i < n; i++) {
@@ -116,7 +118,6 @@ static void pass(void *room) {
     }
   }
   df_callers_step(context);
-  pause_service(context);
 }
 
 static int tick(void *room) {
@@ -124,7 +125,7 @@ static int tick(void *room) {
   const df_snapshot_server *server = context->snapshots;
   const int timing_ms = df_snapshot_expire(context);
   const int step_ms = df_callers_wait_ms(server);
-  if (server->resume_ns) return DF_SNAPSHOT_PASS_MS;
+  if (server->is_paused) return DF_SNAPSHOT_PASS_MS;
   if (step_ms >= 0) return step_ms;
   return server->n_callers ? DF_SNAPSHOT_IDLE_MS : timing_ms;
 }
@@ -132,14 +133,14 @@ static int tick(void *room) {
 static void run(void *room) {
   dfcclContext_t context = room;
   df_snapshot_server *server = context->snapshots;
-  if (server->resume_ns == 0 && server->n_callers == 0) return;
+  if (!server->is_paused && server->n_callers == 0) return;
   df_callers_step(context);
   const uint64_t now = df_clock_ns(), patience_ns = DF_SNAPSHOT_IDLE_MS * UINT64_C(1000000);
   for (int i = 0; i < DF_SNAPSHOT_CALLERS; i++)
     if (server->callers[i].fd >= 0 && now - server->callers[i].asked_ns >= patience_ns)
       df_caller_hang_up(server, &server->callers[i]);
-  if (server->resume_ns && now >= server->resume_ns) {
-    server->resume_ns = 0;
+  if (server->is_paused && now >= server->next_pass_ns) {
+    server->is_paused = 0;
     df_service_watch_source(&context->control, 1);
   }
 }

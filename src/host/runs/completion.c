@@ -112,6 +112,9 @@ static DF_APART void note_timed(dfcclContext_t context, df_coll *coll, uint64_t 
   if (!context->runs.is_watched || status != dfcclSuccess || submitted_ns == 0) return;
   coll->watch.timed_runs++;
   coll->watch.timed_ns += df_clock_ns() - submitted_ns;
+  if (--context->runs.timed_left > 0) return;
+  df_store_relaxed_u32(&context->runs.is_watched, 0);
+  df_store_relaxed_u32(&context->runs.timing, context->runs.timing - 1);
 }
 
 static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_run *run,

@@ -124,6 +124,7 @@ typedef struct df_runs {
   dfcclResult_t wait_all_status;
   uint32_t timing;     /* collectives whose runs are timed; read without the lock */
   uint32_t is_watched; /* 1: snapshots need times of runs; counted in timing */
+  uint32_t timed_left; /* runs that are still timed for snapshots; valid if is_watched */
   uint64_t watched_until_ns;
   uint64_t callbacks_run, sqes_submitted, cqes_seen;
   uint32_t stopping;       /* the poller is to end */
