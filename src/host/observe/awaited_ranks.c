@@ -52,11 +52,12 @@ static int credit_is_missing(const df_link *link, uint64_t sequence) {
  */
 static int read_cursor(const df_coll *coll, uint32_t block, df_cursor *cursor) {
   const uint64_t progress = df_load_relaxed_u64(&coll->exec.device.descriptor->progress[block]);
-  *cursor = (df_cursor){.run = coll->runs.retired,
+  const uint64_t run = df_device_run(coll, coll->runs.retired); /* the number in the device */
+  *cursor = (df_cursor){.run = run,
                         .loop = (uint32_t)(progress >> 20 & 0xffffff),
                         .primitive = (uint32_t)(progress >> 4 & 0xffff),
                         .phase = (uint32_t)(progress & 0xf)};
-  return progress >> 44 == (coll->runs.retired & 0xfffff);
+  return progress >> 44 == (run & 0xfffff);
 }
 
 /* As df_step_undrained, for one rank. */
@@ -67,7 +68,8 @@ static int is_undrained(const df_coll *coll, uint32_t block, uint32_t rank) {
     const df_part *part = &coll->exec.configuration.shape.parts[block];
     if (!link->sends || link->peer != rank || link->messages == 0 || link->release_mask) continue;
     if ((uint64_t)part->chunk * d->element_bytes < link->lend_min) continue;
-    const uint64_t last = (coll->runs.retired + 1) * part->loops * link->messages;
+    const uint64_t last =
+        (df_device_run(coll, coll->runs.retired) + 1) * part->loops * link->messages;
     if (((df_observe_u64(link->credit) - last) & DF_SEQUENCE_MASK) >= DF_SEQUENCE_MASK / 2)
       return 1;
   }
@@ -115,9 +117,9 @@ static void say_block(const dfcclContext_t context, df_text *text, const df_coll
     df_say(text, "block %u has finished run %" PRIu64, block, coll->runs.retired);
     return;
   }
-  df_say(text, "block %u: run %" PRIu64 ", loop %u of %u, primitive %u of %u", block, cursor.run,
-         cursor.loop, coll->exec.configuration.shape.parts[block].loops, cursor.primitive,
-         d->n_primitives);
+  df_say(text, "block %u: run %" PRIu64 ", loop %u of %u, primitive %u of %u", block,
+         coll->runs.retired, cursor.loop, coll->exec.configuration.shape.parts[block].loops,
+         cursor.primitive, d->n_primitives);
   if (cursor.phase == DF_PHASE_DRAIN) df_say(text, ", waits until its peers have read its buffers");
   if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return;
   const df_primitive *prim = &coll->exec.plan->primitives[cursor.primitive];
@@ -145,6 +147,8 @@ static void say_block(const dfcclContext_t context, df_text *text, const df_coll
 void df_say_wait(const dfcclContext_t context, const df_coll *coll, df_text *text) {
   if (coll->failure.failed != dfcclSuccess) {
     df_say(text, "it has failed: %s", coll->failure.sentence);
+  } else if (coll->runs.is_recalled) {
+    df_say(text, "a member is lost: it waits until the others have agreed, and have run it");
   } else if (coll->members.n_bound + 1 < coll->n) {
     df_say(text, "it waits until it is registered by ");
     say_ranks(text, coll, has_not_registered);
