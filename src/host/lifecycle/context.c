@@ -239,11 +239,12 @@ static void give_up_in_child(df_fork_guard *guard) {
       (dfcclContext_t)(void *)((uint8_t *)guard - offsetof(struct dfcclContext, fork_guard));
   if (context->magic == DF_CONTEXT_MAGIC_IN_CHILD) return;
   context->magic = DF_CONTEXT_MAGIC_IN_CHILD;
-  df_leave_callback_in_child();
+  df_leave_callback();
   df_dump_signal_forget(context->control.event_fd);
   if (context->recorder) df_recorder_close_in_child(context);
   if (context->tracer) df_tracer_close_in_child(context);
   df_snapshot_server_close_in_child(context);
+  df_membership_close_in_child(context);
   close(context->control.event_fd);
   close(context->control.epoll_fd);
   df_endpoint *wire = context->transports.wire;

@@ -12,6 +12,7 @@
 #include "control/messenger.h"
 #include "control/service.h"
 #include "host/membership/process_ends.h"
+#include "host/membership/run_report.h"
 #include "host/membership/views.h"
 #include "host/registration/successor.h"
 #include "host/runs/collective_failure.h"
@@ -34,108 +35,10 @@ typedef struct df_membership {
   uint8_t *buffer; /* DF_VIEW_MESSAGE_BYTES */
   df_process_ends ends;
   df_views views;
-  df_view_runs *report; /* [report_capacity] */
-  uint32_t report_capacity;
+  df_run_report report;
 } df_membership;
 
 static df_membership *of(const dfcclContext_t context) { return context->survival->membership; }
-
-/* ---- the agreement's report of runs */
-
-static int compare_runs(const void *a, const void *b) {
-  const df_view_runs *left = a, *right = b;
-  if (left->collective != right->collective) return left->collective < right->collective ? -1 : 1;
-  return (left->registration > right->registration) - (left->registration < right->registration);
-}
-
-static df_view_runs *add_entry(df_membership *membership, uint32_t n) {
-  if (n == membership->report_capacity) {
-    const uint32_t capacity = n ? 2 * n : 64;
-    df_view_runs *longer = realloc(membership->report, capacity * sizeof *longer);
-    if (longer == NULL) return NULL;
-    membership->report = longer;
-    membership->report_capacity = capacity;
-  }
-  return &membership->report[n];
-}
-
-static uint32_t count_survivors(const dfcclContext_t context, const uint32_t *ranks, uint32_t n) {
-  uint32_t survivors = 0;
-  for (uint32_t i = 0; i < n; i++)
-    survivors +=
-        context->survival->lost_in[ranks[i]] == 0 && !context->survival->suspected[ranks[i]];
-  return survivors;
-}
-
-/* Its runs end without a message, so there is nothing to agree on. */
-static int has_no_elements(const df_coll *coll) { return coll->count == 0 && !coll->pairs; }
-
-static df_view_runs entry_of(const dfcclContext_t context, const df_coll *coll) DF_RANK_LOCKED {
-  const df_coll_survival *survival = coll->survival;
-  uint64_t done = survival->with_data;
-  const df_failed_range *last =
-      survival->n_failed ? &survival->failed[survival->n_failed - 1] : NULL;
-  uint64_t submitted = coll->runs.submitted;
-  if (last) done = DF_MAX(done, last->until); /* they fail when they are submitted */
-  submitted = DF_MAX(submitted, done);
-  if (coll->failure.failed != dfcclSuccess || has_no_elements(coll)) done = DF_VIEW_TAKEN_BACK;
-  return (df_view_runs){.collective = coll->id,
-                        .registration = survival->registration,
-                        .survivors = count_survivors(context, survival->ranks, survival->n),
-                        .done = done,
-                        .submitted = submitted};
-}
-
-/* An announcement of a peer for a registration that this rank has deregistered already. */
-static int is_taken_back(dfcclContext_t context, const df_remote *remote,
-                         uint32_t *survivors) DF_RANK_LOCKED {
-  int has_suspect = 0;
-  *survivors = 0;
-  if (!remote->met || remote->bound || remote->deregistered) return 0;
-  if (context->survival->lost_in[remote->peer]) return 0;
-  const df_coll *coll = df_find(context, remote->id);
-  if (coll && coll->survival->registration == remote->registration) return 0;
-  for (uint32_t i = 0; i < remote->announcement.group_size; i++) {
-    const uint32_t rank =
-        remote->ranks ? remote->ranks[i] : remote->first_rank + i * remote->announcement.group_step;
-    if (rank >= context->n_ranks) return 0;
-    has_suspect |= context->survival->suspected[rank];
-    *survivors += count_survivors(context, &rank, 1);
-  }
-  return has_suspect;
-}
-
-/* Appends an entry for each, and each once. Returns the number of entries; UINT32_MAX: no memory.
- */
-static uint32_t add_taken_back(dfcclContext_t context, uint32_t n) DF_RANK_LOCKED {
-  ck_hs_iterator_t iterator = CK_HS_ITERATOR_INITIALIZER;
-  void *entry;
-  while (ck_hs_next(&context->registry.remotes, &iterator, &entry))
-    for (const df_remote *remote = entry; remote; remote = remote->next) {
-      uint32_t survivors;
-      if (!is_taken_back(context, remote, &survivors)) continue;
-      df_view_runs *runs = add_entry(of(context), n);
-      if (runs == NULL) return UINT32_MAX;
-      *runs = (df_view_runs){.collective = remote->id,
-                             .registration = remote->registration,
-                             .survivors = survivors,
-                             .done = DF_VIEW_TAKEN_BACK};
-      n++;
-    }
-  return n;
-}
-
-static uint32_t unite(df_view_runs *runs, uint32_t n) {
-  uint32_t kept = 0;
-  if (n > 1) qsort(runs, n, sizeof *runs, compare_runs);
-  for (uint32_t i = 0; i < n; i++) {
-    if (kept > 0 && compare_runs(&runs[kept - 1], &runs[i]) == 0)
-      runs[kept - 1].survivors = DF_MAX(runs[kept - 1].survivors, runs[i].survivors);
-    else
-      runs[kept++] = runs[i];
-  }
-  return kept;
-}
 
 /* Returns 0 while runs of a collective with a suspected member are in the device. */
 static int all_are_quiet(const dfcclContext_t context) DF_RANK_LOCKED {
@@ -150,24 +53,11 @@ static int all_are_quiet(const dfcclContext_t context) DF_RANK_LOCKED {
 
 static void report(dfcclContext_t context) DF_RANK_LOCKED {
   df_membership *membership = of(context);
-  uint32_t n = 0;
-  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
-    const df_coll *coll = df_registered(context, i);
-    if (coll == NULL || coll->survival == NULL || !df_coll_has_suspect(context, coll)) continue;
-    df_view_runs *entry = add_entry(membership, n);
-    if (entry == NULL) {
-      n = UINT32_MAX;
-      break;
-    }
-    *entry = entry_of(context, coll);
-    n++;
-  }
-  if (n != UINT32_MAX) n = add_taken_back(context, n);
-  const uint32_t entries = n == UINT32_MAX ? n : unite(membership->report, n);
-  if (entries > DF_MOST_REPORTED)
+  const uint32_t n = df_run_report_make(context, &membership->report);
+  if (n > DF_MOST_REPORTED)
     df_give_up(context, dfcclOutOfMemory, "no memory for the agreement on members");
   else
-    df_view_report(&membership->view, membership->report, entries, df_clock_ns());
+    df_view_report(&membership->view, membership->report.entries, n, df_clock_ns());
 }
 
 /* Gives the agreement what it waits for. Called after each call of it, and at news. */
@@ -242,7 +132,7 @@ static void go_on_without(dfcclContext_t context, const df_view_content *content
     const df_view_outcome *outcome = outcome_of(content, coll);
     df_recall_begin(context, coll);
     if (coll->failure.failed != dfcclSuccess) continue;
-    const int counts = outcome && !has_no_elements(coll);
+    const int counts = outcome && !df_run_report_leaves_out(coll);
     df_recall_decide(context, coll, counts ? outcome->base : coll->runs.taken,
                      counts ? outcome->fails_below : 0);
   }
@@ -537,6 +427,10 @@ dfcclResult_t df_membership_open(dfcclContext_t context) {
   return dfcclSuccess;
 }
 
+void df_membership_close_in_child(dfcclContext_t context) {
+  if (context->survival && of(context)) df_process_ends_close_files(&of(context)->ends);
+}
+
 void df_membership_close(dfcclContext_t context) {
   df_membership *membership = context->survival ? of(context) : NULL;
   if (membership) {
@@ -544,7 +438,7 @@ void df_membership_close(dfcclContext_t context) {
     df_views_close(&membership->views);
     if (membership->memory) munmap(membership->memory, membership->memory_bytes);
     free(membership->buffer);
-    free(membership->report);
+    free(membership->report.entries);
     free(membership);
   }
   df_survival_close(context);

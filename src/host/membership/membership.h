@@ -19,6 +19,7 @@
  * starts. */
 dfcclResult_t df_membership_open(dfcclContext_t context);
 void df_membership_close(dfcclContext_t context);
+void df_membership_close_in_child(dfcclContext_t context); /* descriptors, in a forked child */
 
 /* The connection of the rank has ended. */
 void df_membership_lost(dfcclContext_t context, uint32_t rank) DF_RANK_LOCKED;

@@ -45,9 +45,13 @@ int df_process_ends_open(dfcclContext_t context, df_process_ends *ends) {
   return ends->pidfds && ends->lost_ns;
 }
 
-void df_process_ends_close(df_process_ends *ends) {
+void df_process_ends_close_files(const df_process_ends *ends) {
   for (uint32_t r = 0; ends->pidfds && r < ends->n_ranks; r++)
     if (ends->pidfds[r] >= 0) close(ends->pidfds[r]);
+}
+
+void df_process_ends_close(df_process_ends *ends) {
+  df_process_ends_close_files(ends);
   free(ends->pidfds);
   free(ends->lost_ns);
 }

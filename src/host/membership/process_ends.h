@@ -19,6 +19,7 @@ typedef struct df_process_ends {
 /* 0: no memory. A process without a descriptor (old kernels, no free descriptor) is never proved to
  * have ended. */
 int df_process_ends_open(dfcclContext_t context, df_process_ends *ends);
+void df_process_ends_close_files(const df_process_ends *ends);
 void df_process_ends_close(df_process_ends *ends);
 /* The connection to the rank was lost. */
 void df_process_ends_await(df_process_ends *ends, uint32_t rank, uint64_t now_ns);

@@ -88,29 +88,23 @@ static int all_have_returned(const dfcclContext_t context) DF_RANK_LOCKED {
   return 1;
 }
 
-typedef struct telling {
-  dfcclContext_t context;
-  dfcclMembership_t membership;
-} telling;
-
-static void call(void *argument) {
-  const telling *t = argument;
-  const df_settings *settings = &t->context->settings;
-  settings->membership(t->context, &t->membership, settings->membership_arg);
-}
-
 int df_views_tell(dfcclContext_t context, df_views *views) {
-  telling t = {.context = context, .membership = DFCCL_MEMBERSHIP_INITIALIZER};
+  const df_settings *settings = &context->settings;
+  dfcclMembership_t membership = DFCCL_MEMBERSHIP_INITIALIZER;
   df_rank_lock(&context->lock);
   const df_view_record *record = views->told->next;
   if (record == NULL || !all_have_returned(context)) {
     df_rank_unlock(&context->lock);
     return 0;
   }
-  fill(record, &t.membership);
+  fill(record, &membership);
   df_rank_unlock(&context->lock);
 
-  if (context->settings.membership) df_call_back(call, &t);
+  if (settings->membership) {
+    df_enter_callback(NULL);
+    settings->membership(context, &membership, settings->membership_arg);
+    df_leave_callback();
+  }
 
   df_rank_lock(&context->lock);
   views->told = record;

@@ -24,20 +24,6 @@
 
 enum { DF_POLLER_STACK_BYTES = 1024 * 1024 }; /* dfccl.h documents this size */
 
-/* The record of the collective whose callback this thread runs. Callbacks may not wait, so they do
- * not nest. */
-static _Thread_local const df_wait_words *calling_back;
-
-int df_in_callback(void) { return calling_back != NULL; }
-void df_call_back(void (*call)(void *argument), void *argument) {
-  static const df_wait_words of_no_collective;
-  calling_back = &of_no_collective;
-  call(argument);
-  calling_back = NULL;
-}
-int df_in_callback_of(const df_wait_words *words) { return calling_back == words; }
-void df_leave_callback_in_child(void) { calling_back = NULL; }
-
 int df_has_outstanding(void *host) {
   dfcclContext_t context = host;
   /* The order of the two loads matters: a callback submits before it is counted as completed, so a
@@ -147,18 +133,6 @@ static int pop(dfcclContext_t context, df_cqe *cqe) DF_RANK_LOCKED {
 static inline void finish(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   df_publish_u64(&context->runs.completed, context->runs.completed + 1);
   df_publish_u64(&coll->runs.words->completed, coll->runs.words->completed + 1);
-}
-
-DF_APART dfcclResult_t df_grow_callbacks(dfcclContext_t context) {
-  df_callback_pool *pool = &context->runs.callbacks;
-  uint64_t capacity = pool->capacity ? pool->capacity * 2 : 64;
-  df_pending_callback *larger = realloc(pool->entries, capacity * sizeof *larger);
-  if (larger == NULL)
-    return df_fail(dfcclOutOfMemory, "no memory for the callbacks of %llu outstanding runs",
-                   (unsigned long long)(context->runs.accepted - context->runs.completed));
-  pool->entries = larger;
-  pool->capacity = capacity;
-  return dfcclSuccess;
 }
 
 static void note_due(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
@@ -415,9 +389,9 @@ static int run_callback(dfcclContext_t context, df_progress_thread *progress,
                        progress); /* the callback may let another thread destroy the context */
     }
     if (context->tracer) from_ns = df_clock_ns();
-    calling_back = coll->runs.words;
+    df_enter_callback(coll->runs.words);
     next.callback(coll->id, next.status, next.argument);
-    calling_back = NULL;
+    df_leave_callback();
   }
 
   df_rank_lock(&context->lock);

@@ -62,8 +62,6 @@ int df_complete_borrowed(dfcclContext_t context, const df_borrowed_turn *turn);
 /* Ends a run that was taken back, or that waited behind one. */
 void df_end_taken_back(dfcclContext_t context, df_coll *coll, const df_run *run,
                        dfcclResult_t status) DF_RANK_LOCKED;
-/* Calls a function of the application that must not wait, as callbacks of runs must not. */
-void df_call_back(void (*call)(void *argument), void *argument);
 /* The next dfcclWait of the collective and the next dfcclWaitAll return the failure, unless an
  * earlier one is noted. */
 void df_note_failure(dfcclContext_t context, df_coll *coll, dfcclResult_t status) DF_RANK_LOCKED;
@@ -78,7 +76,10 @@ int df_has_outstanding(void *context);
 void df_ring_poller(void *context);
 int df_in_callback(void); /* whether the calling thread is inside a callback */
 int df_in_callback_of(const df_wait_words *words);
-void df_leave_callback_in_child(void); /* a forked child may wait for contexts of its own */
+/* The calling thread is about to call a function of the application, which must not wait. words:
+ * of the collective; NULL: of none. */
+void df_enter_callback(const df_wait_words *words);
+void df_leave_callback(void); /* also in a forked child, which may wait for contexts of its own */
 /* Number of runs whose callbacks have not returned, without the run whose callback the caller is
  * inside. */
 static inline uint64_t df_runs_unfinished(const df_coll *coll) DF_RANK_LOCKED {
