@@ -27,7 +27,9 @@ static const dfcclConfig_t asked = {.size = sizeof(dfcclConfig_t),
                                     .device = 3,
                                     .maxBlocks = 4,
                                     .queueDepth = 5,
-                                    .timeoutMs = 6};
+                                    .timeoutMs = 6,
+                                    .survive = 1,
+                                    .maxRanks = 7};
 
 DF_TEST(growing, older_configurations_keep_the_defaults_of_the_rest, 30) {
   for (size_t size = 16; size < sizeof asked; size++) {
@@ -41,10 +43,12 @@ DF_TEST(growing, older_configurations_keep_the_defaults_of_the_rest, 30) {
       OK(df_growing_read(&df_growing_config, given, &whole));
       CHECK(whole.backend == dfcclBackendCpu && whole.device == 3, "%zu bytes: first members",
             size);
-      int longer = size == 32;
-      CHECK(whole.maxBlocks == (longer ? 4 : 0) && whole.queueDepth == (longer ? 5 : 0),
+      const int has_blocks = size >= 32, has_timeout = size >= 40, has_survive = size >= 48;
+      CHECK(whole.maxBlocks == (has_blocks ? 4 : 0) && whole.queueDepth == (has_blocks ? 5 : 0),
             "%zu bytes: middle members", size);
-      CHECK(whole.timeoutMs == 0, "%zu bytes: the last member", size);
+      CHECK(whole.timeoutMs == (has_timeout ? 6 : 0), "%zu bytes: version 0.1's last member", size);
+      CHECK(whole.survive == (has_survive ? 1 : 0) && whole.maxRanks == (has_survive ? 7 : 0),
+            "%zu bytes: the members behind it", size);
     }
     free(given);
   }
