@@ -17,7 +17,15 @@ for name in ("LICENSE", "meson.build", "meson_options.txt"):
     shutil.copy(os.path.join(top, name), target)
 os.makedirs(os.path.join(target, "bench"))
 shutil.copy(os.path.join(top, "bench", "meson.build"), os.path.join(target, "bench"))
-for name in ("include", "src", "simulator", "bench/common", "bench/info", "bench/trace"):
+for name in (
+    "include",
+    "src",
+    "simulator",
+    "bench/common",
+    "bench/info",
+    "bench/top",
+    "bench/trace",
+):
     shutil.copytree(os.path.join(top, name), os.path.join(target, name))
 os.makedirs(os.path.join(target, "scripts"))
 shutil.copy(os.path.join(top, "scripts", "after-install"), os.path.join(target, "scripts"))
