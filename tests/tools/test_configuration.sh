@@ -16,6 +16,16 @@ in_docs=$(grep -oE '^\| `DFCCL_[A-Z_]+`' "$root/docs/CONFIGURATION.md" | grep -o
 [ "$(echo "$in_docs" | wc -l)" -le 45 ] ||
   { echo "docs/CONFIGURATION.md has more than 45 variables: should a new one be a number of the" \
       "tuning table (src/tuning/policy.h)? If not, raise the limit in $0"; exit 1; }
+# The check for misspelt variables knows each variable that is read.
+settings=$root/src/host/settings
+known=$({
+  sed -n '/known_variables\[\] = {/,/};/p' "$settings/settings.c"
+  cat "$settings/settings.h"
+} | grep -oE '"DFCCL_[A-Z_]*[A-Z]"' | sort -u)
+reads='(read_text|df_read_[a-z]+|df_variable|getenv)\("DFCCL_[A-Z_]*[A-Z]"'
+unknown=$(grep -rhoE "$reads" "$settings" |
+  grep -oE '"DFCCL_[A-Z_]*"' | sort -u | grep -vxF "$known" || true)
+[ -z "$unknown" ] || { echo "known_variables of settings.c lacks: $unknown"; exit 1; }
 # Variables that have become numbers: the page's last section names each with its number.
 in_code=$(sed -n '/define MOVED_VARIABLES/,/^$/p' "$root/src/host/settings/settings.c" |
   sed -nE 's/^ *X\(([A-Z_]+), ([a-z_]+)\).*/\2 DFCCL_\1/p' | sort)
