@@ -22,7 +22,7 @@
 
 #include "batch.h"
 #include "execute.h"
-#include "places.h"
+#include "support/places.h"
 #include "support/processes.h"
 
 static struct {

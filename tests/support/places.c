@@ -1,4 +1,4 @@
-#include "places.h"
+#include "support/places.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-/* Hosts for a batch's ranks: network namespaces, each given by a process in it. */
-#ifndef DF_TESTS_PROPERTY_PLACES_H
-#define DF_TESTS_PROPERTY_PLACES_H
+/* Hosts for a job's ranks: network namespaces, each given by a process there. */
+#ifndef DF_TESTS_SUPPORT_PLACES_H
+#define DF_TESTS_SUPPORT_PLACES_H
 
 #include <stdbool.h>
 
@@ -8,7 +8,7 @@
  * enters a host before anything else. */
 bool places_read(const char *processes);
 int places_count(void); /* 0: all ranks are on this host */
-/* Sets the host of each rank in the next batch. apart: neighbours among the ranks are on different
+/* Sets the host of each rank in the next job. apart: neighbours among the ranks are on different
  * hosts. */
 void places_arrange(bool apart);
 
