@@ -49,6 +49,7 @@ typedef struct df_peer {
   uint64_t lost_ns; /* time at which the channel lost its connection; 0: it has one (reconnect.h) */
   uint32_t resumes; /* number of connections that the channel got after the first */
   int has_finished; /* with a channel: the other end has sent its end */
+  int has_refused;  /* with a channel: lost, and nobody listens at its address any more */
   df_address address;      /* where the peer listens; set if is_remote */
   char host[DF_HOST_NAME]; /* name of the peer's host; set if is_remote; "": unknown */
   int writable_wanted;

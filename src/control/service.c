@@ -174,6 +174,7 @@ static void lose(df_control *control, uint32_t rank, int error) DF_RANK_LOCKED {
   const uint64_t lost_ms = peer->lost_ns ? (df_clock_ns() - peer->lost_ns) / 1000000 + 1 : 0;
   say_why(peer, error, lost_ms, why, sizeof why);
   peer->cut_off |= error != 0;
+  peer->has_refused = peer->channel && lost_ms && error == ECONNREFUSED;
   if (peer->channel) df_resume_end(control, rank);
   df_messenger_forget(peer);
   events->disconnected(events->owner, rank);

@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/places.h"
 #include "support/processes.h"
 
 enum { MOST = 8, ROUNDS = 400, DEPTH = 3, LARGE = 30000 };
@@ -49,6 +50,7 @@ typedef struct {
   int ranks, survive, kills, rounds, together, patience_s;
   /* several blocks; memory of the library; a switch after each step; the online tuner */
   int blocks, lends, preempts, tunes;
+  int any_part; /* on several hosts: ranks go on that are no majority; all that are lost are dead */
   int uses_again; /* two ranks have used the ids before, with a group of their own */
   uint64_t seed;
 } job;
@@ -278,6 +280,7 @@ static void be_rank(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   config.maxBlocks = shape.blocks;
   if (shape.blocks) df_tune("block_min", "4096");
   if (shape.tunes) setenv("DFCCL_TUNE", "2", 1);
+  if (shape.any_part) setenv("DFCCL_SURVIVE_QUORUM", "none", 1);
   if (shape.preempts) df_tune("preempt_every", "1");
   config.membership = told;
   for (int c = 0; c < COLLECTIVES; c++) {
@@ -359,6 +362,7 @@ static const char usage[] =
     "  --rounds N        runs of each collective, 4 to 400 (default 100)\n"
     "  --together        later kills follow within 2 ms (default: by seed)\n"
     "  --patience N      seconds until a job that has not ended is reported (60)\n"
+    "  --hosts PID,...   ranks run on hosts, each given by a process there (tests/hosts/bed.sh)\n"
     "  --seconds N       begin no job after this time (default: no limit)\n"
     "  --help            this text\n";
 
@@ -373,6 +377,10 @@ int main(int argc, char **argv) {
     }
     if (strcmp(argv[i], "--together") == 0) {
       together = 1;
+      continue;
+    }
+    if (strcmp(argv[i], "--hosts") == 0 && i + 1 < argc && places_read(argv[i + 1])) {
+      i++;
       continue;
     }
     const struct {
@@ -400,10 +408,13 @@ int main(int argc, char **argv) {
     df_random random = {(uint64_t)(seed + j) * 977};
     shape = (job){.seed = (uint64_t)(seed + j), .rounds = (int)rounds, .patience_s = (int)patience};
     shape.ranks = ranks ? (int)ranks : 2 + df_random_below(&random, MOST - 1);
+    if (shape.ranks < places_count()) shape.ranks = places_count();
+    places_arrange(df_random_chance(&random, 50));
     shape.survive = survive ? (int)survive : 1 + df_random_below(&random, 2);
     const int most = shape.ranks - 1;
     shape.kills = kills >= 0 ? (int)(kills < most ? kills : most)
                              : 1 + df_random_below(&random, most < 3 ? most : 3);
+    shape.any_part = places_count() > 0 && 2 * shape.kills >= shape.ranks;
     shape.together = together >= 0 ? together : df_random_chance(&random, 50);
     shape.blocks = df_random_chance(&random, 30) ? 3 : 0;
     shape.lends = df_random_chance(&random, 30);

@@ -88,7 +88,7 @@ class Context(Registers, Members):
     timeout      seconds after which an incomplete run ends with Timeout; None: no limit
     survive      0: a lost rank ends the runs of all ranks with RemoteError. 1: the others go on,
                  and execute again what was under way. 2: the others go on, and what was under way
-                 ends with RemoteError, alike on all. On one host, with the CPU device
+                 ends with RemoteError, alike on all. With the CPU device
     membership   with survive: called with a Membership for each new view, on a thread of the
                  library, before any run of the collectives that lost a member completes in it. It
                  may register and run collectives, and must not wait. An exception in it goes to

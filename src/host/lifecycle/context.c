@@ -312,6 +312,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
         df_fail(dfcclInvalidUsage,
                 "dfcclDestroy was called from a callback; it would wait for the callback itself"));
   df_wait_quiescent(context);
+  df_membership_leave(context);
   df_waits_leave(context);
   df_log(DF_LOG_INFO, "rank %u leaves", context->rank);
   if (context->settings.debug_signal) df_dump_signal_disable(context);

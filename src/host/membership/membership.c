@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -25,6 +26,9 @@
 enum {
   /* How long a suspicion of a lower rank is held back: longer than a message and its handling. */
   DF_GRACE_MS = 200,
+  DF_GRACE_BETWEEN_HOSTS_MS = 500,
+  /* Time that a leaving rank gives to an agreement without silence. */
+  LEAVING_MS = 5000,
   DF_MOST_REPORTED = DF_MAX_COLLECTIVES /* collectives that may lose a member at once */
 };
 
@@ -83,6 +87,8 @@ static void cut(void *owner, uint32_t rank) DF_RANK_LOCKED {
   if (peer->state == DF_PEER_ALIVE) peer->state = DF_PEER_GIVEN_UP;
   df_process_ends_notify(context, rank);
   if (!peer->local) df_messenger_cut_off(&context->control, rank);
+  df_endpoint *wire = context->transports.wire;
+  if (wire) wire->network->peer_left(wire, rank); /* nobody calls it any more */
 }
 
 static void mark_suspects(dfcclContext_t context) {
@@ -157,12 +163,15 @@ static void keep_failures(dfcclContext_t context, const df_view_content *content
 static void install(void *owner, const df_view_content *content) DF_RANK_LOCKED {
   dfcclContext_t context = owner;
   df_survival *survival = context->survival;
+  if (!of(context)->view.peers[context->rank].member) return; /* it has left */
   df_store_relaxed_u64(&survival->view, content->number);
   for (uint32_t i = 0; i < content->n_lost; i++) {
     const uint32_t rank = content->lost[i].rank;
     df_peer *peer = &context->control.peers[rank];
     survival->lost_in[rank] = content->number;
-    if (peer->state == DF_PEER_ALIVE) peer->state = DF_PEER_GIVEN_UP;
+    /* A rank that leaves will say goodbye. */
+    if (peer->state == DF_PEER_ALIVE && df_view_evidence(content->lost[i]) != DF_EVIDENCE_LEFT)
+      peer->state = DF_PEER_GIVEN_UP;
     df_log(DF_LOG_WARN, "rank %u: view %" PRIu64 " has %u members: rank %u is lost (%s)",
            context->rank, content->number - 1, content->n_members, rank,
            df_evidence_words(df_view_evidence(content->lost[i])));
@@ -179,7 +188,7 @@ static void install(void *owner, const df_view_content *content) DF_RANK_LOCKED 
 
 static void end(void *owner, int left, const char *sentence) DF_RANK_LOCKED {
   dfcclContext_t context = owner;
-  (void)left;
+  if (left) return; /* df_membership_leave waits for it */
   df_break(context, dfcclRemoteError, sentence);
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
@@ -240,6 +249,36 @@ static void handle_message(void *room, uint32_t from, const df_message *message,
   drive(context);
 }
 
+/* ---- leaving */
+
+static int may_go(const dfcclContext_t context) DF_RANK_LOCKED {
+  const df_view_phase phase = of(context)->view.phase;
+  return phase == DF_VIEW_LEFT || phase == DF_VIEW_STOPPED ||
+         context->failure.broken != dfcclSuccess;
+}
+
+/* On one host the goodbye of a rank is proof enough that it takes part in nothing any more. Between
+ * hosts the ranks that are left must also be a quorum, so they agree on the departure while this
+ * rank still has a vote. */
+void df_membership_leave(dfcclContext_t context) {
+  if (context->survival == NULL || of(context)->view.config.on_one_host) return;
+  const uint64_t begin = df_clock_ns();
+  /* A rank that is stopped meanwhile is found within the time of silence. */
+  const uint64_t patience_ns =
+      (2 * (uint64_t)context->settings.net_timeout_ms + LEAVING_MS) * 1000000;
+  df_rank_lock(&context->lock);
+  if (!may_go(context)) {
+    df_view_leave(&of(context)->view, df_clock_ns());
+    drive(context);
+  }
+  while (!may_go(context) && df_clock_ns() - begin < patience_ns) {
+    df_rank_unlock(&context->lock);
+    usleep(500);
+    df_rank_lock(&context->lock);
+  }
+  df_rank_unlock(&context->lock);
+}
+
 /* ---- the service thread */
 
 static int tick_ms(void *room) {
@@ -276,8 +315,9 @@ static void look(void *room) {
   while (may_tell(context) &&
          df_process_ends_take(context, &membership->ends, now, &rank, &is_proved)) {
     /* Nothing of the rank is used any more once its collectives have other homes. */
-    if (is_proved && context->control.peers[rank].state != DF_PEER_LEFT)
-      context->control.peers[rank].state = DF_PEER_DEAD;
+    df_peer *peer = &context->control.peers[rank];
+    is_proved |= peer->has_refused && context->settings.quorum != DF_QUORUM_STRICT;
+    if (is_proved && peer->state != DF_PEER_LEFT) peer->state = DF_PEER_DEAD;
     df_view_disconnected(&membership->view, rank, is_proved, now);
     drive(context);
   }
@@ -368,29 +408,38 @@ static dfcclResult_t check_job(dfcclContext_t context) {
                    "config.maxRanks is %d, but the job has %u ranks: ranks cannot join later yet",
                    context->settings.max_ranks, context->n_ranks);
   if (survive == 0) return dfcclSuccess;
+  if (context->mesh.routes)
+    return df_fail(dfcclInvalidUsage,
+                   "config.survive is %d, but control messages of this job of %u ranks pass "
+                   "relays; jobs with relays cannot go on without a lost rank (DFCCL_NET_RELAYS "
+                   "sets the number of ranks from which a job has relays)",
+                   survive, context->n_ranks);
   if (context->settings.backend != dfcclBackendCpu)
     return df_fail(dfcclInvalidUsage,
                    "config.survive is %d, but rank %u uses the %s device; only jobs of the CPU "
                    "device can go on without a lost rank",
                    survive, context->rank, context->device.kind->name);
-  if (context->transports.wire)
-    return df_fail(dfcclInvalidUsage,
-                   "config.survive is %d, but ranks are connected by a network; only jobs on one "
-                   "host can go on without a lost rank",
-                   survive);
   return dfcclSuccess;
 }
 
+static int is_on_one_host(const dfcclContext_t context) {
+  for (uint32_t rank = 0; rank < context->n_ranks; rank++)
+    if (context->control.peers[rank].is_remote) return 0;
+  return 1;
+}
+
 static dfcclResult_t make(dfcclContext_t context) {
+  const int on_one_host = is_on_one_host(context);
+  const uint64_t grace_ms = on_one_host ? DF_GRACE_MS : DF_GRACE_BETWEEN_HOSTS_MS;
   static const df_view_events events = {send_message, cut, freeze, install, end, refused};
   const df_view_config config = {.rank = context->rank,
                                  .n_ranks = context->n_ranks,
                                  .max_collectives = DF_MOST_REPORTED,
                                  .memory_is_zero = 1,
                                  .quorum = (df_quorum)context->settings.quorum,
-                                 .on_one_host = 1,
+                                 .on_one_host = on_one_host,
                                  .reruns = context->settings.survive == 1,
-                                 .grace_ns = DF_GRACE_MS * (uint64_t)1000000};
+                                 .grace_ns = grace_ms * 1000000};
   df_membership *membership = calloc(1, sizeof *membership);
   df_view_item *members = calloc(context->n_ranks, sizeof *members);
   context->survival->membership = membership;

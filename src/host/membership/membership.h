@@ -30,6 +30,10 @@ void df_membership_gave_up(dfcclContext_t context, uint32_t rank, const char *wh
 /* The rank does not answer, or sends what no correct rank sends. */
 void df_membership_suspect(dfcclContext_t context, uint32_t rank, const char *why) DF_RANK_LOCKED;
 
+/* In a job of several hosts it waits until the other members have agreed that this rank leaves. All
+ * its runs have ended. */
+void df_membership_leave(dfcclContext_t context);
+
 dfcclResult_t df_membership_exclude(dfcclContext_t context, const int *ranks, int n);
 dfcclResult_t df_membership_get(dfcclContext_t context, dfcclMembership_t *membership);
 

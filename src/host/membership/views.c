@@ -40,6 +40,7 @@ void df_views_close(df_views *views) {
 static dfcclResult_t reason_of(df_view_item lost) {
   switch (df_view_evidence(lost)) {
   case DF_EVIDENCE_BYE:
+  case DF_EVIDENCE_LEFT:
     return dfcclSuccess;
   case DF_EVIDENCE_ASKED:
     return dfcclAborted;

@@ -220,8 +220,10 @@ static void drop_if_finished(dfcclContext_t context, df_remote *remote) DF_RANK_
   int has_left = context->control.peers[remote->peer].state == DF_PEER_LEFT;
   int was_met = remote->met ||
                 remote->variant; /* the peer makes and frees a variant together with this rank */
-  /* The process of a rank that the job survives has ended. */
+  /* The process of a rank that the job survives has ended, or it writes nowhere itself. */
   has_left |= context->survival && context->control.peers[remote->peer].state == DF_PEER_DEAD;
+  has_left |= context->survival && context->survival->lost_in[remote->peer] &&
+              context->transports.to[remote->peer] == context->transports.wire;
   if ((remote->deregistered || has_left) && was_met && remote->bound == NULL) drop(context, remote);
 }
 

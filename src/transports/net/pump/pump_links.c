@@ -60,6 +60,10 @@ uint32_t df_pump_message_bytes(const df_pump_link *link, const df_pump_ring *rin
                                uint64_t sequence) {
   const df_pump_pieces *message = pieces_of(link, sequence);
   if (message->piece == DF_PIECE_NONE) return 0;
+  /* A settling message has no elements. Here it has one, of any value, so that it is sent, and sent
+   * again after a loss, like others. */
+  if (message->piece == DF_PIECE_SETTLES)
+    return loop_of(link, ring, sequence) + 1 == ring->run.loops ? link->element_bytes : 0;
   if (link->elements_of)
     return link->element_bytes * link->elements_of[(sequence - 1) % link->messages];
   return link->element_bytes * df_message_elements(link->geometry, link->pieces, &ring->run,
@@ -111,9 +115,10 @@ static void begin_ring(df_pump_link *link, const df_pump_route *route, uint32_t 
   ring->end.ways = NULL;
   ring->end.release_mask = 0; /* the block of the remote end decides how often it releases */
   if (ring->part.loops == 0) return;
-  /* No later loop has more messages than the first one. */
+  /* No later loop has more messages with elements than the first one. */
   for (uint32_t i = 0; i < link->messages && !ring->has_messages; i++)
-    ring->has_messages = !is_empty(link, ring, i + 1);
+    ring->has_messages =
+        link->piece_of[i].piece == DF_PIECE_SETTLES || !is_empty(link, ring, i + 1);
   if (ring->has_messages) pass_empty(link, ring);
   ring->most = ring->next;
 }
@@ -150,8 +155,10 @@ dfcclResult_t df_pump_links_add(df_pump_links *all, const df_pump_route *route,
   uint32_t *elements_of = route->extents ? malloc(route->messages * sizeof *elements_of) : NULL;
   if (link == NULL || piece_of == NULL || have == NULL || (route->extents && elements_of == NULL))
     goto no_memory;
-  for (uint32_t i = 0; route->extents && i < route->messages; i++)
-    elements_of[i] = route->extents[route->piece_of[i].piece].elements;
+  for (uint32_t i = 0; route->extents && i < route->messages; i++) {
+    const uint32_t piece = route->piece_of[i].piece;
+    elements_of[i] = piece < DF_PIECE_SETTLES ? route->extents[piece].elements : 0;
+  }
   memcpy(piece_of, route->piece_of, route->messages * sizeof *piece_of);
   *link = (df_pump_link){.is_bulk = is_bulk(route, elements_of),
                          .messages = route->messages,
