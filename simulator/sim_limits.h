@@ -3,13 +3,15 @@
 #ifndef DF_SIM_SIM_LIMITS_H
 #define DF_SIM_SIM_LIMITS_H
 
-#define DF_SIM_MAX_GPUS (1u << 20)
-#define DF_SIM_MAX_GROUPS (1u << 20)
-#define DF_SIM_MAX_MEMBERSHIPS (1u << 26)           /* members of all groups together */
+#include "trace_limits.h"
+
+#define DF_SIM_MAX_GPUS DF_TRACE_MAX_GPUS
+#define DF_SIM_MAX_GROUPS DF_TRACE_MAX_GROUPS
+#define DF_SIM_MAX_MEMBERSHIPS DF_TRACE_MAX_MEMBERSHIPS
 #define DF_SIM_MAX_COLLECTIVES_PER_GROUP (1u << 24) /* 24 bits of an order key (layout.h) */
 #define DF_SIM_MAX_COLLECTIVES (1u << 30)
-#define DF_SIM_MAX_SLOTS (UINT64_C(1) << 40)        /* collectives of all GPUs together */
-#define DF_SIM_MAX_DENSE_EVENTS (UINT64_C(1) << 27) /* events held in memory at once */
+#define DF_SIM_MAX_SLOTS (UINT64_C(1) << 40) /* collectives of all GPUs together */
+#define DF_SIM_MAX_DENSE_EVENTS DF_TRACE_MAX_EVENTS
 #define DF_SIM_MAX_ORACLE_PARTS (UINT64_C(1) << 12) /* GPUs times collectives */
 #define DF_SIM_MAX_ROUNDS (UINT64_C(1) << 50)
 #define DF_SIM_MAX_THREADS 1024
@@ -20,9 +22,5 @@
 #define DF_SIM_MAX_TRACE_EVENTS 2000000              /* events of one picture */
 
 #define DF_SIM_MAX_CONFIG_BYTES (UINT64_C(64) << 20)
-#define DF_SIM_MAX_SCHEDULE_BYTES (UINT64_C(512) << 20)
-#define DF_SIM_MAX_VALUE_BYTES (UINT64_C(2) << 30) /* memory for the values of one file */
-/* A recorded group is named by its ranks: long names are normal. */
-#define DF_SIM_MAX_NAME_BYTES (1 << 20)
 
 #endif

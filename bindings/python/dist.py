@@ -20,6 +20,7 @@ shutil.copy(os.path.join(top, "bench", "meson.build"), os.path.join(target, "ben
 for name in (
     "include",
     "src",
+    "traces",
     "simulator",
     "bench/common",
     "bench/info",

@@ -1,5 +1,5 @@
 /*
- * Promises of simulator/schedule.h and wait_graph.h:
+ * Promises of traces/schedule.h and wait_graph.h:
  *   - A schedule's verdict follows the definition in both models. If some members never run a
  *     collective, the others wait.
  *   - The circle is a shortest one: it is compared with all circles on random standstills.

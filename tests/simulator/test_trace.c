@@ -1,5 +1,5 @@
 /*
- * Promises of simulator/trace.h:
+ * Promises of traces/trace.h:
  *   - Calls in one order on every rank are free of deadlock, whatever the format. An exchanged pair
  *     is a circle, with the numbers of the calls and the program's lines.
  *   - Messages that are launched together do not wait for each other. If a ring has lost its first

@@ -8,7 +8,7 @@ import re
 import sys
 
 COLUMNS, TABLE_COLUMNS = 120, 200
-ROOMS = "src|tests|scripts|bench|simulator|examples|include|docs"
+ROOMS = "src|tests|scripts|bench|simulator|traces|examples|include|docs"
 
 
 def anchor(heading):

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim_limits.h"
+#include "trace_limits.h"
 
 dfcclResult_t df_trace_bad(const df_trace_place *place, const char *key, const char *what,
                            const cJSON *value) {
@@ -45,8 +45,8 @@ static bool parse_text(const char *text, rank_list *list, bool *memory) {
     if (*text == ']' && list->count == 0) break;
     char *end = NULL;
     unsigned long rank = strtoul(text, &end, 10);
-    if (!isdigit((unsigned char)*text) || rank >= DF_SIM_MAX_GPUS) return false;
-    if (list->count == DF_SIM_MAX_GPUS) return false;
+    if (!isdigit((unsigned char)*text) || rank >= DF_TRACE_MAX_GPUS) return false;
+    if (list->count == DF_TRACE_MAX_GPUS) return false;
     if (!append(list, (uint32_t)rank)) return *memory = false;
     text = end;
     while (isspace((unsigned char)*text)) text++;
@@ -64,8 +64,8 @@ static dfcclResult_t parse_ranks(const df_trace_place *place, const cJSON *ranks
   if (cJSON_IsArray(ranks))
     for (const cJSON *item = ranks->child; item && good; item = item->next) {
       double rank = cJSON_IsNumber(item) ? item->valuedouble : -1;
-      good = rank >= 0 && rank < DF_SIM_MAX_GPUS && rank == (uint32_t)rank &&
-             list->count < DF_SIM_MAX_GPUS;
+      good = rank >= 0 && rank < DF_TRACE_MAX_GPUS && rank == (uint32_t)rank &&
+             list->count < DF_TRACE_MAX_GPUS;
       if (good) good = memory = append(list, (uint32_t)rank);
     }
   if (!memory) return no_memory(place->file);
@@ -88,7 +88,7 @@ static dfcclResult_t number_list(df_trace *trace, const df_trace_place *place,
 static dfcclResult_t intern_group(df_trace *trace, const df_trace_place *place, uint32_t scope,
                                   const char *name, uint32_t *group) {
   uint32_t before = trace->groups.count;
-  if (strlen(name) > DF_SIM_MAX_NAME_BYTES / 2)
+  if (strlen(name) > DF_TRACE_MAX_NAME_BYTES / 2)
     return df_trace_bad(place, "", "the group's name is too long", NULL);
   dfcclResult_t result = df_names_intern(&trace->groups, scope, name, group);
   if (result != dfcclSuccess || *group < before) return result;
@@ -131,12 +131,12 @@ dfcclResult_t df_trace_add(df_trace *trace, df_trace_rank *rank, const df_trace_
                            uint32_t group, const char *operation, const char *size,
                            const char *name, df_trace_call **call) {
   size_t bytes = strlen(operation) + strlen(size) + (name ? strlen(name) : 0) + 16;
-  if (bytes > DF_SIM_MAX_NAME_BYTES - 32)
+  if (bytes > DF_TRACE_MAX_NAME_BYTES - 32)
     return df_trace_bad(place, "", "the call's names are too long", NULL);
   if (rank->count == rank->room) {
     uint64_t room = 2 * rank->room + 256;
     df_trace_call *grown =
-        room > DF_SIM_MAX_DENSE_EVENTS ? NULL : realloc(rank->call, room * sizeof *grown);
+        room > DF_TRACE_MAX_EVENTS ? NULL : realloc(rank->call, room * sizeof *grown);
     if (!grown) return no_memory(place->file);
     rank->call = grown;
     rank->room = room;

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sim_limits.h"
+#include "trace_limits.h"
 #include "trace_calls.h"
 
 #define TRY(expression)                                                                            \
@@ -50,7 +50,7 @@ static dfcclResult_t read_peer(const df_trace_place *place, const cJSON *item, c
   const cJSON *value = get(item, key);
   double number = cJSON_IsNumber(value) ? value->valuedouble : -1;
   char path[16];
-  *rank = number >= 0 && number < DF_SIM_MAX_GPUS ? (uint32_t)number : 0;
+  *rank = number >= 0 && number < DF_TRACE_MAX_GPUS ? (uint32_t)number : 0;
   if (number == (double)*rank) return dfcclSuccess;
   snprintf(path, sizeof path, ".%s", key);
   return df_trace_bad(place, path, "expected a rank", NULL);

@@ -6,7 +6,7 @@
 
 #include "json_input.h"
 #include "schedule_build.h"
-#include "sim_limits.h"
+#include "trace_limits.h"
 #include "trace.h"
 
 #define TRY(expression)                                                                            \
@@ -27,13 +27,13 @@ static dfcclResult_t add_group(builder *build, const char *file, const cJSON *li
                    cJSON_IsArray(list) ? "an empty one" : df_json_show(list, value));
   }
   uint32_t total = 0, place = 0, group;
-  for (const cJSON *item = list->child; item && total <= DF_SIM_MAX_GPUS; item = item->next)
+  for (const cJSON *item = list->child; item && total <= DF_TRACE_MAX_GPUS; item = item->next)
     total++;
   TRY(df_schedule_reserve_members(build, file, path, total));
   for (const cJSON *item = list->child; item; item = item->next, place++) {
     int64_t gpu = 0;
     snprintf(item_path, sizeof item_path, "%s[%u]", path, place);
-    TRY(df_json_whole(file, item_path, item, 0, DF_SIM_MAX_GPUS - 1, &gpu));
+    TRY(df_json_whole(file, item_path, item, 0, DF_TRACE_MAX_GPUS - 1, &gpu));
     build->member[build->member_count + place] = (uint32_t)gpu;
   }
   return df_schedule_add_group(build, file, path, list->string, total, &group);
@@ -95,7 +95,7 @@ static dfcclResult_t read_collective(builder *build, const event_place *place, c
   if (!df_schedule_is_member(build, group, place->gpu))
     return bad_event(place, ".group", "the GPU is not a member of ", group_name);
   size_t length = strlen(coll->valuestring);
-  if (length == 0 || length > DF_SIM_MAX_NAME_BYTES) {
+  if (length == 0 || length > DF_TRACE_MAX_NAME_BYTES) {
     snprintf(path, sizeof path, "gpus.%u[%llu].coll", place->gpu, (unsigned long long)place->index);
     return df_schedule_check_name(place->file, path, coll->valuestring);
   }
@@ -143,9 +143,9 @@ static dfcclResult_t read_gpu(builder *build, const char *file, df_recorded reco
   unsigned long number = strtoul(id, &end, 10);
   char canonical[24];
   snprintf(canonical, sizeof canonical, "%lu", number);
-  if (strcmp(canonical, id) != 0 || number >= DF_SIM_MAX_GPUS)
+  if (strcmp(canonical, id) != 0 || number >= DF_TRACE_MAX_GPUS)
     return df_fail(dfcclInvalidArgument, "%s: gpus.%s: a GPU is a whole number from 0 to %u", file,
-                   df_show_text(id, shown), DF_SIM_MAX_GPUS - 1);
+                   df_show_text(id, shown), DF_TRACE_MAX_GPUS - 1);
   uint32_t gpu = (uint32_t)number;
   if (!cJSON_IsArray(events))
     return df_fail(dfcclInvalidArgument, "%s: gpus.%u: expected a list of events, not %s", file,
@@ -222,7 +222,7 @@ dfcclResult_t df_schedule_load(df_schedule *schedule, const char *const *files, 
   if (!json) return df_schedule_no_memory(files[0]);
   dfcclResult_t result = dfcclSuccess;
   for (int i = 0; i < file_count && result == dfcclSuccess; i++)
-    result = df_json_load_any(&json[i], files[i], DF_SIM_MAX_SCHEDULE_BYTES);
+    result = df_json_load_any(&json[i], files[i], DF_TRACE_MAX_FILE_BYTES);
   if (result == dfcclSuccess) result = take_json(schedule, files, json, file_count, waits_only);
   for (int i = 0; i < file_count; i++) df_json_destroy(&json[i]);
   free(json);

@@ -1,6 +1,6 @@
 /* Names: a table from (scope, text) to consecutive numbers. Texts are copied. */
-#ifndef DF_SIM_NAMES_H
-#define DF_SIM_NAMES_H
+#ifndef DF_TRACES_NAMES_H
+#define DF_TRACES_NAMES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,10 +1,10 @@
 /* Schedule: what each GPU of a job submits: written by hand, recorded by the library, or taken from
  * traces of torch and PARAM (trace.h). */
-#ifndef DF_SIM_SCHEDULE_H
-#define DF_SIM_SCHEDULE_H
+#ifndef DF_TRACES_SCHEDULE_H
+#define DF_TRACES_SCHEDULE_H
 
+#include "events.h"
 #include "names.h"
-#include "sequences.h"
 
 /* Completeness of the list of events of a GPU. The recordings of the library report it; other
  * schedules are complete. */

@@ -1,6 +1,6 @@
 /* Schedule builder: readers of schedules and traces add groups and events, GPU after GPU. */
-#ifndef DF_SIM_SCHEDULE_BUILD_H
-#define DF_SIM_SCHEDULE_BUILD_H
+#ifndef DF_TRACES_SCHEDULE_BUILD_H
+#define DF_TRACES_SCHEDULE_BUILD_H
 
 #include "schedule.h"
 

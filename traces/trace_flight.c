@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sim_limits.h"
+#include "trace_limits.h"
 #include "trace_calls.h"
 
 #define TRY(expression)                                                                            \

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "sim_limits.h"
+#include "trace_limits.h"
 #include "trace_calls.h"
 
 enum { NO_NUMBER = -1, TOO_DIFFERENT = -2 };
@@ -17,7 +17,7 @@ static bool starts_number(const char *text, const char *at) {
 static bool read_rank(const char *digits, uint32_t *rank) {
   const unsigned long value = strtoul(digits, NULL, 10);
   *rank = (uint32_t)value;
-  return value < DF_SIM_MAX_GPUS;
+  return value < DF_TRACE_MAX_GPUS;
 }
 
 /* The number behind the last "rank" of the text: rank3, rank_3, rank-3, rank.3, rank=3. */
@@ -73,7 +73,7 @@ dfcclResult_t df_trace_rank_of(df_trace_rank *trace, const char *const *files, i
   int64_t number = 0;
   if (given) { /* dfccl's own dumps */
     const dfcclResult_t result =
-        df_json_whole(trace->file, "rank", given, 0, DF_SIM_MAX_GPUS - 1, &number);
+        df_json_whole(trace->file, "rank", given, 0, DF_TRACE_MAX_GPUS - 1, &number);
     trace->rank = (uint32_t)number;
     return result;
   }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "json_input.h"
-#include "sim_limits.h"
+#include "trace_limits.h"
 
 dfcclResult_t df_schedule_no_memory(const char *file) {
   return df_fail(dfcclOutOfMemory, "%s: no memory for the schedule", file);
@@ -15,9 +15,9 @@ dfcclResult_t df_schedule_begin(df_schedule_builder *build, df_schedule *schedul
   *build = (df_schedule_builder){.schedule = schedule};
   memset(schedule, 0, sizeof *schedule);
   schedule->of_traces = calls;
-  build->first = calloc(DF_SIM_MAX_GPUS, sizeof *build->first);
-  build->count = calloc(DF_SIM_MAX_GPUS, sizeof *build->count);
-  build->recorded = calloc(DF_SIM_MAX_GPUS, sizeof *build->recorded);
+  build->first = calloc(DF_TRACE_MAX_GPUS, sizeof *build->first);
+  build->count = calloc(DF_TRACE_MAX_GPUS, sizeof *build->count);
+  build->recorded = calloc(DF_TRACE_MAX_GPUS, sizeof *build->recorded);
   if (!build->first || !build->count || !build->recorded)
     return df_fail(dfcclOutOfMemory, "no memory for a schedule");
   dfcclResult_t result = df_names_create(&schedule->groups);
@@ -42,9 +42,9 @@ void df_schedule_abandon(df_schedule_builder *build) {
 dfcclResult_t df_schedule_check_name(const char *file, const char *path, const char *name) {
   char shown[DF_JSON_SHOWN_BYTES];
   size_t length = strlen(name);
-  if (length >= 1 && length <= DF_SIM_MAX_NAME_BYTES) return dfcclSuccess;
+  if (length >= 1 && length <= DF_TRACE_MAX_NAME_BYTES) return dfcclSuccess;
   return df_fail(dfcclInvalidArgument, "%s: %s: a name has 1 to %d bytes, \"%s\" has %zu", file,
-                 path, DF_SIM_MAX_NAME_BYTES, df_show_text(name, shown), length);
+                 path, DF_TRACE_MAX_NAME_BYTES, df_show_text(name, shown), length);
 }
 
 static int compare_numbers(const void *a, const void *b) {
@@ -54,9 +54,9 @@ static int compare_numbers(const void *a, const void *b) {
 
 dfcclResult_t df_schedule_reserve_members(df_schedule_builder *build, const char *file,
                                           const char *path, uint32_t count) {
-  if (count > DF_SIM_MAX_GPUS || build->member_count + (uint64_t)count > DF_SIM_MAX_MEMBERSHIPS)
+  if (count > DF_TRACE_MAX_GPUS || build->member_count + (uint64_t)count > DF_TRACE_MAX_MEMBERSHIPS)
     return df_fail(dfcclInvalidArgument, "%s: %s: too many members; at most %u in all groups", file,
-                   path, DF_SIM_MAX_MEMBERSHIPS);
+                   path, DF_TRACE_MAX_MEMBERSHIPS);
   if (build->member_count + (uint64_t)count <= build->member_room) return dfcclSuccess;
   uint32_t room = 2 * build->member_room + count + 256;
   uint32_t *member = realloc(build->member, room * sizeof *member);
@@ -94,9 +94,9 @@ dfcclResult_t df_schedule_add_group(df_schedule_builder *build, const char *file
     return df_fail(dfcclInvalidArgument,
                    "%s: %s: the members differ from those in a file before it", file, path);
   }
-  if (build->group_count == DF_SIM_MAX_GROUPS)
+  if (build->group_count == DF_TRACE_MAX_GROUPS)
     return df_fail(dfcclInvalidArgument, "%s: groups: more than the %u allowed", file,
-                   DF_SIM_MAX_GROUPS);
+                   DF_TRACE_MAX_GROUPS);
   result = df_names_intern(&build->schedule->groups, 0, name, group);
   if (result != dfcclSuccess) return result;
   if (build->group_count + 2 > build->first_room) {
@@ -175,9 +175,9 @@ static bool grow_events(df_schedule_builder *build) {
 dfcclResult_t df_schedule_add_event(df_schedule_builder *build, const char *file, uint32_t gpu,
                                     uint32_t event, const df_call *call) {
   if (build->event_count == build->event_room) {
-    if (2 * build->event_room + 4096 > DF_SIM_MAX_DENSE_EVENTS)
+    if (2 * build->event_room + 4096 > DF_TRACE_MAX_EVENTS)
       return df_fail(dfcclInvalidArgument, "%s: gpus.%u: more events than the %llu allowed", file,
-                     gpu, (unsigned long long)DF_SIM_MAX_DENSE_EVENTS);
+                     gpu, (unsigned long long)DF_TRACE_MAX_EVENTS);
     if (!grow_events(build)) return df_schedule_no_memory(file);
   }
   if (build->call) build->call[build->event_count] = call ? *call : (df_call){0, DF_NO_STACK};

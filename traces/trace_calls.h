@@ -1,7 +1,7 @@
 /* The calls of a rank as recorded in a trace, before they are matched with the calls of other
  * ranks. */
-#ifndef DF_SIM_TRACE_CALLS_H
-#define DF_SIM_TRACE_CALLS_H
+#ifndef DF_TRACES_TRACE_CALLS_H
+#define DF_TRACES_TRACE_CALLS_H
 
 #include "json_input.h"
 #include "names.h"

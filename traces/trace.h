@@ -2,8 +2,8 @@
  * PARAM's basic lists. One file is one rank's. A call's identity is its group, operation, type,
  * size and name, and how often the rank has made such a call before: two ranks that make the
  * same calls in different orders wait for each other in a library that executes calls in order. */
-#ifndef DF_SIM_TRACE_H
-#define DF_SIM_TRACE_H
+#ifndef DF_TRACES_TRACE_H
+#define DF_TRACES_TRACE_H
 
 #include "json_input.h"
 #include "schedule_build.h"

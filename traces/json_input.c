@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "sim_limits.h"
+#include "trace_limits.h"
 
 /* A million events are millions of values. They are carved from blocks, which are given back whole,
  * and large blocks are asked for as huge pages: with one allocation and one small page at a time
@@ -33,7 +33,7 @@ static void *carve(size_t bytes) {
     size_t next = parsing ? DF_MIN(2 * parsing->bytes, largest_block_bytes) : FIRST_BLOCK_BYTES;
     next = DF_MAX(next, DF_ALIGN_UP(bytes + header, FIRST_BLOCK_BYTES));
     void *block_memory = MAP_FAILED;
-    if (next <= DF_SIM_MAX_VALUE_BYTES - parsing_bytes)
+    if (next <= DF_TRACE_MAX_VALUE_BYTES - parsing_bytes)
       block_memory = mmap(NULL, next, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (block_memory == MAP_FAILED) {
       parsing_failed = true;
@@ -184,7 +184,7 @@ dfcclResult_t df_json_parse_any(df_json *json, const char *file, const char *tex
   if (!value && parsing_failed)
     result = df_fail(dfcclInvalidArgument,
                      "%s: no memory for the values of the file (at most %llu MiB are used)", file,
-                     (unsigned long long)(DF_SIM_MAX_VALUE_BYTES >> 20));
+                     (unsigned long long)(DF_TRACE_MAX_VALUE_BYTES >> 20));
   else if (!value)
     result =
         fail_at(file, text, stopped,

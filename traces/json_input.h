@@ -1,8 +1,8 @@
 /* JSON files from outside: loaded whole within a limit, and every diagnostic names file, key path
  * and value. All functions return dfcclInvalidArgument for bad input, dfcclSystemError for a file
  * that cannot be read, or dfcclOutOfMemory; df_fail keeps the sentence. */
-#ifndef DF_SIM_JSON_INPUT_H
-#define DF_SIM_JSON_INPUT_H
+#ifndef DF_TRACES_JSON_INPUT_H
+#define DF_TRACES_JSON_INPUT_H
 
 #include <cjson/cJSON.h>
 #include <stddef.h>

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim_limits.h"
+#include "trace_limits.h"
 #include "trace_calls.h"
 
 #define TRY(expression)                                                                            \
@@ -187,10 +187,10 @@ static dfcclResult_t schedule_group(emission *emit, const df_trace_rank *rank, u
   const char *name = df_names_text(&emit->trace->groups, group);
   if (emit->group[group] == 0) {
     uint32_t other;
-    snprintf(emit->text, DF_SIM_MAX_NAME_BYTES, "%s", name);
+    snprintf(emit->text, DF_TRACE_MAX_NAME_BYTES, "%s", name);
     if (df_names_find(&emit->build->schedule->groups, 0, name, &other)) {
       uint32_t scope = emit->trace->groups.name[group].scope;
-      snprintf(emit->text, DF_SIM_MAX_NAME_BYTES, "%s of ranks %s", name,
+      snprintf(emit->text, DF_TRACE_MAX_NAME_BYTES, "%s of ranks %s", name,
                scope == DF_TRACE_UNDESCRIBED ? "not given"
                                              : df_names_text(&emit->trace->member_lists, scope));
     }
@@ -213,13 +213,13 @@ static dfcclResult_t message_group(emission *emit, const df_trace_rank *rank,
     pair[i] = members->rank[pair[i]];
   }
   for (int i = 0; i < 2; i++)
-    if (pair[i] >= DF_SIM_MAX_GPUS)
+    if (pair[i] >= DF_TRACE_MAX_GPUS)
       return df_fail(dfcclInvalidArgument, "%s: call %llu: no rank is %u", rank->file,
                      (unsigned long long)call->number, pair[i]);
   if (pair[0] == pair[1])
     return df_fail(dfcclInvalidArgument, "%s: call %llu: a message of rank %u to itself",
                    rank->file, (unsigned long long)call->number, pair[0]);
-  snprintf(emit->text, DF_SIM_MAX_NAME_BYTES, "%s, from %u to %u",
+  snprintf(emit->text, DF_TRACE_MAX_NAME_BYTES, "%s, from %u to %u",
            df_names_text(&emit->trace->groups, call->group), pair[0], pair[1]);
   return put_group(emit, rank->file, emit->text, pair, 2, group);
 }
@@ -303,7 +303,7 @@ static dfcclResult_t emit_call(emission *emit, const df_trace_rank *rank,
         df_names_text(&emit->build->schedule->groups, group),
         rank->rank_assumed ? "; give the file a name with its rank, for example rank_3.json" : "");
   TRY(count_call(emit, rank, group, signature, &ordinal));
-  snprintf(emit->text, DF_SIM_MAX_NAME_BYTES, "%s #%llu", signature, (unsigned long long)ordinal);
+  snprintf(emit->text, DF_TRACE_MAX_NAME_BYTES, "%s #%llu", signature, (unsigned long long)ordinal);
   TRY(df_schedule_name_event(emit->build, rank->file, rank->rank, group, emit->text, &event,
                              &twice));
   df_call origin = {(uint32_t)call->number, DF_NO_STACK};
@@ -333,7 +333,7 @@ static dfcclResult_t emit_all(emission *emit, df_schedule *schedule) {
   const df_trace *trace = emit->trace;
   emit->start = calloc(trace->groups.count + 1u, sizeof *emit->start);
   emit->group = calloc(trace->groups.count + 1u, sizeof *emit->group);
-  emit->text = malloc(DF_SIM_MAX_NAME_BYTES);
+  emit->text = malloc(DF_TRACE_MAX_NAME_BYTES);
   if (!emit->start || !emit->group || !emit->text)
     return df_schedule_no_memory(trace->rank[0].file);
   TRY(df_names_create(&emit->ordinals));
