@@ -7,12 +7,12 @@
 #include "host/settings/settings.h"
 #include "info/net.h"
 
-static const char *control_protection(const df_network *network) {
+static const char *control_protection(const df_network_settings *network) {
   return network->secret_is_public ? "control messages are encrypted, but with a key that is public"
                                    : "control messages are encrypted (X25519, ChaCha20-Poly1305)";
 }
 
-static const char *data_protection(const df_network *network) {
+static const char *data_protection(const df_network_settings *network) {
   static const char *const sentences[DF_SECURITY_BEYOND] = {
       [DF_SECURITY_AUTH] = "connections for data are authenticated; data is in the clear",
       [DF_SECURITY_INTEGRITY] = "connections for data are authenticated; data is protected against "
@@ -27,14 +27,14 @@ static const char *data_protection(const df_network *network) {
              : sentences[network->security];
 }
 
-static const char *secret_text(const df_network *network) {
+static const char *secret_text(const df_network_settings *network) {
   if (network->secret_is_public) return "none: every process may join (DFCCL_NET_SECURITY=none)";
   return network->has_secret ? "is set"
                              : "none: jobs of several hosts need a unique id, or DFCCL_SECRET "
                                "(openssl rand -hex 32)";
 }
 
-static void ports_text(const df_network *network, char *text, size_t bytes) {
+static void ports_text(const df_network_settings *network, char *text, size_t bytes) {
   if (network->first_port == 0)
     snprintf(text, bytes, "any");
   else
@@ -56,7 +56,8 @@ void df_info_add_interfaces(cJSON *object, const df_interfaces *all) {
   }
 }
 
-static bool print_json(const df_interfaces *all, const df_network *network, const char *host) {
+static bool print_json(const df_interfaces *all, const df_network_settings *network,
+                       const char *host) {
   char text[DF_ADDRESS_TEXT];
   cJSON *object = cJSON_CreateObject();
   df_info_add_interfaces(object, all);
@@ -88,7 +89,8 @@ void df_info_print_interfaces(const df_interfaces *all, const char *prefix) {
   }
 }
 
-static void print_text(const df_interfaces *all, const df_network *network, const char *host) {
+static void print_text(const df_interfaces *all, const df_network_settings *network,
+                       const char *host) {
   char text[DF_ADDRESS_TEXT];
   printf("host %s\n\n", host);
   df_info_print_interfaces_head("");
@@ -102,7 +104,7 @@ static void print_text(const df_interfaces *all, const df_network *network, cons
 
 bool df_info_host(bool json) {
   char host[256] = "";
-  df_network network;
+  df_network_settings network;
   df_interfaces *all = calloc(1, sizeof *all);
   df_net net;
   dfcclResult_t result = df_settings_read_network(&network, &net);

@@ -44,14 +44,14 @@ typedef struct {
 } info_rank;
 
 /* Within its host a job needs no interface, so none is no failure. */
-static void describe_process(const df_network *network, info_rank *own) {
+static void describe_process(const df_network_settings *network, info_rank *own) {
   gethostname(own->host, sizeof own->host - 1);
   own->process = (int)getpid();
   (void)df_interfaces_find(&own->interfaces, network->interfaces);
 }
 
 static void describe(dfcclContext_t context, int rank, info_rank *own) {
-  const df_network *network = &context->settings.network;
+  const df_network_settings *network = &context->settings.network;
   describe_process(network, own);
   snprintf(own->network, sizeof own->network, "%s",
            network->net_backend[0] ? network->net_backend : "tcp");
@@ -251,7 +251,7 @@ static void print_text(const info_rank *ranks, int n) {
 
 /* Prints the facts that a rank has before it has joined. */
 typedef struct {
-  df_network network;
+  df_network_settings network;
   df_launch launch; /* without ranks: nothing is known of the job */
 } info_start;
 

@@ -35,10 +35,10 @@ enum {
   OVER_NS = 1000000000 /* all addresses must refuse for this time: a route may not be set up yet */
 };
 
-static const df_network this_host = {.is_off = 1};
+static const df_network_settings this_host = {.is_off = 1};
 static const unsigned char no_key[DF_KEY_BYTES];
 
-dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id, const df_network *network) {
+dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id, const df_network_settings *network) {
   if (id == NULL) return df_fail(dfcclInvalidArgument, "the pointer to the unique id is NULL");
   dfcclResult_t result = df_handshake_ready();
   if (result != dfcclSuccess) return result;
@@ -356,7 +356,7 @@ static dfcclResult_t join(df_rendezvous *r, const df_root_place *place, const df
   return result;
 }
 
-static df_rendezvous *make_rendezvous(const df_network *network, int n_ranks, int rank,
+static df_rendezvous *make_rendezvous(const df_network_settings *network, int n_ranks, int rank,
                                       int timeout_ms) {
   df_rendezvous *r = calloc(1, sizeof *r);
   if (r == NULL) {
@@ -383,8 +383,9 @@ static void prepare_probe(df_rendezvous *r) {
   memcpy(r->probe.tag, r->tag, sizeof r->probe.tag);
 }
 
-dfcclResult_t df_bootstrap_join(const df_network *network, const dfcclUniqueId *id, int n_ranks,
-                                int rank, const df_peer_info *info, int timeout_ms, df_mesh *mesh) {
+dfcclResult_t df_bootstrap_join(const df_network_settings *network, const dfcclUniqueId *id,
+                                int n_ranks, int rank, const df_peer_info *info, int timeout_ms,
+                                df_mesh *mesh) {
   if (id == NULL) return df_fail(dfcclInvalidArgument, "the pointer to the unique id is NULL");
   dfcclResult_t result = check_arguments(n_ranks, rank, info, timeout_ms, mesh);
   if (result != dfcclSuccess) return result;
@@ -403,7 +404,7 @@ dfcclResult_t df_bootstrap_join(const df_network *network, const dfcclUniqueId *
   return result;
 }
 
-dfcclResult_t df_bootstrap_join_key(const df_network *network, const df_root_place *place,
+dfcclResult_t df_bootstrap_join_key(const df_network_settings *network, const df_root_place *place,
                                     const char *key, int n_ranks, int rank,
                                     const df_peer_info *info, int timeout_ms, df_mesh *mesh) {
   if (key == NULL || key[0] == '\0')

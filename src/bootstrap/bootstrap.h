@@ -24,20 +24,21 @@ typedef struct df_root_place {
 /* Creates the identity of a job, and a root that ends with the join, or after ten minutes without a
  * rank. Any process that has the 128 bytes can join. network NULL: this host only. Any thread may
  * call it. It blocks only while a chosen interface is not ready, for at most network->join_ms. */
-dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id, const df_network *network);
+dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id, const df_network_settings *network);
 
 /* Blocks until the mesh is connected, for at most timeout_ms, and then up to two seconds for the
  * root to report the missing ranks. Ranks of one process call from one thread each. On failure
  * nothing remains open; *mesh has only the numbers, job and absence. Errors: dfcclInvalidArgument
  * (also a damaged id, or a contradiction between ranks), dfcclInvalidUsage (an id of another
  * version), dfcclRemoteError (a rank failed, or the id was used before), dfcclTimeout. */
-dfcclResult_t df_bootstrap_join(const df_network *network, const dfcclUniqueId *id, int n_ranks,
-                                int rank, const df_peer_info *info, int timeout_ms, df_mesh *mesh);
+dfcclResult_t df_bootstrap_join(const df_network_settings *network, const dfcclUniqueId *id,
+                                int n_ranks, int rank, const df_peer_info *info, int timeout_ms,
+                                df_mesh *mesh);
 
 /* Does the same as df_bootstrap_join with a text instead of an id. No other job of this user on
  * this host may use the text at the same time. Within one host, the same user is the
  * authentication; between hosts it is the secret of the network. place NULL: this host only. */
-dfcclResult_t df_bootstrap_join_key(const df_network *network, const df_root_place *place,
+dfcclResult_t df_bootstrap_join_key(const df_network_settings *network, const df_root_place *place,
                                     const char *key, int n_ranks, int rank,
                                     const df_peer_info *info, int timeout_ms, df_mesh *mesh);
 

@@ -151,7 +151,7 @@ static void be_broken_root(input *in) {
   df_rendezvous *r = calloc(1, sizeof *r);
   DF_ASSERT(r != NULL);
   make_pair(SOCK_STREAM, pair);
-  static const df_network network = {.is_off = 1}; /* it opens no listeners */
+  static const df_network_settings network = {.is_off = 1}; /* it opens no listeners */
   r->network = &network;
   r->n_ranks = 1 + next_byte(in) % 3;
   r->fd = pair[0];
@@ -224,7 +224,7 @@ static void be_stranger_to_rank(input *in) {
 /* ---- An unauthenticated caller of a listener of a job of two hosts ---- */
 
 static void be_stranger_at_door(input *in) {
-  static const df_network network = {.is_off = 1};
+  static const df_network_settings network = {.is_off = 1};
   df_record records[2] = {{.host = 1}, {.host = 2}};
   df_remote_rank remote[2] = {{.is_remote = 0}, {.is_remote = 1, .has_channel = 1}};
   unsigned char local[2] = {1, 0};

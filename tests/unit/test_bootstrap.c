@@ -336,7 +336,7 @@ DF_TEST(bootstrap, an_id_serves_one_job_only, 20) {
 
 /* ---- A second root ---- */
 
-static const df_network with_secret = {.interfaces = "lo", .has_secret = 1};
+static const df_network_settings with_secret = {.interfaces = "lo", .has_secret = 1};
 enum { TWO_ROOTS_MS = 60000 };
 
 static void *join_as_rank_1(void *key) {

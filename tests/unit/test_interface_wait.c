@@ -167,7 +167,7 @@ DF_TEST(interface_wait, not_beside_a_usable_interface, 60) {
 DF_TEST(interface_wait, before_listeners_are_opened, 60) {
   const entry late[] = {
       LO, {"rail0", NULL, NO_CARRIER, READY, 3}, {"rail0", "127.0.0.2", NO_CARRIER, READY, 3}};
-  const df_network network = {.interfaces = "rail0"};
+  const df_network_settings network = {.interfaces = "rail0"};
   df_listeners *listeners;
   set(4, late);
   OK(df_listeners_open(&listeners, &network, 0, 0, DF_ADDRESSES_MAX, df_after_ms(LONG_MS)));

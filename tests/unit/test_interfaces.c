@@ -93,7 +93,7 @@ DF_TEST(interfaces, identities_are_of_host_and_machine, 10) {
 }
 
 DF_TEST(listeners, have_one_port_of_the_range, 20) {
-  df_network network = {.interfaces = "lo", .first_port = 0};
+  df_network_settings network = {.interfaces = "lo", .first_port = 0};
   df_listeners *any, *first, *second, *third;
   OK(df_listeners_open(&any, &network, 0, 0, DF_ADDRESSES_MAX, UINT64_MAX));
   CHECK(any->port != 0 && any->n >= 1 && any->n_offered >= 1, "%d doors", any->n);
@@ -119,7 +119,7 @@ DF_TEST(listeners, have_one_port_of_the_range, 20) {
 }
 
 DF_TEST(listeners, are_not_announced_if_the_network_is_off, 10) {
-  df_network network = {.is_off = 1, .n_advertised = 1};
+  df_network_settings network = {.is_off = 1, .n_advertised = 1};
   network.advertised[0] = address_of("192.0.2.7");
   df_listeners *listeners;
   OK(df_listeners_open(&listeners, &network, 0, 0, DF_ADDRESSES_MAX, UINT64_MAX));

@@ -65,8 +65,8 @@ static dfcclResult_t failure(int error, uint16_t first, uint16_t last, int is_se
                  is_set ? ", environment variable DFCCL_NET_PORTS," : "", why);
 }
 
-static void offer(df_listeners *listeners, const df_network *network, const df_address *chosen,
-                  int n) {
+static void offer(df_listeners *listeners, const df_network_settings *network,
+                  const df_address *chosen, int n) {
   const int is_advertised = !network->is_off && network->n_advertised > 0;
   listeners->n_offered = is_advertised ? network->n_advertised : n;
   for (int i = 0; i < listeners->n_offered; i++) {
@@ -75,8 +75,8 @@ static void offer(df_listeners *listeners, const df_network *network, const df_a
   }
 }
 
-dfcclResult_t df_listeners_open(df_listeners **out, const df_network *network, uint16_t first,
-                                uint16_t last, int most, uint64_t until_ns) {
+dfcclResult_t df_listeners_open(df_listeners **out, const df_network_settings *network,
+                                uint16_t first, uint16_t last, int most, uint64_t until_ns) {
   df_interfaces *all = calloc(1, sizeof *all);
   df_listeners *listeners = calloc(1, sizeof *listeners);
   df_address chosen[DF_ADDRESSES_MAX];

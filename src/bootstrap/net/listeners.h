@@ -22,8 +22,8 @@ typedef struct df_listeners {
  * alone if the network is off or the host has no chosen interface. Waits until until_ns for an
  * interface that is not ready. dfcclSystemError, dfcclOutOfMemory, dfcclInvalidUsage,
  * dfcclTimeout. */
-dfcclResult_t df_listeners_open(df_listeners **listeners, const df_network *network, uint16_t first,
-                                uint16_t last, int most, uint64_t until_ns);
+dfcclResult_t df_listeners_open(df_listeners **listeners, const df_network_settings *network,
+                                uint16_t first, uint16_t last, int most, uint64_t until_ns);
 /* listeners may be NULL. */
 void df_listeners_close(df_listeners *listeners);
 

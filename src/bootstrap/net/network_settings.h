@@ -9,7 +9,7 @@
 
 enum { DF_NETWORK_TEXT = 512, DF_KEY_BYTES = 32 };
 
-typedef struct df_network {
+typedef struct df_network_settings {
   char interfaces[DF_NETWORK_TEXT];
   df_address advertised[DF_ADDRESSES_MAX]; /* port 0: the port of the listeners */
   int n_advertised;
@@ -28,6 +28,6 @@ typedef struct df_network {
   /* Time after which a silent host counts as lost: DFCCL_NET_TIMEOUT_MS; not for an id. */
   int silence_ms;
   uint64_t join_ms; /* DFCCL_INIT_TIMEOUT_MS; for an id alone, since a join has its own deadline */
-} df_network;
+} df_network_settings;
 
 #endif

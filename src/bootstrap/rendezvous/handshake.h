@@ -95,7 +95,7 @@ typedef struct {
 typedef struct {
   int32_t pid;
   int32_t n_addresses;  /* 0: this rank has no listeners */
-  uint32_t relays_from; /* see df_network; the value of rank 0 is used */
+  uint32_t relays_from; /* see df_network_settings; the value of rank 0 is used */
   uint32_t padding;
   uint64_t machine, host; /* df_machine_identity, df_host_identity */
   df_address addresses[DF_ADDRESSES_MAX];

@@ -13,7 +13,7 @@ typedef struct {
   int n_ranks, rank;
   int timeout_ms;
   uint64_t deadline_ns;
-  const df_network *network;
+  const df_network_settings *network;
   bool by_key;  /* the root is rank 0, at the abstract address `name` */
   bool is_near; /* the root may be on this host: at `name`, or at the loopback address */
   unsigned char name[DF_NAME_BYTES];

@@ -43,7 +43,7 @@ dfcclResult_t dfcclGetVersion(int *version) {
 }
 
 dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id) {
-  df_network network;
+  df_network_settings network;
   dfcclResult_t result = df_settings_read_id(&network);
   return result == dfcclSuccess ? df_bootstrap_create_id(id, &network) : result;
 }

@@ -242,7 +242,7 @@ static dfcclResult_t read_join_time(long long *milliseconds) {
   return dfcclInternalError;
 }
 
-dfcclResult_t df_settings_read_id(df_network *network) {
+dfcclResult_t df_settings_read_id(df_network_settings *network) {
   df_net net;
   long long join_ms = 0;
   dfcclResult_t result = read_log_level();

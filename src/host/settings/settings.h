@@ -60,18 +60,18 @@ typedef struct df_settings {
 #define X(field, variable, standard, least, most, meaning) long long field;
   DF_SETTINGS_MAP(X)
 #undef X
-  df_net net;                /* DFCCL_NET */
-  df_network network;        /* DFCCL_NET_..., DFCCL_SECRET..., DFCCL_ROOT */
-  char isa[16];              /* DFCCL_ISA: plain, avx2, avx512, neon; empty: the best */
-  char record[512];          /* DFCCL_RECORD: folder; empty: no recording */
-  char trace[512];           /* DFCCL_TRACE: folder; empty: no trace */
-  char view_directory[64];   /* XDG_RUNTIME_DIR, for the socket; empty: not set, or too long */
-  char algorithms[512];      /* DFCCL_ALGORITHMS: directory of "file:NAME"; empty: none */
-  char profiler_plugin[512]; /* DFCCL_PROFILER_PLUGIN; empty: none */
-  char tune_file[512];       /* DFCCL_TUNE_FILE; empty: results are not kept */
-  char tuner_plugin[512];    /* DFCCL_TUNER_PLUGIN; empty: none */
-  df_tuning tuning;          /* DFCCL_TUNING: the file's text; empty: only built-in rules */
-  df_file_directory files;   /* DFCCL_TUNE: files of DFCCL_ALGORITHMS that tuners may try */
+  df_net net;                  /* DFCCL_NET */
+  df_network_settings network; /* DFCCL_NET_..., DFCCL_SECRET..., DFCCL_ROOT */
+  char isa[16];                /* DFCCL_ISA: plain, avx2, avx512, neon; empty: the best */
+  char record[512];            /* DFCCL_RECORD: folder; empty: no recording */
+  char trace[512];             /* DFCCL_TRACE: folder; empty: no trace */
+  char view_directory[64];     /* XDG_RUNTIME_DIR, for the socket; empty: not set, or too long */
+  char algorithms[512];        /* DFCCL_ALGORITHMS: directory of "file:NAME"; empty: none */
+  char profiler_plugin[512];   /* DFCCL_PROFILER_PLUGIN; empty: none */
+  char tune_file[512];         /* DFCCL_TUNE_FILE; empty: results are not kept */
+  char tuner_plugin[512];      /* DFCCL_TUNER_PLUGIN; empty: none */
+  df_tuning tuning;            /* DFCCL_TUNING: the file's text; empty: only built-in rules */
+  df_file_directory files;     /* DFCCL_TUNE: files of DFCCL_ALGORITHMS that tuners may try */
   dfcclBackend_t backend;
   long long shared_blocks; /* as in df_device_choice */
   long long device;        /* CUDA ordinal; -1: the calling thread's */
@@ -90,9 +90,9 @@ dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *confi
 dfcclResult_t df_settings_check_names(void);
 
 /* Reads DFCCL_DEBUG and all settings that a unique id needs. dfcclInvalidUsage names a variable. */
-dfcclResult_t df_settings_read_id(df_network *network);
+dfcclResult_t df_settings_read_id(df_network_settings *network);
 /* Reads the settings of the network. dfcclInvalidUsage names a variable. */
-dfcclResult_t df_settings_read_network(df_network *network, df_net *net);
+dfcclResult_t df_settings_read_network(df_network_settings *network, df_net *net);
 /* Reads a variable whose value is a word. Returns its index in words; `standard` if the variable is
  * not set; -1 after df_fail. list: the words, for the message. */
 int df_read_word(const char *variable, const char *const *words, int n, int standard,

@@ -30,7 +30,7 @@ static dfcclResult_t refuse_empty(void) {
   return dfcclSuccess;
 }
 
-static dfcclResult_t read_interfaces(df_network *network) {
+static dfcclResult_t read_interfaces(df_network_settings *network) {
   const char *value = getenv("DFCCL_NET_INTERFACES");
   if (value == NULL) return dfcclSuccess;
   if (strlen(value) >= sizeof network->interfaces)
@@ -47,7 +47,7 @@ static dfcclResult_t read_interfaces(df_network *network) {
 }
 
 /* "50000" or "50000-50100" */
-static dfcclResult_t read_ports(df_network *network) {
+static dfcclResult_t read_ports(df_network_settings *network) {
   const char *value = getenv("DFCCL_NET_PORTS");
   unsigned first = 0, last = 0;
   int used = 0, used_first = 0;
@@ -74,7 +74,7 @@ static int is_callable(df_address address) {
   return df_address_is_sane(&address);
 }
 
-static dfcclResult_t read_advertised(df_network *network) {
+static dfcclResult_t read_advertised(df_network_settings *network) {
   const char *value = getenv("DFCCL_NET_ADVERTISE");
   for (const char *at = value; at && *at;) {
     const size_t length = strcspn(at, ",");
@@ -117,7 +117,7 @@ static dfcclResult_t read_secret_file(const char *path, char *text, size_t bytes
   return dfcclSuccess;
 }
 
-static dfcclResult_t read_secret(df_network *network) {
+static dfcclResult_t read_secret(df_network_settings *network) {
   const char *value = getenv("DFCCL_SECRET"), *path = getenv("DFCCL_SECRET_FILE");
   char text[SECRET_MAX + 2] = "";
   dfcclResult_t result = dfcclSuccess;
@@ -146,7 +146,7 @@ static dfcclResult_t read_secret(df_network *network) {
 }
 
 /* HOST:PORT or [IPV6]:PORT. Without brackets the end of an IPv6 address could be a port. */
-static dfcclResult_t read_root(df_network *network) {
+static dfcclResult_t read_root(df_network_settings *network) {
   const char *value = getenv("DFCCL_ROOT");
   if (value == NULL) return dfcclSuccess;
   const char *colon = strrchr(value, ':');
@@ -191,7 +191,7 @@ static dfcclResult_t read_tls(df_tls_files *files) {
 }
 
 /* With "none" and without a secret, every process is admitted: all ranks use a public secret. */
-static dfcclResult_t read_security(df_network *network) {
+static dfcclResult_t read_security(df_network_settings *network) {
   static uint32_t was_said;
   static const unsigned char none[DF_KEY_BYTES];
   const int word = df_read_word("DFCCL_NET_SECURITY", df_security_names, DF_SECURITY_BEYOND,
@@ -214,7 +214,7 @@ static dfcclResult_t read_security(df_network *network) {
 
 /* Reads DFCCL_NET: a word, or a network backend: "verbs", "plugin:NAME". With "auto," before it,
  * the backend is used only between hosts. */
-static dfcclResult_t read_net(df_network *network, df_net *net) {
+static dfcclResult_t read_net(df_network_settings *network, df_net *net) {
   static const char *const nets[] = {"auto", "tcp", "none"};
   static const char automatic[] = "auto,";
   const char *value = getenv("DFCCL_NET"), *choice = value ? value : "";
@@ -245,7 +245,7 @@ static dfcclResult_t read_net(df_network *network, df_net *net) {
   return dfcclSuccess;
 }
 
-dfcclResult_t df_settings_read_network(df_network *network, df_net *net) {
+dfcclResult_t df_settings_read_network(df_network_settings *network, df_net *net) {
   memset(network, 0, sizeof *network);
   dfcclResult_t result = df_settings_check_names();
   if (result == dfcclSuccess) result = read_net(network, net);
