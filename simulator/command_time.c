@@ -7,12 +7,13 @@
 #include "commands.h"
 #include "json_input.h"
 #include "json_output.h"
+#include "network_file.h"
 #include "plans/msccl/file.h"
 #include "options.h"
 #include "progress.h"
 #include "sim_limits.h"
 #include "time_trace.h"
-#include "timeline.h"
+#include "synthesis/timeline.h"
 
 typedef struct {
   int operation, algorithm; /* algorithm -1: all */
@@ -96,7 +97,7 @@ static dfcclResult_t parse(time_options *o, int argument_count, char **arguments
       {.name = "-n",
        .kind = DF_OPTION_WHOLE,
        .low = 2,
-       .high = DF_MODEL_RANKS_MAX,
+       .high = DF_NETWORK_RANKS_MOST,
        .whole = &o->ranks},
       {.name = "-b", .kind = DF_OPTION_TEXT, .text = &o->sizes},
       {.name = "--algorithm", .kind = DF_OPTION_TEXT, .text = &o->algorithm_name},
@@ -106,7 +107,7 @@ static dfcclResult_t parse(time_options *o, int argument_count, char **arguments
       {.name = "--split",
        .kind = DF_OPTION_WHOLE,
        .low = 1,
-       .high = DF_MODEL_RANKS_MAX,
+       .high = DF_NETWORK_RANKS_MOST,
        .whole = &o->split},
       {.name = "--lanes",
        .kind = DF_OPTION_WHOLE,
@@ -138,7 +139,7 @@ static double percent_of_bound(const df_timeline_answer *a) {
   return a->seconds > 0 ? 100 * a->bound / a->seconds : 100;
 }
 
-static void print_head(const time_options *o, const df_network_model *m) {
+static void print_head(const time_options *o, const df_network *m) {
   printf("%s among %u ranks on %u host%s; %llu slots of up to %llu bytes\n",
          df_operation_word((df_operation)o->operation), m->ranks, m->hosts,
          m->hosts == 1 ? "" : "s", (unsigned long long)o->slots, (unsigned long long)o->slot_bytes);
@@ -146,21 +147,21 @@ static void print_head(const time_options *o, const df_network_model *m) {
          "what the time is made of; the busiest port");
 }
 
-static void print_row(const df_network_model *m, const row *r) {
+static void print_row(const df_network *m, const row *r) {
   const df_timeline_answer *a = &r->answer;
-  char port[DF_MODEL_PORT_NAME];
+  char port[DF_NETWORK_NAME_BYTES];
   printf("%12llu %-18s %12.2f %12.2f %7.1f  ", (unsigned long long)r->bytes,
          df_algorithm_name(r->algorithm), us(a->seconds), us(a->bound), percent_of_bound(a));
   printf("%u messages: latency %.2f, transfer %.2f, work %.2f, slots %.2f; ", a->critical.messages,
          us(a->critical.latency), us(a->critical.transfer), us(a->critical.work),
          us(a->critical.credit));
-  printf("%s %.0f%%\n", df_network_model_port_name(m, a->busiest, port),
+  printf("%s %.0f%%\n", df_network_name(m, a->busiest, port),
          a->seconds > 0 ? 100 * a->busiest_seconds / a->seconds : 0);
 }
 
-static cJSON *row_as_json(const df_network_model *m, const row *r) {
+static cJSON *row_as_json(const df_network *m, const row *r) {
   const df_timeline_answer *a = &r->answer;
-  char port[DF_MODEL_PORT_NAME];
+  char port[DF_NETWORK_NAME_BYTES];
   cJSON *object = cJSON_CreateObject();
   cJSON_AddNumberToObject(object, "bytes", (double)r->bytes);
   cJSON_AddStringToObject(object, "algorithm", df_algorithm_name(r->algorithm));
@@ -178,7 +179,7 @@ static cJSON *row_as_json(const df_network_model *m, const row *r) {
   cJSON_AddNumberToObject(critical, "work_us", us(a->critical.work));
   cJSON_AddNumberToObject(critical, "slots_us", us(a->critical.credit));
   cJSON *busiest = cJSON_AddObjectToObject(object, "busiest_port");
-  cJSON_AddStringToObject(busiest, "name", df_network_model_port_name(m, a->busiest, port));
+  cJSON_AddStringToObject(busiest, "name", df_network_name(m, a->busiest, port));
   cJSON_AddNumberToObject(busiest, "bytes", (double)a->busiest_bytes);
   cJSON_AddNumberToObject(busiest, "busy_us", us(a->busiest_seconds));
   return object;
@@ -186,8 +187,12 @@ static cJSON *row_as_json(const df_network_model *m, const row *r) {
 
 /* ---- the sweep */
 
-static dfcclResult_t play_row(const time_options *o, const df_network_model *m,
-                              df_progress *progress, row *r) {
+static void update_progress(void *user, uint64_t done, uint64_t all) {
+  df_progress_update(user, done, all);
+}
+
+static dfcclResult_t play_row(const time_options *o, const df_network *m, df_progress *progress,
+                              row *r) {
   const df_timeline_question question = {.network = m,
                                          .operation = (df_operation)o->operation,
                                          .algorithm = r->algorithm,
@@ -197,12 +202,13 @@ static dfcclResult_t play_row(const time_options *o, const df_network_model *m,
                                          .bytes = r->bytes,
                                          .slots = (uint32_t)o->slots,
                                          .slot_bytes = o->slot_bytes,
-                                         .progress = progress};
+                                         .progress = update_progress,
+                                         .progress_user = progress};
   if (o->trace_file == NULL) return df_timeline_run(&question, NULL, &r->answer);
   return df_time_trace(&question, o->trace_file, &r->answer);
 }
 
-static dfcclResult_t run_row(const time_options *o, const df_network_model *m, row *r) {
+static dfcclResult_t run_row(const time_options *o, const df_network *m, row *r) {
   char label[48];
   df_progress progress;
   snprintf(label, sizeof label, "%s, %llu bytes", df_algorithm_name(r->algorithm),
@@ -214,7 +220,7 @@ static dfcclResult_t run_row(const time_options *o, const df_network_model *m, r
 }
 
 /* Each row is printed when its time is known: many ranks, or large sizes, take minutes. */
-static void show_row(const time_options *o, const df_network_model *m, const row *r, int is_first,
+static void show_row(const time_options *o, const df_network *m, const row *r, int is_first,
                      cJSON *list) {
   if (o->json) {
     cJSON_AddItemToArray(list, row_as_json(m, r));
@@ -225,7 +231,7 @@ static void show_row(const time_options *o, const df_network_model *m, const row
   fflush(stdout);
 }
 
-static dfcclResult_t run_size(const time_options *o, const df_network_model *m, uint64_t bytes,
+static dfcclResult_t run_size(const time_options *o, const df_network *m, uint64_t bytes,
                               cJSON *list) {
   row fastest = {0};
   int n = 0;
@@ -247,7 +253,7 @@ static dfcclResult_t run_size(const time_options *o, const df_network_model *m, 
   return dfcclSuccess;
 }
 
-static dfcclResult_t run_all(const time_options *o, const df_network_model *m) {
+static dfcclResult_t run_all(const time_options *o, const df_network *m) {
   cJSON *object = cJSON_CreateObject();
   cJSON_AddStringToObject(object, "operation", df_operation_word((df_operation)o->operation));
   cJSON_AddNumberToObject(object, "ranks", m->ranks);
@@ -266,12 +272,11 @@ static dfcclResult_t run_all(const time_options *o, const df_network_model *m) {
 
 int df_command_time(int argument_count, char **arguments) {
   time_options o;
-  df_network_model model = {0};
+  df_network model = {0};
   dfcclResult_t result = parse(&o, argument_count, arguments);
-  if (result == dfcclSuccess)
-    result = df_network_model_read(&model, o.network_file, (uint32_t)o.ranks);
+  if (result == dfcclSuccess) result = df_network_read(&model, o.network_file, (uint32_t)o.ranks);
   if (result == dfcclSuccess) result = run_all(&o, &model);
-  df_network_model_free(&model);
+  df_network_free(&model);
   df_plan_file_free(o.file);
   return result == dfcclSuccess ? DF_EXIT_SUCCESS : df_command_failed((int)result);
 }

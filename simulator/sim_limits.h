@@ -17,9 +17,8 @@
 #define DF_SIM_MAX_THREADS 1024
 #define DF_SIM_MAX_PROCESSES (1u << 20) /* the authors' num_process: a factor of the rounds */
 #define DF_SIM_MAX_SWEEP_POINTS 200     /* points of one axis */
-#define DF_SIM_MAX_TIME_BYTES (UINT64_C(64) << 30)   /* in one collective */
-#define DF_SIM_MAX_TIME_MESSAGES (UINT64_C(1) << 27) /* in one collective */
-#define DF_SIM_MAX_TRACE_EVENTS 2000000              /* events of one picture */
+#define DF_SIM_MAX_TIME_BYTES (UINT64_C(64) << 30) /* in one collective */
+#define DF_SIM_MAX_TRACE_EVENTS 2000000            /* events of one picture */
 
 #define DF_SIM_MAX_CONFIG_BYTES (UINT64_C(64) << 20)
 

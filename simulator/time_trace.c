@@ -8,7 +8,7 @@
 
 typedef struct trace {
   FILE *file;
-  const df_network_model *network;
+  const df_network *network;
   uint64_t events;
 } trace;
 

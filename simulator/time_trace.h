@@ -2,7 +2,7 @@
 #ifndef DF_SIM_TIME_TRACE_H
 #define DF_SIM_TIME_TRACE_H
 
-#include "timeline.h"
+#include "synthesis/timeline.h"
 
 /* Hosts are processes, ranks are threads; messages are drawn at their sender, waits at who waits.
  * Besides df_timeline_run's errors: dfcclSystemError, dfcclInvalidArgument if there are more than

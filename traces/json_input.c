@@ -242,21 +242,26 @@ dfcclResult_t df_json_load(df_json *json, const char *file, uint64_t max_bytes) 
   return result == dfcclSuccess ? only_object(json, file) : result;
 }
 
-dfcclResult_t df_json_load_any(df_json *json, const char *file, uint64_t max_bytes) {
-  *json = (df_json){0};
+dfcclResult_t df_json_read_text(const char *file, uint64_t max_bytes, char **text, size_t *bytes) {
+  *text = NULL;
+  *bytes = 0;
   FILE *stream = fopen(file, "rb");
   if (!stream)
     return df_fail(dfcclInvalidArgument, "%s: cannot be opened: %s", file, strerror(errno));
-  char *text = NULL;
-  size_t bytes = 0;
-  dfcclResult_t result = read_stream(file, stream, max_bytes, &text, &bytes);
+  dfcclResult_t result = read_stream(file, stream, max_bytes, text, bytes);
   fclose(stream);
-  if (result != dfcclSuccess) return result;
-  if (bytes > max_bytes)
+  if (result == dfcclSuccess && *bytes > max_bytes)
     result = df_fail(dfcclInvalidArgument, "%s: longer than the %llu MiB that are read", file,
                      (unsigned long long)(max_bytes >> 20));
-  else
-    result = df_json_parse_any(json, file, text, bytes);
+  return result;
+}
+
+dfcclResult_t df_json_load_any(df_json *json, const char *file, uint64_t max_bytes) {
+  *json = (df_json){0};
+  char *text;
+  size_t bytes;
+  dfcclResult_t result = df_json_read_text(file, max_bytes, &text, &bytes);
+  if (result == dfcclSuccess) result = df_json_parse_any(json, file, text, bytes);
   free(text);
   return result;
 }

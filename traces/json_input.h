@@ -30,6 +30,11 @@ dfcclResult_t df_json_load_any(df_json *json, const char *file, uint64_t max_byt
 dfcclResult_t df_json_parse_any(df_json *json, const char *file, const char *text, size_t bytes);
 void df_json_destroy(df_json *json);
 
+/* Reads a file as text, for df_json_parse and df_json_line. The caller frees *text. */
+dfcclResult_t df_json_read_text(const char *file, uint64_t max_bytes, char **text, size_t *bytes);
+/* The line on which a value of the parsed text begins. */
+size_t df_json_line(const df_json *json, const char *text, size_t bytes, const cJSON *value);
+
 /* Fails if two members of object have the same key. path is "" for the outermost object. */
 dfcclResult_t df_json_reject_duplicates(const char *file, const char *path, const cJSON *object);
 

@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../simulator/network_model.h"
+#include "../../simulator/network_file.h"
 #include "base/result.h"
 #include "common/cli.h"
 #include "common/clock.h"
+#include "synthesis/bounds.h"
 #include "tuning/model.h"
 
-static df_network_model network;
+static df_network network;
 static bool has_network;
 
 /* Finds the operation of the model; returns false if there is no bound. */
@@ -24,14 +25,14 @@ static bool known_operation(df_bench_operation given, df_operation *operation) {
 void df_bench_bound_begin(const df_bench_options *options) {
   if (options->network == NULL) return;
   has_network = true;
-  if (df_network_model_read(&network, options->network, (uint32_t)options->n_ranks) == dfcclSuccess)
+  if (df_network_read(&network, options->network, (uint32_t)options->n_ranks) == dfcclSuccess)
     return;
-  df_network_model_free(&network);
+  df_network_free(&network);
   df_tool_usage_error("option --network: %s", df_last_sentence());
 }
 
 void df_bench_bound_end(void) {
-  if (has_network) df_network_model_free(&network);
+  if (has_network) df_network_free(&network);
 }
 
 /* The best of some copies: bytes a second. 0: no memory. */
@@ -67,6 +68,6 @@ double df_bench_bound_us(const df_bench_options *options, const df_bench_shape *
   df_operation operation;
   if (options->n_ranks < 2 || shape->bytes == 0) return 0;
   if (!known_operation(options->operation, &operation)) return 0;
-  return has_network ? df_network_model_bound(&network, operation, shape->bytes) * 1e6
+  return has_network ? df_network_bound(&network, operation, shape->bytes) * 1e6
                      : here_us(options, operation, shape);
 }

@@ -17,6 +17,7 @@ ROOMS = [
     "host",
     "devices",
     "tuning",
+    "synthesis",
     "topology",
     "transports",
     "control",

@@ -10,7 +10,8 @@
 
 #include "config.h"
 #include "engine_dense.h"
-#include "network_model.h"
+#include "network_file.h"
+#include "synthesis/bounds.h"
 #include "schedule.h"
 #include "wait_graph.h"
 
@@ -46,11 +47,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       judge(&schedule, false);
       df_schedule_destroy(&schedule);
     }
-  df_network_model model;
-  if (df_network_model_parse(&model, "network", (const char *)data, size, 24) == dfcclSuccess &&
-      !(df_network_model_bound(&model, DF_OP_ALL_REDUCE, 1 << 20) > 0))
+  df_network model;
+  if (df_network_parse(&model, "network", (const char *)data, size, 24) == dfcclSuccess &&
+      !(df_network_bound(&model, DF_OP_ALL_REDUCE, 1 << 20) > 0))
     abort();
-  df_network_model_free(&model);
+  df_network_free(&model);
   return 0;
 }
 

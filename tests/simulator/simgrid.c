@@ -1,5 +1,5 @@
 /*
- * Promise of simulator/timeline.h: its times agree with SimGrid, another simulator. Each rank of a
+ * Promise of synthesis/timeline.h: its times agree with SimGrid, another simulator. Each rank of a
  * plan is a SimGrid actor, which sends and receives the plan's messages. Ports are links, shared
  * max-min fairly by SimGrid's own solver (its model CM02, without its assumptions about TCP). The
  * program prints a line for each comparison that is more than 1 per cent off, and ends with 1 if
@@ -26,7 +26,8 @@
 #include <unistd.h>
 
 #include "primitives/prepared.h"
-#include "timeline.h"
+#include "network_file.h"
+#include "synthesis/timeline.h"
 
 static const char *const networks[] = {
     "{\"between\": {\"latency_us\": 3, \"GBps\": 2}, \"reduce_GBps\": 5}",
@@ -49,7 +50,7 @@ static void fail(const char *what) {
 /* ---- the plans, as timeline.c makes them for a short collective */
 
 typedef struct score {
-  const df_network_model *network;
+  const df_network *network;
   df_plan *plans[MOST_RANKS];
   df_part part;
 } score;
@@ -104,16 +105,17 @@ static void handle_wait(void *user, uint32_t rank, uint32_t peer, int for_a_slot
 
 /* ---- SimGrid */
 
-static void write_platform(FILE *out, const df_network_model *m) {
+static void write_platform(FILE *out, const df_network *m) {
   fprintf(out, "<?xml version='1.0'?>\n<!DOCTYPE platform SYSTEM "
                "\"https://simgrid.org/simgrid.dtd\">\n<platform version=\"4.1\">\n"
                "<zone id=\"all\" routing=\"Full\">\n");
   for (uint32_t r = 0; r < m->ranks; r++) fprintf(out, "<host id=\"r%u\" speed=\"1Gf\"/>\n", r);
-  for (uint32_t p = 0; p < df_network_model_ports(m); p++)
+  for (uint32_t p = 0; p < df_network_resources(m); p++)
     fprintf(out, "<link id=\"p%u\" bandwidth=\"%.17gBps\" latency=\"0s\"/>\n", p,
-            df_network_model_rate(m, p));
-  const double latencies[] = {m->inside_latency, m->between_latency,
-                              m->between_latency + m->switch_latency};
+            df_network_rate(m, p));
+  const double latencies[] = {m->ports[0].latency, m->ports[df_network_card(m, 0, 0)].latency,
+                              m->ports[df_network_card(m, 0, 0)].latency +
+                                  (m->switches ? m->ports[df_network_switch(m, 0)].latency : 0)};
   for (int i = 0; i < 3; i++)
     fprintf(
         out,
@@ -121,10 +123,10 @@ static void write_platform(FILE *out, const df_network_model *m) {
         i, latencies[i]);
   for (uint32_t from = 0; from < m->ranks; from++)
     for (uint32_t to = 0; to < m->ranks; to++) {
-      uint32_t ports[DF_MODEL_PATH_MAX];
+      uint32_t ports[DF_NETWORK_PATH_MOST];
       double latency;
       if (from == to) continue;
-      const uint32_t n = df_network_model_path(m, from, to, ports, &latency);
+      const uint32_t n = df_network_path(m, from, to, ports, &latency);
       fprintf(out, "<route src=\"r%u\" dst=\"r%u\" symmetrical=\"NO\">", from, to);
       for (uint32_t i = 0; i < n; i++) fprintf(out, "<link_ctn id=\"p%u\"/>", ports[i]);
       fprintf(out, "<link_ctn id=\"l%d\"/></route>\n",
@@ -168,7 +170,7 @@ static void be_rank(int argc, char **argv) {
 }
 
 /* Runs in a process of its own, because SimGrid has one engine. */
-static double seconds_in_simgrid(const df_network_model *m) {
+static double seconds_in_simgrid(const df_network *m) {
   char file[] = "/tmp/simulator_simgrid_XXXXXX";
   int answer[2];
   double seconds = 0;
@@ -250,8 +252,8 @@ int main(int argc, char **argv) {
   tally t = {0};
   for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes && sizes[k] <= most; k++) {
-      df_network_model model;
-      if (df_network_model_parse(&model, "test", networks[i], strlen(networks[i]), sizes[k]) !=
+      df_network model;
+      if (df_network_parse(&model, "test", networks[i], strlen(networks[i]), sizes[k]) !=
           dfcclSuccess)
         fail("network");
       for (int operation = 0; operation < DF_OP_COUNT; operation++)
@@ -266,7 +268,7 @@ int main(int argc, char **argv) {
           if (df_timeline_supports(q.operation) && df_timeline_has(&model, q.operation, algorithm))
             compare(&q, &t);
         }
-      df_network_model_free(&model);
+      df_network_free(&model);
     }
   printf("%u compared with SimGrid, %u left out; at most %.2f%% apart, %u more than 5%%\n",
          t.compared, t.left_out, 100 * t.worst, t.wrong);

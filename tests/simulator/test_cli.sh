@@ -329,6 +329,28 @@ network '{"inside": {"GBps": 1, "GBps": 2}}'; says 'GBps'
 network '{"wire": 1}'; says 'wire: unknown key'
 network '{"contention": 0}'; says 'contention is 0; it must be true or false'
 network '['; says 'network.json'
+network '{
+"ports": [{"host": 3, "GBps": 0}]}'
+says 'network.json: line 2: ports\[0\].GBps is 0; it must be a number from 1e-9'
+network '{"ports": [{"host": 8, "GBps": 1}]}'
+says 'ports\[0\].host: expected a whole number from 0 to 7, not 8'
+network '{"ports": [{"host": 1, "out_GBps": -2}]}'; says 'ports\[0\].out_GBps is -2'
+network '{"ports": [{"host": 1, "rank": 1, "GBps": 1}]}'
+says 'must have one of host, rank and switch'
+network '{"ports": [{"host": 1}]}'; says 'has neither a rate nor a latency'
+network '{"ports": [{"host": 1, "GBps": 1, "in_GBps": 2}]}'
+says 'has GBps, and out_GBps or in_GBps too'
+network '{"ports": {"host": 1}}'; says 'ports is an object, not a list'
+network '{"pairs": [{"from": 1, "to": 1, "GBps": 1}]}'; says 'must have two different hosts'
+network '{"pairs": [{"from": 0, "to": 1, "GBps": 1},
+{"from": 1, "to": 0, "out_GBps": 1}]}'; says 'two rates from host 1 to host 0'
+network '{"links": [
+{"from": "rank 0",
+"to": "rank 9", "GBps": 1}]}'; says 'line 3: links\[0\].to is "rank 9"; it must be "rank N"'
+network '{"links": [{"from": "rank 0", "to": "rank 1", "GBps": 1}]}'
+says 'rank 0 cannot be reached from rank 2'
+network '{"switches": 1}'; says 'switches needs links'
+network '{"switches": 300, "links": []}'; says 'expected a whole number from 0 to 256, not 300'
 
 # ---- hostile input ends in one sentence, soon
 for text in '' '{' '[' 'null' '{"groups":' '{"rounds":99999999999999999999999999}' '{"model":{}}' \

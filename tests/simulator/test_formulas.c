@@ -1,5 +1,5 @@
 /*
- * Promise of simulator/timeline.h: on a network without contention each built-in algorithm takes
+ * Promise of synthesis/timeline.h: on a network without contention each built-in algorithm takes
  * the time of its formula, within 1 per cent, for groups of up to 1,024 ranks. With
  * TEST_FORMULAS=all in the environment (suite long) for 2,048, also of algorithms with a connection
  * between each two ranks.
@@ -16,7 +16,8 @@
 #include <sys/resource.h>
 
 #include "support/harness.h"
-#include "timeline.h"
+#include "network_file.h"
+#include "synthesis/timeline.h"
 
 /* Hosts have `l` ranks; ai, bi: within a host. With one rank on each host, all is between hosts. */
 typedef struct terms {
@@ -220,9 +221,9 @@ static const char shared_hosts[] =
 
 static void compare(size_t which, uint32_t n, double piece) {
   const int on_hosts = formulas[which].flags & HOSTS;
-  df_network_model model;
+  df_network model;
   const char *text = on_hosts ? shared_hosts : own_hosts;
-  OK(df_network_model_parse(&model, "test", text, strlen(text), n));
+  OK(df_network_parse(&model, "test", text, strlen(text), n));
   const terms t = {.ranks = n,
                    .p = n,
                    .m = n * piece,
@@ -254,7 +255,7 @@ static void compare(size_t which, uint32_t n, double piece) {
         n, piece, answer.seconds * 1e6, wanted * 1e6, answer.critical.messages,
         answer.critical.latency * 1e6, answer.critical.transfer * 1e6, answer.critical.work * 1e6);
   CHECK(answer.bound <= answer.seconds * (1 + 1e-9), "the bound is %g", answer.bound);
-  df_network_model_free(&model);
+  df_network_free(&model);
 }
 
 static void compare_sizes(const uint32_t *sizes, size_t n_sizes, int flags, int unless) {
@@ -306,8 +307,8 @@ static const struct {
 static void compare_latency(size_t which, uint32_t n, uint64_t bytes) {
   static const char network[] =
       "{\"contention\": false, \"between\": {\"latency_us\": 3, \"GBps\": 2}}";
-  df_network_model model;
-  OK(df_network_model_parse(&model, "test", network, strlen(network), n));
+  df_network model;
+  OK(df_network_parse(&model, "test", network, strlen(network), n));
   const df_timeline_question question = {.network = &model,
                                          .operation = rounds_of[which].operation,
                                          .algorithm = rounds_of[which].algorithm,
@@ -327,7 +328,7 @@ static void compare_latency(size_t which, uint32_t n, uint64_t bytes) {
         df_algorithm_name(rounds_of[which].algorithm), n, (unsigned long long)bytes,
         answer.seconds * 1e6, wanted * 1e6, answer.loops, answer.critical.messages,
         answer.critical.latency * 1e6);
-  df_network_model_free(&model);
+  df_network_free(&model);
 }
 
 /* One message a piece would cost n messages' latency as soon as the buffer is longer than a slot.

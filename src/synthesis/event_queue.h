@@ -1,6 +1,6 @@
 /* Events by time, then by number: a binary heap. */
-#ifndef DF_SIM_EVENT_QUEUE_H
-#define DF_SIM_EVENT_QUEUE_H
+#ifndef DF_SYNTHESIS_EVENT_QUEUE_H
+#define DF_SYNTHESIS_EVENT_QUEUE_H
 
 #include <stdint.h>
 

@@ -1,12 +1,14 @@
-#include "flows.h"
+#include "synthesis/flows.h"
 
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/extremes.h"
+
 #define NONE UINT32_MAX
 
-dfcclResult_t df_flows_make(df_flows *flows, const df_network_model *model, uint32_t n_flows) {
-  const uint32_t shared = df_network_model_ports(model);
+dfcclResult_t df_flows_make(df_flows *flows, const df_network *model, uint32_t n_flows) {
+  const uint32_t shared = df_network_resources(model);
   const uint32_t n = shared + (model->is_free_of_contention ? n_flows : 0);
   *flows = (df_flows){.n_ports = n};
   flows->flows = calloc(n_flows + 1u, sizeof *flows->flows);
@@ -17,20 +19,19 @@ dfcclResult_t df_flows_make(df_flows *flows, const df_network_model *model, uint
   if (!flows->flows || !flows->ports || !flows->dirty || !flows->met_ports || !flows->met_flows)
     return df_fail(dfcclOutOfMemory, "no memory for %u connections", n_flows);
   for (uint32_t p = 0; p < n; p++)
-    flows->ports[p] =
-        (df_port){.rate = p < shared ? df_network_model_rate(model, p) : 0, .first = NONE};
+    flows->ports[p] = (df_port){.rate = p < shared ? df_network_rate(model, p) : 0, .first = NONE};
   return dfcclSuccess;
 }
 
-void df_flows_connect(df_flows *flows, const df_network_model *model, uint32_t number,
-                      uint32_t from, uint32_t to, double *latency) {
+void df_flows_connect(df_flows *flows, const df_network *model, uint32_t number, uint32_t from,
+                      uint32_t to, double *latency) {
   df_flow *flow = &flows->flows[number];
-  flow->n_ports = (uint8_t)df_network_model_path(model, from, to, flow->ports, latency);
+  flow->n_ports = (uint8_t)df_network_path(model, from, to, flow->ports, latency);
   if (!model->is_free_of_contention) return;
-  const uint32_t own = df_network_model_ports(model) + number;
+  const uint32_t own = df_network_resources(model) + number;
   double least = INFINITY;
   for (uint32_t i = 0; i < flow->n_ports; i++)
-    least = fmin(least, flows->ports[flow->ports[i]].rate);
+    least = df_lesser(least, flows->ports[flow->ports[i]].rate);
   flows->ports[own].rate = least;
   flow->ports[0] = own;
   flow->n_ports = 1;
@@ -99,7 +100,7 @@ void df_flows_finish(df_flows *flows, uint32_t number, double now) {
 }
 
 /* Stacks all ports and flows that share ports with this one. */
-static void meet(df_flows *flows, uint32_t first, uint32_t *n_ports, uint32_t *n_flows) {
+static void stack_sharing(df_flows *flows, uint32_t first, uint32_t *n_ports, uint32_t *n_flows) {
   flows->ports[first].seen = flows->settlings;
   flows->met_ports[(*n_ports)++] = first;
   for (uint32_t at = *n_ports - 1; at < *n_ports; at++) {
@@ -130,11 +131,11 @@ static void give(df_flows *flows, uint32_t number, double rate, double now,
   flow->is_fixed = 1;
   for (uint32_t i = 0; i < flow->n_ports; i++) {
     df_port *port = &flows->ports[flow->ports[i]];
-    port->free = fmax(port->free - rate, 0);
+    port->free = df_greater(port->free - rate, 0);
     port->unfixed--;
   }
   if (rate == flow->rate) return;
-  flow->left = fmax(flow->left - (now - flow->since) * flow->rate, 0);
+  flow->left = df_greater(flow->left - (now - flow->since) * flow->rate, 0);
   flow->since = now;
   flow->rate = rate;
   flow->end = now + flow->left / rate;
@@ -157,7 +158,7 @@ static void fill(df_flows *flows, uint32_t n_ports, double now,
     double least = INFINITY;
     for (uint32_t i = 0; i < n_ports; i++) {
       const df_port *port = &flows->ports[flows->met_ports[i]];
-      if (port->unfixed) least = fmin(least, port->free / port->unfixed);
+      if (port->unfixed) least = df_lesser(least, port->free / port->unfixed);
     }
     if (least == INFINITY) return;
     for (uint32_t i = 0; i < n_ports; i++) {
@@ -176,7 +177,7 @@ void df_flows_settle(df_flows *flows, double now, void (*changed)(void *user, ui
     flows->ports[port].is_dirty = 0;
     if (flows->ports[port].seen == flows->settlings) continue;
     uint32_t n_ports = 0, n_flows = 0;
-    meet(flows, port, &n_ports, &n_flows);
+    stack_sharing(flows, port, &n_ports, &n_flows);
     if (n_flows > 0) fill(flows, n_ports, now, changed, user);
   }
   flows->n_dirty = 0;

@@ -1,17 +1,18 @@
-#include "timeline.h"
+#include "synthesis/timeline.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "event_queue.h"
+#include "synthesis/event_queue.h"
 #include "plans/msccl/file.h"
 #include "primitives/prepared.h"
-#include "sim_limits.h"
+#include "synthesis/bounds.h"
 
 enum {
   ELEMENT = 4, /* bytes */
-  EVENTS_OF_PROGRESS = 1024
+  EVENTS_OF_PROGRESS = 1024,
+  PRIMITIVES_MOST = 1 << 27 /* primitives of all ranks in one collective */
 };
 
 /* Kinds of event, in an event's low bits. */
@@ -56,7 +57,7 @@ typedef struct timeline {
   const df_timeline_question *question;
   const df_timeline_events *events;
   df_timeline_answer *answer;
-  const df_network_model *network;
+  const df_network *network;
   df_flows flows;
   df_event_queue queue;
   uint32_t slots; /* as asked for, or more if a file needs them */
@@ -165,7 +166,7 @@ static void report_wait(const timeline *t, const player *p) {
                   p->awaits_slot, p->waits_since, t->now);
 }
 
-static double work_of(const df_network_model *m, const df_primitive *prim, uint64_t bytes) {
+static double work_of(const df_network *m, const df_primitive *prim, uint64_t bytes) {
   const int copies = (prim->flags & DF_PRIM_STORE) && !(prim->flags & DF_PRIM_REDUCE);
   const double rate = prim->flags & DF_PRIM_REDUCE ? m->reduce_rate : copies ? m->copy_rate : 0;
   return rate > 0 ? (double)bytes / rate : 0;
@@ -226,7 +227,7 @@ static void play(timeline *t, uint32_t rank) {
 
 /* Creates the levels of hierarchical plans: the hosts of the network. NULL: out of memory. */
 static df_levels *make_levels(const df_timeline_question *q, int is_short) {
-  const df_network_model *m = q->network;
+  const df_network *m = q->network;
   df_levels *levels = df_levels_new(m->ranks, q->split ? 2 : 1);
   if (levels == NULL) return NULL;
   for (uint32_t r = 0; r < m->ranks; r++) {
@@ -251,8 +252,8 @@ static df_cuts cuts_of(const df_timeline_question *q, uint32_t n) {
 
 /* Plans of many ranks take a good part of the time: a tenth of the line is theirs. */
 static void show_progress(const timeline *t, uint64_t done, uint64_t all, int is_played) {
-  if (t->question->progress == NULL) return;
-  df_progress_update(t->question->progress, is_played ? all + 9 * done : done, 10 * all);
+  const df_timeline_question *q = t->question;
+  if (q->progress) q->progress(q->progress_user, is_played ? all + 9 * done : done, 10 * all);
 }
 
 static int make_plans(timeline *t) {
@@ -370,14 +371,14 @@ static dfcclResult_t make(timeline *t) {
   if (t->players == NULL || !make_plans(t)) return lack;
   for (uint32_t r = 0; r < t->network->ranks; r++)
     t->n_primitives += (uint64_t)t->players[r].plan->n_primitives * t->players[r].part.loops;
-  if (t->n_primitives > DF_SIM_MAX_TIME_MESSAGES)
+  if (t->n_primitives > PRIMITIVES_MOST)
     return df_fail(
         dfcclInvalidArgument,
         "%s of %llu bytes among %u ranks has %llu primitives, more than %llu: take larger "
         "slots",
         df_algorithm_name(t->question->algorithm), (unsigned long long)t->question->bytes,
         t->network->ranks, (unsigned long long)t->n_primitives,
-        (unsigned long long)DF_SIM_MAX_TIME_MESSAGES);
+        (unsigned long long)PRIMITIVES_MOST);
   const uint32_t channels = t->question->file ? df_plan_file_channels(t->question->file) : 1;
   connection **by_sender = calloc((size_t)t->network->ranks * channels, sizeof(connection *));
   const int made = by_sender && make_connections(t, by_sender) && make_rings(t);
@@ -385,7 +386,7 @@ static dfcclResult_t make(timeline *t) {
   return made ? dfcclSuccess : lack;
 }
 
-static void destroy(timeline *t) {
+static void destroy_timeline(timeline *t) {
   df_flows_free(&t->flows);
   df_event_queue_free(&t->queue);
   if (t->players) free(t->players[0].links);
@@ -444,7 +445,7 @@ int df_timeline_supports(df_operation operation) {
   return operation != DF_OP_SEND_RECV && operation != DF_OP_BARRIER;
 }
 
-int df_timeline_has(const df_network_model *network, df_operation operation, int algorithm) {
+int df_timeline_has(const df_network *network, df_operation operation, int algorithm) {
   if (algorithm >= DF_ALGORITHMS || !df_algorithm_has(algorithm, operation)) return 0;
   const int by_hosts = algorithm == DF_TWO_LEVEL || algorithm == DF_HIERARCHICAL;
   return !by_hosts || (network->hosts > 1 && network->hosts < network->ranks);
@@ -455,7 +456,7 @@ dfcclResult_t df_timeline_run(const df_timeline_question *question,
   timeline t = {
       .question = question, .events = events, .answer = answer, .network = question->network};
   *answer = (df_timeline_answer){0};
-  answer->bound = df_network_model_bound(question->network, question->operation, question->bytes);
+  answer->bound = df_network_bound(question->network, question->operation, question->bytes);
   uint64_t n_events = 0;
   dfcclResult_t result = make(&t);
   if (result == dfcclOutOfMemory)
@@ -477,6 +478,6 @@ dfcclResult_t df_timeline_run(const df_timeline_question *question,
         df_fail(dfcclInvalidArgument, "%u of %u ranks wait for ever with %u slots",
                 question->network->ranks - t.n_ended, question->network->ranks, question->slots);
   if (result == dfcclSuccess) conclude(&t);
-  destroy(&t);
+  destroy_timeline(&t);
   return result;
 }

@@ -6,14 +6,14 @@
  * free for what it sends. Messages of a connection go one after the other. A slot is free again
  * when its reader's release has travelled back.
  */
-#ifndef DF_SIM_TIMELINE_H
-#define DF_SIM_TIMELINE_H
+#ifndef DF_SYNTHESIS_TIMELINE_H
+#define DF_SYNTHESIS_TIMELINE_H
 
-#include "flows.h"
-#include "progress.h"
+#include "plans/plan.h"
+#include "synthesis/flows.h"
 
 typedef struct df_timeline_question {
-  const df_network_model *network;
+  const df_network *network;
   df_operation operation;
   int algorithm;
   const struct df_plan_file *file; /* the file of DF_FROM_FILE */
@@ -22,7 +22,9 @@ typedef struct df_timeline_question {
   uint64_t bytes; /* bytes of a rank's larger buffer, in elements of 4 bytes */
   uint32_t slots; /* slots of each connection */
   uint64_t slot_bytes;
-  df_progress *progress; /* or NULL */
+  /* Called every 1,024 events, with the parts of the work that are done; or NULL. */
+  void (*progress)(void *user, uint64_t done, uint64_t all);
+  void *progress_user;
 } df_timeline_question;
 
 /* The parts of the time until the last result of the slowest rank, in seconds. */
@@ -57,6 +59,6 @@ dfcclResult_t df_timeline_run(const df_timeline_question *question,
 /* All but those whose buffers have no size, or that most ranks have no part in. */
 int df_timeline_supports(df_operation operation);
 /* Whether there are such plans for so many ranks. */
-int df_timeline_has(const df_network_model *network, df_operation operation, int algorithm);
+int df_timeline_has(const df_network *network, df_operation operation, int algorithm);
 
 #endif

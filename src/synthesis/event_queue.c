@@ -1,4 +1,4 @@
-#include "event_queue.h"
+#include "synthesis/event_queue.h"
 
 #include <stdlib.h>
 

@@ -3,14 +3,14 @@
  * Gallager, Data Networks, 1992, section 6.5.2: progressive filling). A flow's rate changes only if
  * a flow begins or ends that it shares a port with, directly or by way of others.
  */
-#ifndef DF_SIM_FLOWS_H
-#define DF_SIM_FLOWS_H
+#ifndef DF_SYNTHESIS_FLOWS_H
+#define DF_SYNTHESIS_FLOWS_H
 
-#include "network_model.h"
+#include "topology/network.h"
 
 typedef struct df_flow {
-  uint32_t ports[DF_MODEL_PATH_MAX];
-  uint32_t next[DF_MODEL_PATH_MAX], previous[DF_MODEL_PATH_MAX]; /* in its ports' lists */
+  uint32_t ports[DF_NETWORK_PATH_MOST];
+  uint32_t next[DF_NETWORK_PATH_MOST], previous[DF_NETWORK_PATH_MOST]; /* in its ports' lists */
   uint8_t n_ports, is_under_way, is_fixed;
   uint32_t seen;           /* the latest settling that met it */
   double left;             /* bytes, at `since` */
@@ -34,9 +34,9 @@ typedef struct df_flows {
 } df_flows;
 
 /* flows: all that there will be. dfcclOutOfMemory. */
-dfcclResult_t df_flows_make(df_flows *flows, const df_network_model *model, uint32_t n_flows);
+dfcclResult_t df_flows_make(df_flows *flows, const df_network *model, uint32_t n_flows);
 /* Sets the resources that a flow passes between two ranks. Must precede the first begin. */
-void df_flows_connect(df_flows *flows, const df_network_model *model, uint32_t flow, uint32_t from,
+void df_flows_connect(df_flows *flows, const df_network *model, uint32_t flow, uint32_t from,
                       uint32_t to, double *latency);
 void df_flows_free(df_flows *flows);
 
