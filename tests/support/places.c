@@ -17,6 +17,12 @@ static struct {
   bool apart;
 } places;
 
+int places_host_of(int rank, int ranks) {
+  return places.apart ? rank % places.count : rank * places.count / ranks;
+}
+
+int places_keeper(int host) { return places.keeper[host]; }
+
 /* A host, as the library sees it, is a network namespace and an IPC namespace. It also has a name
  * for sentences. */
 static void enter(int rank, int ranks) {
@@ -24,7 +30,7 @@ static void enter(int rank, int ranks) {
     const char *name;
     int kind;
   } parts[] = {{"net", CLONE_NEWNET}, {"ipc", CLONE_NEWIPC}, {"uts", CLONE_NEWUTS}};
-  const int host = places.apart ? rank % places.count : rank * places.count / ranks;
+  const int host = places_host_of(rank, ranks);
   for (int i = 0; i < 3; i++) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/ns/%s", places.keeper[host], parts[i].name);

@@ -11,5 +11,7 @@ int places_count(void); /* 0: all ranks are on this host */
 /* Sets the host of each rank in the next job. apart: neighbours among the ranks are on different
  * hosts. */
 void places_arrange(bool apart);
+int places_host_of(int rank, int ranks); /* from 0 */
+int places_keeper(int host);             /* the process that gives the host */
 
 #endif
