@@ -4,7 +4,7 @@
 # by the network: test_survive.sh KILLS PARTITIONS [JOBS [TIMEOUT_MS]].
 set -u
 here=$(dirname "$0")
-kills=$1 partitions=$2 jobs=${3:-6} timeout=${4:-1000}
+kills=$1 partitions=$2 jobs=${3:-6} timeout=${4:-2000}
 # 77: no rights; the bed prints the reason.
 "$here/property" "$kills" 2 --seed 11 --jobs "$jobs" || exit
 "$here/property" "$kills" 3 --seed 12 --jobs "$jobs" || exit

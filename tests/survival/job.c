@@ -341,6 +341,11 @@ void job_draw(uint64_t seed, int ranks, int survive, df_random *random) {
   job.uses_again = df_random_chance(random, 30);
 }
 
+void job_say_shape(void) {
+  fprintf(stderr, "  blocks %d, lends %d, preempts %d, tunes %d, uses again %d\n", job.blocks,
+          job.lends, job.preempts, job.tunes, job.uses_again);
+}
+
 void job_start(df_family *family) {
   memset(job_shared, 0, sizeof *job_shared);
   atomic_store(&job_shared->late_rank, -1);

@@ -49,6 +49,8 @@ extern job_shape job;
 
 /* Draws what is not given (0) from the seed. */
 void job_draw(uint64_t seed, int ranks, int survive, df_random *random);
+/* Prints on standard error what was drawn. */
+void job_say_shape(void);
 /* Starts the processes of `job`, and waits until all have begun. */
 void job_start(df_family *family);
 /* Something happens to the rank now: it may be lost. */

@@ -48,6 +48,7 @@ static void print_command(void) {
   fprintf(stderr, "again: kills --ranks %d --survive %d --kills %d --rounds %d --seed %llu%s\n",
           job.ranks, job.survive, plan.kills, job.rounds, (unsigned long long)job.seed,
           plan.together ? " --together" : "");
+  job_say_shape();
 }
 
 static const char usage[] =

@@ -268,6 +268,7 @@ static void print_command(void) {
       "heals early: %d\n",
       event_names[options.event], job.ranks, job.survive, job.rounds, (unsigned long long)job.seed,
       plan.victims, plan.heals_early);
+  job_say_shape();
   for (int r = 0; r < job.ranks; r++)
     fprintf(stderr, "  rank %d: outcome %d, view %x %s\n", r, job_shared->outcome[r],
             job_shared->view_of[r], job_shared->sentence[r]);

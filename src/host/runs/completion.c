@@ -202,6 +202,9 @@ static inline uint32_t end_oldest(dfcclContext_t context, df_coll *coll,
                                   dfcclResult_t status) DF_RANK_LOCKED {
   if (DF_UNLIKELY(coll->runs.is_recalled))
     return hold_oldest(context, coll, status == dfcclSuccess);
+  /* A block counts a run that is taken back as complete if it has its data here. The other members
+   * may not have theirs. */
+  if (DF_UNLIKELY(coll->runs.is_abandoned)) status = coll->failure.failed;
   df_run run = retire(context, coll);
   note_taken(context, coll, &run, status);
   return conclude_run(context, coll, &run, status);

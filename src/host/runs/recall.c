@@ -232,6 +232,7 @@ void df_recall_submitted(dfcclContext_t context, df_coll *coll) {
 void df_recall_abandon(dfcclContext_t context, df_coll *coll) {
   df_coll_survival *survival = coll->survival;
   coll->runs.is_recalled = 0;
+  coll->runs.is_abandoned = 1;
   survival->has_outcome = 0;
   for (uint32_t i = 0; i < survival->n_held; i++)
     df_end_taken_back(context, coll, &survival->held[i].run, coll->failure.failed);

@@ -160,7 +160,8 @@ typedef struct df_coll_runs {
   /* A member is lost: runs are taken back from the blocks (runs/recall.c), and none is admitted
    * until the collective has a home without that member. */
   int is_recalled;
-  int listed; /* the collective is in the context's list: it has runs to admit or to fail */
+  int is_abandoned; /* failed while it was recalled */
+  int listed;       /* the collective is in the context's list: it has runs to admit or to fail */
   struct df_coll *next_listed;
   uint32_t first_callback, last_callback; /* 1 + index in the pool; 0: none */
   int calls_back;                         /* a thread runs one of the collective's callbacks */
