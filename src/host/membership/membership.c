@@ -258,10 +258,12 @@ static int may_go(const dfcclContext_t context) DF_RANK_LOCKED {
 }
 
 /* On one host the goodbye of a rank is proof enough that it takes part in nothing any more. Between
- * hosts the ranks that are left must also be a quorum, so they agree on the departure while this
- * rank still has a vote. */
+ * hosts, and where proofs do not count, the ranks that are left must also be a quorum, so they agree
+ * on the departure while this rank still has a vote. */
 void df_membership_leave(dfcclContext_t context) {
-  if (context->survival == NULL || of(context)->view.config.on_one_host) return;
+  if (context->survival == NULL) return;
+  const df_view_config *config = &of(context)->view.config;
+  if (config->on_one_host && config->quorum != DF_QUORUM_STRICT) return;
   const uint64_t begin = df_clock_ns();
   /* A rank that is stopped meanwhile is found within the time of silence. */
   const uint64_t patience_ns =
