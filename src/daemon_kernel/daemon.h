@@ -37,6 +37,7 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
   df_context_slot *slot = block->picked;
   uint32_t polls = 0, limit = block->spin_limit;
   df_watch_begin_turn(block, lanes);
+  df_lanes_begin_turn(lanes);
   /* The start of a run is progress, even if its first primitive is blocked. Otherwise the saved
    * context would look untried, and the daemon could never sleep. */
   if (df_lanes_leads(lanes) && slot->cursor.phase == DF_PHASE_BEGIN) {
@@ -47,6 +48,7 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
   for (;;) {
     df_step_result result = df_coll_step(desc, block->index, &slot->cursor, lanes);
     if (result == DF_STEP_BLOCKED) {
+      df_lanes_log_wait(lanes);
       if (df_watch_ends_turn(block, lanes, &polls, limit)) {
         if (df_lanes_leads(lanes)) {
           block->blocked_polls += polls;
@@ -59,6 +61,7 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
       continue;
     }
     if (result == DF_STEP_CANCELLED) return result;
+    df_lanes_log_step(lanes);
     *progressed = 1;
     if (df_lanes_leads(lanes)) df_daemon_note_step(block, slot, desc, lanes);
     if (result == DF_STEP_DONE) return result;
@@ -125,11 +128,17 @@ DF_CORE uint32_t df_daemon_status(const df_block *block, const df_descriptor *de
              : status;
 }
 
+/* CPU: another thread becomes the driver, and the collective keeps its turn. */
+DF_CORE void df_daemon_log_kept(const df_block *block, uint32_t collective, const df_lanes *lanes) {
+  if (df_lanes_log_turns(lanes)) df_scheduler_note_event(block, DF_EVENT_KEPT, collective, lanes);
+}
+
 /* Called by the leader after df_daemon_execute. */
 DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descriptor *desc,
                                 df_step_result result, const df_lanes *lanes) {
   if (result == DF_STEP_PROGRESSED) {
     df_daemon_show_progress(block, desc);
+    df_daemon_log_kept(block, collective, lanes);
   } else if (result == DF_STEP_BLOCKED && df_lanes_miss_input(lanes)) {
     df_scheduler_set_aside(block); /* not counted as a preemption, since the run has not begun */
   } else if (result == DF_STEP_BLOCKED) {
@@ -137,7 +146,7 @@ DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descrip
     df_daemon_show_progress(block, desc);
     df_scheduler_set_aside(block);
     df_scheduler_note_event(block, DF_EVENT_SET_ASIDE, collective, lanes);
-    if (block->device->tunables.preempt_every) df_context_flush(&block->cache);
+    if (block->device->tunables.preempt_every) df_scheduler_flush(block, lanes);
   } else {
     df_scheduler_note_event(block, DF_EVENT_DONE, collective, lanes);
     df_daemon_complete(block, collective, desc,
@@ -146,6 +155,15 @@ DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descrip
 }
 
 #if !defined(__CUDACC__)
+/* is_new 1: the queue does not contain the run yet, and it counts nevertheless. */
+static inline void df_daemon_log_borrowed(const df_block *block, df_event_kind kind,
+                                          uint32_t collective, int is_new, const df_lanes *lanes) {
+  if (df_lanes_log_turns(lanes))
+    df_lanes_note_event(lanes, kind, collective, block->device->descriptors[collective]->generation,
+                        block->tasks.pending[collective] + (uint32_t)is_new,
+                        block->tasks.length + (uint32_t)is_new);
+}
+
 /*
  * A borrowed turn: a thread that is not the driver executes one turn of a collective, which has one
  * block. Returns 1 if the run has completed successfully; this result replaces the CQE. The caller
@@ -163,11 +181,15 @@ static inline int df_daemon_borrowed_turn(df_block *block, uint32_t collective, 
   DF_ASSERT(is_new ? block->tasks.pending[collective] == 0
                    : block->tasks.order[block->place] == collective);
   DF_ASSERT(desc->n_blocks == 1);
-  if (is_new) df_scheduler_note_new(block);
+  if (is_new) {
+    df_scheduler_note_new(block);
+    df_daemon_log_borrowed(block, DF_EVENT_FETCHED, collective, 1, lanes);
+  }
   df_scheduler_choose(block, collective, lanes);
   block->spin_limit = is_new ? 0 : df_scheduler_spin_limit(tunables, block->place);
   df_step_result result = df_daemon_execute(block, desc, lanes, &progressed);
   if (result == DF_STEP_DONE) {
+    df_daemon_log_borrowed(block, DF_EVENT_DONE, collective, is_new, lanes);
     df_daemon_end_run(block, desc);
     if (!is_new) df_scheduler_retire(block);
     df_count(&block->stats.cqes_written, 1);
@@ -181,11 +203,24 @@ static inline int df_daemon_borrowed_turn(df_block *block, uint32_t collective, 
   df_scheduler_enqueue(block, collective);
   if (tunables->preempt_every) {
     df_count(&block->stats.preemptions, 1);
-    df_context_flush(&block->cache);
+    df_scheduler_note_event(block, DF_EVENT_SET_ASIDE, collective, lanes);
+    df_scheduler_flush(block, lanes);
+  } else {
+    df_daemon_log_kept(block, collective, lanes);
   }
   return 0;
 }
 #endif
+
+/* Called by the leader. */
+DF_CORE void df_daemon_leave(df_block *block, const df_lanes *lanes) {
+  if (df_lanes_log_turns(lanes)) {
+    df_scheduler_flush(block, lanes);
+    if (!df_load_relaxed_u32(&block->device->exit)) /* as df_lifecycle_leave counts */
+      df_lanes_note_event(lanes, DF_EVENT_LEFT, 0, 0, 0, block->tasks.length);
+  }
+  df_lifecycle_leave(block);
+}
 
 /* Called by all lanes. The leader decides between the two barriers of a pair. It changes the words
  * of the decision only after all lanes have met again. */
@@ -210,7 +245,7 @@ DF_CORE df_turn df_daemon_turn(df_block *block, df_lanes *lanes) {
   if (df_lanes_leads(lanes)) {
     /* decided once, because another lane might see another value */
     block->leaves = df_lifecycle_should_leave(block) && !df_watch_stays(block);
-    if (block->leaves) df_lifecycle_leave(block);
+    if (block->leaves) df_daemon_leave(block, lanes);
   }
   df_lanes_sync(lanes);
   return block->leaves ? DF_TURN_LEFT : turn;

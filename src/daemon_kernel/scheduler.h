@@ -38,8 +38,27 @@ DF_CORE void df_scheduler_enqueue(df_block *block, uint32_t collective) {
 /* Records an event for the timers. The collective may have left the queue. */
 DF_CORE void df_scheduler_note_event(const df_block *block, df_event_kind kind, uint32_t collective,
                                      const df_lanes *lanes) {
-  df_lanes_note_event(lanes, kind, collective, block->tasks.pending[collective],
-                      block->tasks.length);
+  if (!df_lanes_are_timed(lanes)) return;
+  df_lanes_note_event(lanes, kind, collective, block->device->descriptors[collective]->generation,
+                      block->tasks.pending[collective], block->tasks.length);
+}
+
+/* CPU: records what happens to the context in the slot, whose collective may be deregistered. */
+DF_CORE void df_scheduler_log_context(const df_block *block, df_event_kind kind,
+                                      const df_context_slot *slot, uint32_t generation,
+                                      const df_lanes *lanes) {
+  if (df_lanes_log_turns(lanes))
+    df_lanes_note_event(lanes, kind, slot->collective, generation,
+                        block->tasks.pending[slot->collective], block->tasks.length);
+}
+
+DF_CORE void df_scheduler_flush(df_block *block, const df_lanes *lanes) {
+  df_context_cache *cache = &block->cache;
+  for (uint32_t i = 0; i <= cache->mask && df_lanes_log_turns(lanes); i++)
+    if (cache->slots[i].dirty)
+      df_scheduler_log_context(block, DF_EVENT_SAVED, &cache->slots[i],
+                               cache->slots[i].cursor.generation, lanes);
+  df_context_flush(cache);
 }
 
 /* Returns 0 if the SQ is empty. */
@@ -104,12 +123,15 @@ DF_CORE df_context_slot *df_scheduler_load(df_block *block, uint32_t collective,
   df_context_slot *slot = df_context_slot_of(cache, collective);
   if (slot->collective == collective) return slot;
   uint32_t saves = slot->dirty;
+  if (saves) df_scheduler_log_context(block, DF_EVENT_SAVED, slot, slot->cursor.generation, lanes);
   df_lanes_start_timer(lanes);
   df_context_save(cache, slot);
   df_lanes_note_time(lanes, DF_TIMED_SAVE, saves);
   df_lanes_start_timer(lanes);
   df_context_fill(cache, slot, collective);
   df_lanes_note_time(lanes, DF_TIMED_LOAD, 1);
+  df_scheduler_log_context(block, DF_EVENT_LOADED, slot,
+                           block->device->descriptors[collective]->generation, lanes);
   return slot;
 }
 

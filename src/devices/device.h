@@ -10,6 +10,7 @@
 #include "devices/memory.h"
 #include "devices/stream.h"
 #include "devices/host_callbacks.h"
+#include "primitives/turn_log.h"
 
 typedef struct df_device_kind {
   const char *name;
@@ -32,6 +33,7 @@ typedef struct df_device_options {
     const df_mover_cpu *mover;
     uint32_t yield_polls;
     uint64_t nap_ns; /* sleep of a waiter while other threads execute blocks */
+    int logs_turns;
   } cpu;
   struct {
     int ordinal;
@@ -55,6 +57,7 @@ struct df_rank_device {
   df_device *shared;
   df_block *blocks;          /* [shared->n_blocks] */
   const uint64_t **mappings; /* [DF_MAX_MAPPINGS] offsets to add to addresses */
+  df_turn_log *turns;        /* [shared->n_blocks] NULL: turns are not recorded */
   uint32_t capacity;
 
   /* Filled by the host before open: */

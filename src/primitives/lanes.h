@@ -161,11 +161,20 @@ DF_CORE void df_lanes_start_timer(const df_lanes *lanes) {
 DF_CORE void df_lanes_note_time(const df_lanes *lanes, df_timed kind, uint64_t n) {
   if (lanes->timers) df_timers_note(lanes->timers, kind, n);
 }
-/* pending: the collective's runs in the block. length: of the task queue. */
+/* generation: the collective's. pending: its runs in the block. length: of the task queue. */
 DF_CORE void df_lanes_note_event(const df_lanes *lanes, df_event_kind kind, uint32_t collective,
-                                 uint32_t pending, uint32_t length) {
+                                 uint32_t generation, uint32_t pending, uint32_t length) {
+  (void)generation;
   if (lanes->timers) df_timers_note_event(lanes->timers, kind, collective, pending, length);
 }
+/* Turns are recorded on the CPU only. */
+DF_CORE int df_lanes_log_turns(const df_lanes *lanes) {
+  (void)lanes;
+  return 0;
+}
+DF_CORE void df_lanes_begin_turn(const df_lanes *lanes) { (void)lanes; }
+DF_CORE void df_lanes_log_wait(const df_lanes *lanes) { (void)lanes; }
+DF_CORE void df_lanes_log_step(const df_lanes *lanes) { (void)lanes; }
 DF_CORE void df_lanes_open_times(const df_lanes *lanes, df_time_log *logs, uint32_t block) {
   if (lanes->timers) df_timers_enter(lanes->timers, &logs[block]);
 }
@@ -177,6 +186,7 @@ DF_CORE void df_lanes_publish_times(const df_lanes *lanes) {
 
 #include "base/cpu.h"
 #include "primitives/movers/mover_cpu.h"
+#include "primitives/turn_log.h"
 
 enum { DF_NOTED_BELLS = 8, DF_RING_POLLS = 16 };
 
@@ -195,6 +205,7 @@ typedef struct df_lanes {
   const void *late;               /* source of a store that follows the announcement; or NULL */
   df_bell *noted[DF_NOTED_BELLS]; /* bells to ring later */
   const df_carrier *carrier;      /* links of this step; NULL: none */
+  df_turn_log *turns;             /* NULL: turns are not recorded */
   int unread; /* error number with which the borrowed buffer could not be read; 0: none */
 } df_lanes;
 
@@ -232,10 +243,7 @@ DF_CORE int df_lanes_miss_input(const df_lanes *lanes) {
   (void)lanes;
   return 0;
 }
-DF_CORE int df_lanes_are_timed(const df_lanes *lanes) {
-  (void)lanes;
-  return 0;
-}
+DF_CORE int df_lanes_are_timed(const df_lanes *lanes) { return DF_UNLIKELY(lanes->turns != NULL); }
 DF_CORE int df_lanes_interrupted(const df_lanes *lanes) {
   return df_load_relaxed_u32(lanes->interrupt) != 0;
 }
@@ -286,12 +294,23 @@ DF_CORE void df_lanes_note_time(const df_lanes *lanes, df_timed kind, uint64_t n
   (void)n;
 }
 DF_CORE void df_lanes_note_event(const df_lanes *lanes, df_event_kind kind, uint32_t collective,
-                                 uint32_t pending, uint32_t length) {
-  (void)lanes;
-  (void)kind;
-  (void)collective;
-  (void)pending;
-  (void)length;
+                                 uint32_t generation, uint32_t pending, uint32_t length) {
+  if (DF_UNLIKELY(lanes->turns != NULL))
+    df_turn_log_note(lanes->turns, kind, collective, generation, pending, length);
+}
+DF_CORE int df_lanes_log_turns(const df_lanes *lanes) { return DF_UNLIKELY(lanes->turns != NULL); }
+DF_CORE void df_lanes_begin_turn(const df_lanes *lanes) {
+  if (DF_UNLIKELY(lanes->turns != NULL)) df_turn_log_begin(lanes->turns);
+}
+/* Called after each poll without success. */
+DF_CORE void df_lanes_log_wait(const df_lanes *lanes) {
+  const df_move *move = lanes->move;
+  if (DF_UNLIKELY(lanes->turns != NULL))
+    df_turn_log_wait(lanes->turns, move->send_link ? move->send_link : move->recv_link);
+}
+/* Called after each success. */
+DF_CORE void df_lanes_log_step(const df_lanes *lanes) {
+  if (DF_UNLIKELY(lanes->turns != NULL)) df_turn_log_step(lanes->turns);
 }
 DF_CORE void df_lanes_open_times(const df_lanes *lanes, df_time_log *logs, uint32_t block) {
   (void)lanes;

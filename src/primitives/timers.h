@@ -25,7 +25,12 @@ typedef enum {
   DF_EVENT_FETCHED,
   DF_EVENT_BEGUN, /* the run has its input, and its first step is next */
   DF_EVENT_SET_ASIDE,
-  DF_EVENT_DONE
+  DF_EVENT_DONE,
+  /* The following kinds are recorded on the CPU only (turn_log.h). */
+  DF_EVENT_LEFT,
+  DF_EVENT_LOADED,
+  DF_EVENT_SAVED,
+  DF_EVENT_KEPT /* the turn has ended, and the collective keeps its place */
 } df_event_kind;
 
 enum { DF_TIMED_SAMPLES = 4096 }; /* number of samples of each kind that are kept */
@@ -73,6 +78,13 @@ DF_CORE uint64_t df_device_ns(void) {
 #endif
 }
 
+DF_CORE uint64_t df_event_what(df_event_kind kind, uint32_t collective, uint32_t pending,
+                               uint32_t length) {
+  return (uint64_t)kind << DF_EVENT_KIND_SHIFT |
+         (uint64_t)DF_MIN(length, (uint32_t)DF_EVENT_FIELD) << DF_EVENT_LENGTH_SHIFT |
+         (uint64_t)DF_MIN(pending, (uint32_t)DF_EVENT_FIELD) << DF_EVENT_PENDING_SHIFT | collective;
+}
+
 #if defined(__CUDACC__)
 
 typedef struct df_timers {
@@ -98,10 +110,7 @@ DF_CORE uint64_t df_device_cycles(void) {
 DF_CORE void df_timers_note_event(df_timers *timers, df_event_kind kind, uint32_t collective,
                                   uint32_t pending, uint32_t length) {
   df_timed_event *event = &timers->log->events[timers->events_noted++ % (uint64_t)DF_TIMED_EVENTS];
-  const uint64_t what =
-      (uint64_t)kind << DF_EVENT_KIND_SHIFT |
-      (uint64_t)DF_MIN(length, (uint32_t)DF_EVENT_FIELD) << DF_EVENT_LENGTH_SHIFT |
-      (uint64_t)DF_MIN(pending, (uint32_t)DF_EVENT_FIELD) << DF_EVENT_PENDING_SHIFT | collective;
+  const uint64_t what = df_event_what(kind, collective, pending, length);
   df_store_relaxed_u64(&event->moment, df_device_ns());
   df_store_relaxed_u64(&event->cycles, df_device_cycles());
   df_store_relaxed_u64(&event->what, what);

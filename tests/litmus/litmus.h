@@ -54,7 +54,7 @@ typedef struct litmus_tests {
   size_t n;
 } litmus_tests;
 extern const litmus_tests litmus_queues, litmus_links, litmus_sleepers, litmus_host, litmus_service,
-    litmus_gate, litmus_wire;
+    litmus_gate, litmus_turns, litmus_wire;
 
 static inline uint32_t litmus_sides(const litmus_test *test) {
   uint32_t n = 0;

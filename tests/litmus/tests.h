@@ -8,7 +8,7 @@
 
 static const litmus_tests *const litmus_all[] = {&litmus_queues, &litmus_links,   &litmus_sleepers,
                                                  &litmus_host,   &litmus_service, &litmus_gate,
-                                                 &litmus_wire};
+                                                 &litmus_turns,  &litmus_wire};
 
 static inline uint32_t litmus_count(void) {
   uint32_t n = 0;

@@ -30,6 +30,7 @@ static void lay_out(df_rank_device *device, df_layout *layout) {
   df_descriptor **descriptors = df_lay(layout, DF_MAX_COLLECTIVES * sizeof *descriptors);
   df_block *blocks = df_lay(layout, n_blocks * sizeof *blocks);
   device->mappings = df_lay(layout, DF_MAX_MAPPINGS * sizeof *device->mappings);
+  if (o->cpu.logs_turns) device->turns = df_lay(layout, n_blocks * sizeof *device->turns);
   if (layout->base) {
     *shared =
         (df_device){.descriptors = descriptors, .n_blocks = n_blocks, .tunables = o->tunables};
@@ -85,6 +86,7 @@ static void close_device(df_rank_device *device) {
   if (state->memory) munmap(state->memory, state->bytes);
   free(state);
   device->state = NULL;
+  device->turns = NULL;
 }
 
 /* ---- executors ---- */
@@ -95,7 +97,7 @@ static dfcclResult_t start(df_rank_device *device) {
          device->n_ranks, o->n_blocks, o->queue_depth, o->cpu.mover->name);
   return df_executor_start(&state_of(device)->executor, device->shared, device->blocks,
                            o->cpu.mover, o->cpu.yield_polls, o->cpu.nap_ns, device->work_bell,
-                           device->host);
+                           device->host, device->turns);
 }
 
 static void stop(df_rank_device *device) {

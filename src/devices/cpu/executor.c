@@ -32,6 +32,7 @@ static df_turn progress_once(df_executor_block *eb, int start) {
   if (!df_load_relaxed_u32(&block->running)) {
     if (!start || !df_lifecycle_has_reason(block)) return DF_TURN_LEFT;
     df_lifecycle_start(block);
+    df_lanes_note_event(&eb->lanes, DF_EVENT_LAUNCHED, 0, 0, 0, block->tasks.length);
   }
   eb->first_turns = 0;
   df_turn turn = df_daemon_turn(block, &eb->lanes);
@@ -138,7 +139,7 @@ static void stop_threads(df_executor *executor) {
 
 dfcclResult_t df_executor_start(df_executor *executor, df_device *device, df_block *blocks,
                                 const df_mover_cpu *mover, uint32_t yield_polls, uint64_t nap_ns,
-                                df_bell *work_bell, df_device_host host) {
+                                df_bell *work_bell, df_device_host host, df_turn_log *turns) {
   memset(executor, 0, sizeof *executor);
   executor->device = device;
   executor->n_blocks = device->n_blocks;
@@ -158,6 +159,7 @@ dfcclResult_t df_executor_start(df_executor *executor, df_device *device, df_blo
     eb->lanes.mover = mover;
     eb->lanes.yield_polls = DF_MAX(yield_polls, DF_LEAST_YIELD_POLLS);
     eb->lanes.interrupt = &executor->wanted;
+    eb->lanes.turns = turns ? &turns[b] : NULL;
     eb->cores = (df_cores){.own = work_bell,
                            .patience = yield_polls,
                            .loss_ns = host.count_ranks ? DF_CORES_FIRST_LOSS_NS : 0,
@@ -323,7 +325,7 @@ int df_progress_turn(df_progress_thread *progress, int start) {
     happened = 1;
     int is_idle = turn == DF_TURN_WAITED && is_stuck(eb->block);
     if (is_idle && df_load_relaxed_u32(&executor->synchronizers)) {
-      df_lifecycle_leave(eb->block);
+      df_daemon_leave(eb->block, &eb->lanes);
       continue;
     }
     if (!is_idle) stuck = 0;

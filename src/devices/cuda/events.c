@@ -66,6 +66,10 @@ static int ends_duration(run_marks *run, df_timed kind, const seen_event *event,
     break;
   case DF_EVENT_LAUNCHED:
   case DF_EVENT_SET_ASIDE:
+  case DF_EVENT_LEFT:
+  case DF_EVENT_LOADED:
+  case DF_EVENT_SAVED:
+  case DF_EVENT_KEPT:
     break;
   }
   return is_end;

@@ -106,6 +106,7 @@ static df_device_options options_of(const df_settings *s) {
   options.cpu.mover = s->isa[0] ? df_mover_cpu_by_name(s->isa) : df_mover_cpu_best();
   options.cpu.yield_polls = (uint32_t)p->yield_polls;
   options.cpu.nap_ns = (uint64_t)p->nap_us * 1000;
+  options.cpu.logs_turns = s->trace_turns != 0;
   options.cuda.ordinal = (int)s->device;
   options.cuda.threads = (uint32_t)p->cuda_threads;
   options.cuda.collectives = (uint32_t)p->cuda_collectives;

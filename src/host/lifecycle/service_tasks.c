@@ -17,6 +17,7 @@
 #include "host/observe/record.h"
 #include "host/runs/runs.h"
 #include "host/observe/trace.h"
+#include "host/observe/turns.h"
 
 enum {
   DF_RECORD_TICK_MS = 100,
@@ -91,6 +92,7 @@ static void flush_recording(void *room) {
   if (context->recorder) df_record_flush(context);
   if (context->tracer) {
     df_trace_waiting_runs(context);
+    df_trace_turns(context);
     df_trace_flush(context);
   }
   df_rank_unlock(&context->lock);

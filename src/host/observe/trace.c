@@ -19,11 +19,15 @@
  *   {"broken":1,"status":D,"at":T,"why":S}        the whole context has failed
  *   {"callback":K,"from":T,"to":T}
  *   {"synchronise":1,"from":T,"to":T}
+ *   the lines of turns.c, with DFCCL_TRACE_TURNS=1
  *   {"end":"whole"}                               after the context's end
  *
  * If a line is cut off, or the file has no end, then the program was killed or still runs.
  */
 #include "host/observe/trace.h"
+
+#include "host/observe/tracer.h"
+#include "host/observe/turns.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,14 +53,6 @@ enum {
 
 /* A run that has waited for so long is traced before it ends. */
 #define DF_TRACE_WAITING_NS UINT64_C(100000000)
-
-typedef struct df_tracer {
-  int fd;
-  int ended;       /* writing has failed: nothing more is added */
-  int has_failure; /* lines that wait contain the end of a failed run */
-  uint32_t collectives;
-  df_growing_text lines;
-} df_tracer;
 
 static void write_head(dfcclContext_t context) {
   char host[256];
@@ -95,6 +91,7 @@ dfcclResult_t df_tracer_open(dfcclContext_t context) {
     return df_fail(dfcclInvalidUsage, "DFCCL_TRACE: cannot write %s: %s", path, strerror(errno));
   }
   df_store_relaxed_u32(&context->runs.timing, context->runs.timing + 1);
+  context->before_index_is_free = df_trace_turns;
   return dfcclSuccess;
 }
 
@@ -152,8 +149,11 @@ static void describe_collective(dfcclContext_t context, df_coll *coll) {
   df_grow_text(lines, "\"}\n");
 }
 
-/* Keeps whole lines, or no part of them. */
-static void end_lines(dfcclContext_t context, size_t before) DF_RANK_LOCKED {
+void df_tracer_describe(dfcclContext_t context, df_coll *coll) {
+  describe_collective(context, coll);
+}
+
+void df_tracer_end_lines(dfcclContext_t context, size_t before) {
   df_growing_text *lines = &context->tracer->lines;
   if (lines->failed) {
     lines->length = before;
@@ -168,7 +168,7 @@ void df_trace_describe(dfcclContext_t context, df_coll *coll) {
   const size_t before = context->tracer->lines.length;
   if (context->tracer->ended || coll->trace.is_described) return;
   describe_collective(context, coll);
-  end_lines(context, before);
+  df_tracer_end_lines(context, before);
 }
 
 void df_trace_run(dfcclContext_t context, df_coll *coll, uint64_t from_ns, dfcclResult_t status) {
@@ -181,7 +181,8 @@ void df_trace_run(dfcclContext_t context, df_coll *coll, uint64_t from_ns, dfccl
                  ",\"status\":%d}\n",
                  coll->runs.taken - 1, coll->trace.number, from_ns, df_clock_ns(), (int)status);
   context->tracer->has_failure |= status != dfcclSuccess;
-  end_lines(context, before);
+  df_tracer_end_lines(context, before);
+  if (context->device.turns != NULL) df_trace_many_turns(context);
 }
 
 void df_trace_flush_failures(dfcclContext_t context) {
@@ -195,7 +196,7 @@ void df_trace_callback(dfcclContext_t context, df_coll *coll, uint64_t from_ns) 
   if (!coll->trace.is_described) describe_collective(context, coll);
   df_grow_format(lines, "{\"callback\":%u,\"from\":%" PRIu64 ",\"to\":%" PRIu64 "}\n",
                  coll->trace.number, from_ns, df_clock_ns());
-  end_lines(context, before);
+  df_tracer_end_lines(context, before);
 }
 
 void df_trace_synchronisation(dfcclContext_t context, uint64_t from_ns) {
@@ -204,7 +205,7 @@ void df_trace_synchronisation(dfcclContext_t context, uint64_t from_ns) {
   if (context->tracer->ended) return;
   df_grow_format(lines, "{\"synchronise\":1,\"from\":%" PRIu64 ",\"to\":%" PRIu64 "}\n", from_ns,
                  df_clock_ns());
-  end_lines(context, before);
+  df_tracer_end_lines(context, before);
 }
 
 static uint64_t oldest_submission_ns(df_coll *coll) DF_RANK_LOCKED {
@@ -228,7 +229,7 @@ static void trace_waiting(dfcclContext_t context, df_coll *coll, uint64_t now) D
                  trace->number, coll->runs.taken, coll->runs.submitted, from_ns);
   trace->waiting_from = coll->runs.taken;
   trace->waiting_until = coll->runs.submitted;
-  end_lines(context, before);
+  df_tracer_end_lines(context, before);
 }
 
 void df_trace_waiting_runs(dfcclContext_t context) {
@@ -257,7 +258,7 @@ void df_trace_failure(dfcclContext_t context, df_coll *coll, dfcclResult_t statu
   if (!coll->trace.is_described) describe_collective(context, coll);
   df_grow_format(lines, "{\"failure\":%u", coll->trace.number);
   grow_failure(context, status, sentence);
-  end_lines(context, before);
+  df_tracer_end_lines(context, before);
 }
 
 void df_trace_broken(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
@@ -265,11 +266,12 @@ void df_trace_broken(dfcclContext_t context, dfcclResult_t status, const char *s
   if (context->tracer->ended) return;
   df_grow_text(&context->tracer->lines, "{\"broken\":1");
   grow_failure(context, status, sentence);
-  end_lines(context, before);
+  df_tracer_end_lines(context, before);
 }
 
 int df_trace_is_behind(dfcclContext_t context) {
-  return context->tracer != NULL && context->tracer->lines.length > 0;
+  return context->tracer != NULL &&
+         (context->tracer->lines.length > 0 || df_trace_has_turns(context));
 }
 
 void df_trace_flush(dfcclContext_t context) {
@@ -291,6 +293,7 @@ void df_trace_flush(dfcclContext_t context) {
 
 void df_tracer_close(dfcclContext_t context) {
   if (context->tracer == NULL) return;
+  df_trace_turns(context);
   if (!context->tracer->ended) {
     df_grow_text(&context->tracer->lines, "{\"end\":\"whole\"}\n");
     df_trace_flush(context);

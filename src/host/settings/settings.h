@@ -50,7 +50,9 @@
   X(debug_signal, "DFCCL_DEBUG_SIGNAL", 0, 0, 1,                                                   \
     "1: SIGUSR2 dumps every context to standard error")                                            \
   X(view, "DFCCL_VIEW", 1, 0, 1,                                                                   \
-    "1: the rank answers dfccl-top at a socket of its user; 0: it does not")
+    "1: the rank answers dfccl-top at a socket of its user; 0: it does not")                       \
+  X(trace_turns, "DFCCL_TRACE_TURNS", 0, 0, 1,                                                     \
+    "1: the daemon records its turns, for DFCCL_TRACE and dfcclGetEvents")
 
 /* AUTO, NONE: shared memory within the host. TCP, BACKEND: no shared memory with other processes. A
  * backend that network.net_backend names carries messages between hosts in any case. */

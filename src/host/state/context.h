@@ -185,6 +185,9 @@ struct dfcclContext {
   /* Prepares the next home of a collective that has lost a member (registration/successor.c). The
    * caller holds the lock. */
   void (*home_progress)(dfcclContext_t context, df_coll *coll);
+  /* Called before the device's index of a collective may serve another one (observe/turns.c). NULL:
+   * nobody needs it. The caller holds the lock. */
+  void (*before_index_is_free)(dfcclContext_t context);
   /* On the poller: notifies the application of a view (membership/membership.c). Returns 1 if it
    * did. */
   int (*tell_view)(dfcclContext_t context);

@@ -203,6 +203,7 @@ void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
   DF_ASSERT(coll->runs.backlog_length == 0);
   DF_ASSERT(coll->runs.first_callback == 0);
   df_common_give(context->transports.shm, &coll->exec.common);
+  if (DF_UNLIKELY(context->before_index_is_free != NULL)) context->before_index_is_free(context);
   context->device.memory->forget(&context->device, &coll->exec.device);
   df_registry_give_index(context, coll->index);
   give_line(context, coll);
