@@ -52,6 +52,7 @@ static void print_help(void) {
         "      --json                     print one JSON object: ranks, collectives,\n"
         "                                 iterations, completed (runs of all ranks),\n"
         "                                 wrong (elements), preemptions_per_block,\n"
+        "                                 preemptions (of all blocks),\n"
         "                                 voluntary_quits_per_rank, seconds; for the\n"
         "                                 baseline deadlock and cycle (rank, waits_for,\n"
         "                                 held_by), too; survive: ranks, views, lost,\n"

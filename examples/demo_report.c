@@ -43,6 +43,7 @@ bool demo_print_json(const demo_options *options, const demo_totals *totals,
       {"completed", (double)totals->sum.completed},
       {"wrong", (double)totals->sum.wrong},
       {"preemptions_per_block", preemptions_per_block(totals)},
+      {"preemptions", (double)totals->sum.preemptions},
       {"voluntary_quits_per_rank", quits_per_rank(options, totals)},
       {"seconds", totals->sum.seconds},
   };
@@ -84,9 +85,10 @@ void demo_print_summary(const demo_options *options, const demo_totals *totals) 
       printf("No deadlock: by luck, every rank came to the same collective every time.\n");
     return;
   }
-  printf("Collectives set aside because they could not progress: %.1f per block; devices left "
-         "voluntarily: %.1f times per rank.\n",
-         preemptions_per_block(totals), quits_per_rank(options, totals));
+  printf("Collectives set aside because they could not progress: %llu times, %.1f per block; "
+         "devices left voluntarily: %.1f times per rank.\n",
+         (unsigned long long)totals->sum.preemptions, preemptions_per_block(totals),
+         quits_per_rank(options, totals));
   if (totals->sum.completed == expected && totals->sum.wrong == 0)
     printf("No deadlock, and every element is right.\n");
 }

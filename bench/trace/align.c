@@ -46,6 +46,16 @@ static void move_rank(df_job_trace *job, uint32_t rank, int64_t by) {
   job->ranks[rank].failure.at += by;
   for (size_t i = 0; i < job->n_spans; i++)
     if (job->spans[i].rank == rank) job->spans[i].from += by, job->spans[i].to += by;
+  for (size_t i = 0; i < job->n_turns; i++)
+    if (job->turns[i].rank == rank) job->turns[i].from += by, job->turns[i].to += by;
+}
+
+/* The records of a block are in the order of time, also those of one moment. */
+static int by_block(const void *a, const void *b) {
+  const df_traced_turn *left = a, *right = b;
+  if (left->rank != right->rank) return left->rank < right->rank ? -1 : 1;
+  if (left->block != right->block) return left->block < right->block ? -1 : 1;
+  return left->order < right->order ? -1 : left->order > right->order;
 }
 
 /* Ranks of one host get the offset of the first of them, since each read its clocks for itself. */
@@ -123,6 +133,7 @@ static void find_runs(df_job_trace *job) {
 void df_job_align(df_job_trace *job) {
   uint32_t *host_of = calloc(job->n_ranks, sizeof *host_of), base = 0;
   if (job->n_spans > 0) qsort(job->spans, job->n_spans, sizeof *job->spans, by_run);
+  if (job->n_turns > 0) qsort(job->turns, job->n_turns, sizeof *job->turns, by_block);
   find_runs(job);
   while (base < job->n_ranks && !job->ranks[base].is_there) base++;
   if (host_of == NULL || base == job->n_ranks) {

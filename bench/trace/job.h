@@ -55,6 +55,34 @@ typedef struct df_span {
   int status;         /* dfcclInProgress: it had not ended when the rank's trace ends */
 } df_span;
 
+/* Records of a block of the daemon (DFCCL_TRACE_TURNS). The last three are turns. */
+typedef enum {
+  DF_TURN_TAKEN, /* the block took a run */
+  DF_TURN_LOADED,
+  DF_TURN_SAVED,
+  DF_TURN_STARTED,
+  DF_TURN_QUIT,
+  DF_TURN_LOST, /* so many records are missing: `polls` */
+  DF_TURN_DONE,
+  DF_TURN_PREEMPTED,
+  DF_TURN_KEPT,
+  DF_TURN_KINDS
+} df_turn_kind;
+
+#define DF_NO_COLLECTIVE SIZE_MAX
+
+typedef struct df_traced_turn {
+  df_turn_kind kind;
+  uint32_t rank, block, queue, pending;
+  size_t of; /* the rank's collective; DF_NO_COLLECTIVE: none, or it was deregistered since */
+  int64_t from, to;
+  uint64_t steps, polls;
+  int64_t waited, longest; /* ns; 0: it has not waited */
+  bool sends;              /* the longest wait was for a slot, not for a message */
+  uint32_t peer;
+  size_t order; /* in which the files have them */
+} df_traced_turn;
+
 /* The common properties of all registrations of one collective. */
 typedef struct df_traced_row {
   const df_traced_collective *first; /* collective of the member with the lowest rank */
@@ -68,7 +96,7 @@ typedef struct df_traced_rank {
   int process;
   int64_t offset_ns; /* offset of its clock to 1970 */
   int64_t moved_ns;  /* by df_job_align */
-  int64_t last_ns;   /* latest time in its trace */
+  int64_t last_ns;   /* latest time of a run in its trace */
   df_traced_failure failure;
 } df_traced_rank;
 
@@ -81,8 +109,12 @@ typedef struct df_job_trace {
   size_t n_rows;
   df_span *spans;
   size_t n_spans, spans_room;
+  df_traced_turn *turns; /* after df_job_align by rank, block and time */
+  size_t n_turns, turns_room;
   size_t n_empty; /* files without a whole line */
 } df_job_trace;
+
+static inline bool df_is_turn(const df_traced_turn *turn) { return turn->kind >= DF_TURN_DONE; }
 
 /* Reads all rank-*.trace of the directory, of which one at least has a line. False: it failed, and
  * has printed the reason, with file and line. */

@@ -7,22 +7,12 @@
 #include <string.h>
 
 #include "common/cli.h"
+#include "trace/perfetto.h"
 #include "trace/report.h"
 
-enum { MOST_LANES = 64, LANES_OF_CALLBACKS = 1 };
+void df_perfetto_next(df_perfetto *w) { fputs(w->events++ ? ",\n" : "\n", w->file); }
 
-typedef struct writer {
-  FILE *file;
-  uint64_t events;
-  int64_t zero; /* the first time of all */
-  const df_job_trace *job;
-  const df_job_summary *summary;
-  const df_signatures *lines;
-} writer;
-
-static void next_event(writer *w) { fputs(w->events++ ? ",\n" : "\n", w->file); }
-
-static void write_string(writer *w, const char *text) {
+void df_perfetto_string(df_perfetto *w, const char *text) {
   fputc('"', w->file);
   for (; *text; text++) {
     const unsigned char c = (unsigned char)*text;
@@ -36,27 +26,27 @@ static void write_string(writer *w, const char *text) {
   fputc('"', w->file);
 }
 
-static void write_thread(writer *w, uint32_t rank, uint64_t thread, const char *name,
-                         const char *kind) {
+void df_perfetto_thread(df_perfetto *w, uint32_t rank, uint64_t thread, int64_t order,
+                        const char *name, const char *kind) {
   char whole[512];
   snprintf(whole, sizeof whole, "%s%s", name, kind);
-  next_event(w);
+  df_perfetto_next(w);
   fprintf(w->file,
           "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%" PRIu64
           ",\"args\":{\"name\":",
           rank, thread);
-  write_string(w, whole);
+  df_perfetto_string(w, whole);
   fputs("}}", w->file);
-  next_event(w);
+  df_perfetto_next(w);
   fprintf(w->file,
           "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%u,\"tid\":%" PRIu64
-          ",\"args\":{\"sort_index\":%" PRIu64 "}}",
-          rank, thread, thread);
+          ",\"args\":{\"sort_index\":%" PRId64 "}}",
+          rank, thread, order);
 }
 
 /* Threads of a rank: synchronisations are 0; then MOST_LANES for each signature in its order, the
  * last for callbacks. */
-static uint64_t thread_of(const writer *w, const df_span *span, uint32_t lane) {
+uint64_t df_perfetto_lane(const df_perfetto *w, const df_span *span, uint32_t lane) {
   if (span->kind == DF_SPAN_SYNCHRONISATION) return 0;
   return 1 + (uint64_t)w->lines->of_row[span->row] * MOST_LANES +
          (span->kind == DF_SPAN_CALLBACK ? MOST_LANES - 1 : lane);
@@ -74,34 +64,34 @@ static const df_span *last_to_come(const df_job_trace *job, const df_span *span)
   return last;
 }
 
-static void write_configuration(writer *w, const df_traced_configuration *c) {
+static void write_configuration(df_perfetto *w, const df_traced_configuration *c) {
   char configuration[160];
   df_traced_choice(c, configuration, sizeof configuration);
   fputs(",\"algorithm\":", w->file);
-  write_string(w, c->algorithm);
+  df_perfetto_string(w, c->algorithm);
   fputs(",\"manner\":", w->file);
-  write_string(w, configuration);
+  df_perfetto_string(w, configuration);
   fputs(",\"purpose\":", w->file);
-  write_string(w, c->purpose);
+  df_perfetto_string(w, c->purpose);
   fputs(",\"why\":", w->file);
-  write_string(w, c->why);
+  df_perfetto_string(w, c->why);
 }
 
 /* Each change of each member, as a mark on the first lane of its collective. */
-static void write_changes(writer *w) {
+static void write_changes(df_perfetto *w) {
   for (size_t i = 0; i < w->job->n_collectives; i++) {
     const df_traced_collective *traced = &w->job->collectives[i];
     const df_span first_lane = {.row = traced->row};
     for (size_t j = 1; j < traced->n_configurations; j++) {
       const df_traced_configuration *c = &traced->configurations[j];
       if (c->at == 0) continue;
-      next_event(w);
+      df_perfetto_next(w);
       fputs("{\"name\":", w->file);
-      write_string(w, c->purpose);
+      df_perfetto_string(w, c->purpose);
       fprintf(w->file,
               ",\"ph\":\"i\",\"s\":\"t\",\"pid\":%u,\"tid\":%" PRIu64
               ",\"ts\":%.3f,\"args\":{\"from_run\":%" PRIu64,
-              traced->rank, thread_of(w, &first_lane, 0), (double)(c->at - w->zero) / 1e3,
+              traced->rank, df_perfetto_lane(w, &first_lane, 0), (double)(c->at - w->zero) / 1e3,
               c->from_run);
       write_configuration(w, c);
       fputs("}}", w->file);
@@ -109,29 +99,29 @@ static void write_changes(writer *w) {
   }
 }
 
-static void write_span(writer *w, const df_span *span, uint32_t lane) {
+static void write_span(df_perfetto *w, const df_span *span, uint32_t lane) {
   const df_traced_collective *traced =
       span->kind == DF_SPAN_SYNCHRONISATION ? NULL : w->job->rows[span->row].first;
-  next_event(w);
+  df_perfetto_next(w);
   fputs("{\"name\":", w->file);
   if (traced == NULL)
     fputs("\"dfcclDeviceSynchronize\"", w->file);
   else
-    write_string(w, traced->name);
+    df_perfetto_string(w, traced->name);
   fprintf(w->file, ",\"ph\":\"X\",\"pid\":%u,\"tid\":%" PRIu64 ",\"ts\":%.3f,\"dur\":%.3f",
-          span->rank, thread_of(w, span, lane), (double)(span->from - w->zero) / 1e3,
+          span->rank, df_perfetto_lane(w, span, lane), (double)(span->from - w->zero) / 1e3,
           (double)(span->to - span->from) / 1e3);
   if (span->kind == DF_SPAN_RUN) {
     const df_span *last = last_to_come(w->job, span);
     fprintf(w->file, ",\"args\":{\"run\":%" PRIu64 ",\"operation\":", span->run);
-    write_string(w, traced->operation);
+    df_perfetto_string(w, traced->operation);
     write_configuration(w, df_traced_configuration_of(&w->job->collectives[span->of], span->run));
     fprintf(w->file,
             ",\"bytes\":%" PRIu64 ",\"status\":%d,\"last_rank\":%u,\"waited_for_it_us\":%.3f",
             traced->bytes, span->status, last->rank, (double)(last->from - span->from) / 1e3);
     if (span->status != 0) {
       fputs(",\"error\":", w->file);
-      write_string(w, dfcclGetErrorString((dfcclResult_t)span->status));
+      df_perfetto_string(w, dfcclGetErrorString((dfcclResult_t)span->status));
     }
     fputc('}', w->file);
     if (span->status != 0) /* a colour of chrome://tracing */
@@ -141,19 +131,20 @@ static void write_span(writer *w, const df_span *span, uint32_t lane) {
 }
 
 /* A mark on the rank's process. */
-static void write_mark(writer *w, uint32_t rank, int64_t at, const char *name, const char *why) {
-  next_event(w);
+static void write_mark(df_perfetto *w, uint32_t rank, int64_t at, const char *name,
+                       const char *why) {
+  df_perfetto_next(w);
   fputs("{\"name\":", w->file);
-  write_string(w, name);
+  df_perfetto_string(w, name);
   fprintf(w->file,
           ",\"ph\":\"i\",\"s\":\"p\",\"pid\":%u,\"tid\":0,\"ts\":%.3f,\"args\":{\"why\":", rank,
           (double)(at - w->zero) / 1e3);
-  write_string(w, why);
+  df_perfetto_string(w, why);
   fputs("}}", w->file);
 }
 
 /* On each member whose trace lacks the runs, a mark at the first submission by another member. */
-static void write_problems(writer *w) {
+static void write_problems(df_perfetto *w) {
   const df_job_trace *job = w->job;
   for (size_t i = 0; i < w->summary->n_problems; i++) {
     const df_problem *problem = &w->summary->problems[i];
@@ -170,7 +161,7 @@ static void write_problems(writer *w) {
   }
 }
 
-static void write_failures(writer *w) {
+static void write_failures(df_perfetto *w) {
   const df_job_trace *job = w->job;
   for (size_t i = 0; i < job->n_collectives; i++) {
     const df_traced_collective *traced = &job->collectives[i];
@@ -185,15 +176,15 @@ static void write_failures(writer *w) {
                  job->ranks[r].failure.why);
 }
 
-static void write_process(writer *w, uint32_t rank) {
+static void write_process(df_perfetto *w, uint32_t rank) {
   const df_rank_summary *sums = &w->summary->ranks[rank];
   char text[320];
   snprintf(text, sizeof text, "rank %u on %s", rank, w->job->ranks[rank].host);
-  next_event(w);
+  df_perfetto_next(w);
   fprintf(w->file, "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":", rank);
-  write_string(w, text);
+  df_perfetto_string(w, text);
   fputs("}}", w->file);
-  next_event(w);
+  df_perfetto_next(w);
   fprintf(w->file,
           "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"sort_index\":%u}}",
           rank, rank);
@@ -202,10 +193,10 @@ static void write_process(writer *w, uint32_t rank) {
            " failed, %" PRIu64 " waiting, %" PRIu64 " missing",
            sums->runs, sums->time_us / 1e3, sums->wait_us / 1e3, sums->last, sums->failed,
            sums->waiting, sums->missing);
-  next_event(w);
+  df_perfetto_next(w);
   fprintf(w->file,
           "{\"name\":\"process_labels\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"labels\":", rank);
-  write_string(w, text);
+  df_perfetto_string(w, text);
   fputs("}}", w->file);
 }
 
@@ -221,7 +212,7 @@ static int by_time(const void *a, const void *b) {
 }
 
 /* The spans of one rank and signature (or kind), in order of time. */
-static void write_line(writer *w, const df_span *const *spans, size_t n) {
+static void write_line(df_perfetto *w, const df_span *const *spans, size_t n) {
   int64_t ends[MOST_LANES - LANES_OF_CALLBACKS];
   uint32_t lanes = 0;
   char name[256] = "synchronisation";
@@ -234,19 +225,21 @@ static void write_line(writer *w, const df_span *const *spans, size_t n) {
     /* With more at one time the oldest of the last lane is drawn over. */
     if (lane == MOST_LANES - LANES_OF_CALLBACKS) lane--;
     if (lane == lanes) {
-      write_thread(w, spans[i]->rank, thread_of(w, spans[i], lane), name, kind);
+      const uint64_t thread = df_perfetto_lane(w, spans[i], lane);
+      df_perfetto_thread(w, spans[i]->rank, thread, (int64_t)thread, name, kind);
       lanes++;
     }
     ends[lane] = spans[i]->to;
+    w->lanes[spans[i] - w->job->spans] = (uint8_t)lane;
     write_span(w, spans[i], lane);
   }
 }
 
-static bool on_one_line(const writer *w, const df_span *a, const df_span *b) {
+static bool on_one_line(const df_perfetto *w, const df_span *a, const df_span *b) {
   return a->kind == DF_SPAN_SYNCHRONISATION || w->lines->of_row[a->row] == w->lines->of_row[b->row];
 }
 
-static void write_all(writer *w, const df_span **order) {
+static void write_all(df_perfetto *w, const df_span **order) {
   const df_job_trace *job = w->job;
   for (size_t i = 0; i < job->n_spans; i++) order[i] = &job->spans[i];
   sorted_lines = w->lines;
@@ -261,15 +254,18 @@ static void write_all(writer *w, const df_span **order) {
     write_line(w, order + i, n);
     i += n;
   }
+  df_perfetto_turns(w);
   write_changes(w);
   write_problems(w);
   write_failures(w);
 }
 
-static int64_t first_time(const df_job_trace *job) {
+int64_t df_job_first_time(const df_job_trace *job) {
   int64_t first = INT64_MAX;
   for (size_t i = 0; i < job->n_spans; i++)
     if (job->spans[i].from < first) first = job->spans[i].from;
+  for (size_t i = 0; i < job->n_turns; i++)
+    if (job->turns[i].from < first) first = job->turns[i].from;
   for (size_t i = 0; i < job->n_collectives; i++) {
     const df_traced_collective *traced = &job->collectives[i];
     if (traced->failure.status && traced->failure.at < first) first = traced->failure.at;
@@ -285,20 +281,24 @@ static int64_t first_time(const df_job_trace *job) {
 
 bool df_job_write(const df_job_summary *summary, const df_signatures *lines, const char *file) {
   const df_job_trace *job = summary->job;
-  writer w = {.job = job, .summary = summary, .lines = lines};
+  df_perfetto w = {.job = job, .summary = summary, .lines = lines};
   const df_span **order = calloc(job->n_spans + 1, sizeof *order);
-  w.file = order ? fopen(file, "we") : NULL;
+  w.lanes = calloc(job->n_spans + 1, sizeof *w.lanes);
+  const bool has_memory = order != NULL && w.lanes != NULL;
+  w.file = has_memory ? fopen(file, "we") : NULL;
   if (w.file == NULL) {
-    df_tool_error("%s cannot be written: %s", file, order ? strerror(errno) : "no memory");
+    df_tool_error("%s cannot be written: %s", file, has_memory ? strerror(errno) : "no memory");
     free(order);
+    free(w.lanes);
     return false;
   }
-  w.zero = first_time(job);
+  w.zero = df_job_first_time(job);
   fputs("{\"traceEvents\":[", w.file);
   write_all(&w, order);
   fputs("\n]}\n", w.file);
   free(order);
-  const bool failed = ferror(w.file) != 0;
+  free(w.lanes);
+  const bool failed = ferror(w.file) != 0 || w.has_failed;
   if (fclose(w.file) != 0 || failed) {
     df_tool_error("%s cannot be written", file);
     return false;

@@ -8,7 +8,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/cli.h"
-#include "trace/job.h"
+#include "trace/read.h"
 
 enum {
   MOST_RANKS = 65536,
@@ -17,30 +17,12 @@ enum {
   LINES_OF_PROGRESS = 65536
 };
 
-/* The share of all files that was read, for a person who waits. */
-typedef struct progress {
-  uint64_t bytes, all_bytes;
-  bool is_wanted, is_shown;
-} progress;
-
-/* Where a reader is. */
-typedef struct place {
-  const char *file;
-  size_t line;
-  df_job_trace *job;
-  uint32_t rank;
-  bool has_head;
-  size_t first; /* index of the first collective of this file */
-  progress *progress;
-} place;
-
-static bool say(const place *at, const char *what) {
+bool df_place_fails(const place *at, const char *what) {
   df_tool_error("%s:%zu: %s", at->file, at->line, what);
   return false;
 }
 
-/* Grows an array to hold one more. */
-static bool make_room(void **array, size_t *room, size_t used, size_t bytes) {
+bool df_make_room(void **array, size_t *room, size_t used, size_t bytes) {
   if (used < *room) return true;
   size_t more = *room ? *room * 2 : 256;
   void *larger = realloc(*array, more * bytes);
@@ -50,8 +32,7 @@ static bool make_room(void **array, size_t *room, size_t used, size_t bytes) {
   return true;
 }
 
-/* A whole number that a double holds exactly. */
-static bool read_number(const cJSON *line, const char *name, uint64_t *number) {
+bool df_read_number(const cJSON *line, const char *name, uint64_t *number) {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(line, name);
   if (!cJSON_IsNumber(item) || item->valuedouble < 0 || item->valuedouble > 18446744073709549568.0)
     return false;
@@ -59,13 +40,13 @@ static bool read_number(const cJSON *line, const char *name, uint64_t *number) {
   return (double)*number == item->valuedouble;
 }
 
-static const char *read_word(const cJSON *line, const char *name) {
+const char *df_read_word(const cJSON *line, const char *name) {
   return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(line, name));
 }
 
 /* A number of 64 bits is a string. */
 static bool read_big(const cJSON *line, const char *name, uint64_t *number) {
-  const char *text = read_word(line, name);
+  const char *text = df_read_word(line, name);
   char *end = NULL;
   errno = 0;
   if (text == NULL || *text < '0' || *text > '9') return false;
@@ -73,33 +54,32 @@ static bool read_big(const cJSON *line, const char *name, uint64_t *number) {
   return *end == '\0' && errno == 0;
 }
 
-/* Nanoseconds: of a clock that starts with the machine 36 years, since 1970 until 2043. Then
- * sums and differences of times, also of different ranks, fit 64 bits. */
-#define MOST_CLOCK_NS ((uint64_t)1 << 60)
+/* Nanoseconds since 1970: until 2043. */
 #define MOST_UNIX_NS ((uint64_t)1 << 61)
 
 static bool read_head(place *at, const cJSON *line) {
   df_job_trace *job = at->job;
   uint64_t version, rank, ranks, process, clock_ns, unix_ns;
-  const char *host = read_word(line, "host");
-  if (!read_number(line, "dfccl_trace", &version) || version != 1)
-    return say(at, "this is no trace that DFCCL_TRACE has written");
-  if (!read_number(line, "rank", &rank) || !read_number(line, "ranks", &ranks) ||
-      !read_number(line, "process", &process) || !read_number(line, "clock_ns", &clock_ns) ||
+  const char *host = df_read_word(line, "host");
+  if (!df_read_number(line, "dfccl_trace", &version) || version != 1)
+    return df_place_fails(at, "this is no trace that DFCCL_TRACE has written");
+  if (!df_read_number(line, "rank", &rank) || !df_read_number(line, "ranks", &ranks) ||
+      !df_read_number(line, "process", &process) || !df_read_number(line, "clock_ns", &clock_ns) ||
       !read_big(line, "unix_ns", &unix_ns) || host == NULL)
-    return say(at, "the first line lacks rank, ranks, host, process, clock_ns or unix_ns");
+    return df_place_fails(at,
+                          "the first line lacks rank, ranks, host, process, clock_ns or unix_ns");
   if (unix_ns > MOST_UNIX_NS || clock_ns > MOST_CLOCK_NS)
-    return say(at, "clock_ns or unix_ns is not a time in nanoseconds");
+    return df_place_fails(at, "clock_ns or unix_ns is not a time in nanoseconds");
   if (ranks < 1 || ranks > MOST_RANKS || rank >= ranks)
-    return say(at, "rank or ranks is out of range");
+    return df_place_fails(at, "rank or ranks is out of range");
   if (job->ranks == NULL) {
     job->n_ranks = (uint32_t)ranks;
     job->ranks = calloc(ranks, sizeof *job->ranks);
-    if (job->ranks == NULL) return say(at, "no memory");
+    if (job->ranks == NULL) return df_place_fails(at, "no memory");
   }
-  if (job->n_ranks != ranks) return say(at, "other files have another number of ranks");
+  if (job->n_ranks != ranks) return df_place_fails(at, "other files have another number of ranks");
   df_traced_rank *traced = &job->ranks[rank];
-  if (traced->is_there) return say(at, "another file has the same rank");
+  if (traced->is_there) return df_place_fails(at, "another file has the same rank");
   *traced = (df_traced_rank){
       .is_there = true, .process = (int)process, .offset_ns = (int64_t)unix_ns - (int64_t)clock_ns};
   snprintf(traced->host, sizeof traced->host, "%s", host);
@@ -108,7 +88,7 @@ static bool read_head(place *at, const cJSON *line) {
   return true;
 }
 
-static df_traced_collective *find(const place *at, uint64_t number) {
+df_traced_collective *df_place_find(const place *at, uint64_t number) {
   for (size_t i = at->job->n_collectives; i-- > at->first;)
     if (at->job->collectives[i].number == number) return &at->job->collectives[i];
   return NULL;
@@ -117,12 +97,13 @@ static df_traced_collective *find(const place *at, uint64_t number) {
 static bool read_group(place *at, const cJSON *line, df_traced_collective *traced) {
   const cJSON *group = cJSON_GetObjectItemCaseSensitive(line, "group"), *rank;
   const int n = cJSON_IsArray(group) ? cJSON_GetArraySize(group) : 0;
-  if (n < 1 || (uint32_t)n > at->job->n_ranks) return say(at, "the collective has no group");
+  if (n < 1 || (uint32_t)n > at->job->n_ranks)
+    return df_place_fails(at, "the collective has no group");
   traced->group = calloc((size_t)n, sizeof *traced->group);
-  if (traced->group == NULL) return say(at, "no memory");
+  if (traced->group == NULL) return df_place_fails(at, "no memory");
   cJSON_ArrayForEach(rank, group) {
     if (!cJSON_IsNumber(rank) || rank->valueint < 0 || (uint32_t)rank->valueint >= at->job->n_ranks)
-      return say(at, "the group has a rank that is none of the job's");
+      return df_place_fails(at, "the group has a rank that is none of the job's");
     traced->group[traced->members++] = (uint32_t)rank->valueint;
   }
   return true;
@@ -134,21 +115,21 @@ static bool same_group(const df_traced_collective *a, const df_traced_collective
 
 static uint64_t number_or(const cJSON *line, const char *name, uint64_t other) {
   uint64_t number;
-  return read_number(line, name, &number) ? number : other;
+  return df_read_number(line, name, &number) ? number : other;
 }
 
 static void copy_word(const cJSON *line, const char *name, char *word, size_t bytes) {
-  const char *text = read_word(line, name);
+  const char *text = df_read_word(line, name);
   snprintf(word, bytes, "%s", text ? text : "");
 }
 
 /* An older trace does not say from which run on: from the next one whose end it tells. */
 static bool read_configuration(place *at, const cJSON *line, df_traced_collective *traced) {
-  const char *why = read_word(line, "why");
+  const char *why = df_read_word(line, "why");
   uint64_t ns = 0;
-  if (!make_room((void **)&traced->configurations, &traced->configurations_room,
-                 traced->n_configurations, sizeof *traced->configurations))
-    return say(at, "no memory");
+  if (!df_make_room((void **)&traced->configurations, &traced->configurations_room,
+                    traced->n_configurations, sizeof *traced->configurations))
+    return df_place_fails(at, "no memory");
   df_traced_configuration *c = &traced->configurations[traced->n_configurations];
   *c = (df_traced_configuration){.from_run = number_or(line, "from_run", traced->next_run),
                                  .switches = number_or(line, "switch", traced->n_configurations),
@@ -158,16 +139,16 @@ static bool read_configuration(place *at, const cJSON *line, df_traced_collectiv
                                  .slots = number_or(line, "slots", 0),
                                  .lends = number_or(line, "lends", 0) != 0};
   if (traced->n_configurations > 0 && c->from_run < c[-1].from_run)
-    return say(at, "from_run is less than that of the configuration before");
-  if (read_number(line, "at", &ns)) {
-    if (ns > MOST_CLOCK_NS) return say(at, "\"at\" is not a time in nanoseconds");
+    return df_place_fails(at, "from_run is less than that of the configuration before");
+  if (df_read_number(line, "at", &ns)) {
+    if (ns > MOST_CLOCK_NS) return df_place_fails(at, "\"at\" is not a time in nanoseconds");
     c->at = (int64_t)ns + at->job->ranks[at->rank].offset_ns;
   }
   copy_word(line, "algorithm", c->algorithm, sizeof c->algorithm);
   copy_word(line, "form", c->form, sizeof c->form);
   copy_word(line, "purpose", c->purpose, sizeof c->purpose);
   c->why = strdup(why ? why : "");
-  if (c->why == NULL) return say(at, "no memory");
+  if (c->why == NULL) return df_place_fails(at, "no memory");
   traced->n_configurations++;
   return true;
 }
@@ -187,16 +168,17 @@ static void note_time(const place *at, int64_t ns) {
 static bool read_collective(place *at, const cJSON *line) {
   df_job_trace *job = at->job;
   uint64_t number, id, bytes;
-  const char *name = read_word(line, "name"), *operation = read_word(line, "operation"),
-             *algorithm = read_word(line, "algorithm");
-  if (!read_number(line, "collective", &number) || !read_big(line, "id", &id) ||
-      !read_number(line, "bytes", &bytes) || !name || !operation || !algorithm)
-    return say(at, "the collective lacks collective, id, bytes, name, operation or algorithm");
-  df_traced_collective *known = find(at, number);
+  const char *name = df_read_word(line, "name"), *operation = df_read_word(line, "operation"),
+             *algorithm = df_read_word(line, "algorithm");
+  if (!df_read_number(line, "collective", &number) || !read_big(line, "id", &id) ||
+      !df_read_number(line, "bytes", &bytes) || !name || !operation || !algorithm)
+    return df_place_fails(
+        at, "the collective lacks collective, id, bytes, name, operation or algorithm");
+  df_traced_collective *known = df_place_find(at, number);
   if (known) return read_configuration(at, line, known); /* the line is about a plan switch */
-  if (!make_room((void **)&job->collectives, &job->collectives_room, job->n_collectives,
-                 sizeof *job->collectives))
-    return say(at, "no memory");
+  if (!df_make_room((void **)&job->collectives, &job->collectives_room, job->n_collectives,
+                    sizeof *job->collectives))
+    return df_place_fails(at, "no memory");
   df_traced_collective *traced = &job->collectives[job->n_collectives];
   *traced = (df_traced_collective){
       .id = id, .rank = at->rank, .number = (uint32_t)number, .bytes = bytes};
@@ -204,7 +186,7 @@ static bool read_collective(place *at, const cJSON *line) {
   copy_word(line, "type", traced->type, sizeof traced->type);
   job->n_collectives++;
   traced->name = strdup(name);
-  if (traced->name == NULL) return say(at, "no memory");
+  if (traced->name == NULL) return df_place_fails(at, "no memory");
   if (!read_group(at, line, traced) || !read_configuration(at, line, traced)) return false;
   for (size_t i = at->first; i + 1 < job->n_collectives; i++)
     traced->turn += job->collectives[i].id == id && same_group(&job->collectives[i], traced);
@@ -215,15 +197,15 @@ static bool add_span(place *at, const cJSON *line, df_span_kind kind, uint64_t o
   df_job_trace *job = at->job;
   uint64_t from, to, status = 0;
   df_traced_collective *traced = NULL;
-  if (!read_number(line, "from", &from) || !read_number(line, "to", &to) || to < from ||
+  if (!df_read_number(line, "from", &from) || !df_read_number(line, "to", &to) || to < from ||
       to > MOST_CLOCK_NS)
-    return say(at, "from and to are not times in nanoseconds");
-  if (kind == DF_SPAN_RUN && !read_number(line, "status", &status))
-    return say(at, "the run has no status");
-  if (kind != DF_SPAN_SYNCHRONISATION && (traced = find(at, of)) == NULL)
-    return say(at, "no earlier line has this number of a collective");
-  if (!make_room((void **)&job->spans, &job->spans_room, job->n_spans, sizeof *job->spans))
-    return say(at, "no memory");
+    return df_place_fails(at, "from and to are not times in nanoseconds");
+  if (kind == DF_SPAN_RUN && !df_read_number(line, "status", &status))
+    return df_place_fails(at, "the run has no status");
+  if (kind != DF_SPAN_SYNCHRONISATION && (traced = df_place_find(at, of)) == NULL)
+    return df_place_fails(at, "no earlier line has this number of a collective");
+  if (!df_make_room((void **)&job->spans, &job->spans_room, job->n_spans, sizeof *job->spans))
+    return df_place_fails(at, "no memory");
   if (kind == DF_SPAN_RUN) traced->next_run = run + 1;
   const int64_t offset = job->ranks[at->rank].offset_ns;
   note_time(at, (int64_t)to + offset);
@@ -239,13 +221,13 @@ static bool add_span(place *at, const cJSON *line, df_span_kind kind, uint64_t o
 
 static bool read_waiting(place *at, const cJSON *line, uint64_t of) {
   uint64_t from_run, until_run, from;
-  df_traced_collective *traced = find(at, of);
-  if (traced == NULL) return say(at, "no earlier line has this number of a collective");
-  if (!read_number(line, "from_run", &from_run) || !read_number(line, "until_run", &until_run) ||
-      until_run <= from_run)
-    return say(at, "from_run and until_run are not a range of runs");
-  if (!read_number(line, "from", &from) || from > MOST_CLOCK_NS)
-    return say(at, "from is not a time in nanoseconds");
+  df_traced_collective *traced = df_place_find(at, of);
+  if (traced == NULL) return df_place_fails(at, "no earlier line has this number of a collective");
+  if (!df_read_number(line, "from_run", &from_run) ||
+      !df_read_number(line, "until_run", &until_run) || until_run <= from_run)
+    return df_place_fails(at, "from_run and until_run are not a range of runs");
+  if (!df_read_number(line, "from", &from) || from > MOST_CLOCK_NS)
+    return df_place_fails(at, "from is not a time in nanoseconds");
   traced->waiting_from = from_run;
   traced->waiting_until = until_run;
   traced->waiting_since = (int64_t)from + at->job->ranks[at->rank].offset_ns;
@@ -255,45 +237,48 @@ static bool read_waiting(place *at, const cJSON *line, uint64_t of) {
 
 static bool read_failure(place *at, const cJSON *line, df_traced_failure *failure) {
   uint64_t status, ns;
-  const char *why = read_word(line, "why");
-  if (!read_number(line, "status", &status) || status == 0 || status > INT32_MAX || why == NULL)
-    return say(at, "the failure lacks status or why");
-  if (!read_number(line, "at", &ns) || ns > MOST_CLOCK_NS)
-    return say(at, "\"at\" is not a time in nanoseconds");
+  const char *why = df_read_word(line, "why");
+  if (!df_read_number(line, "status", &status) || status == 0 || status > INT32_MAX || why == NULL)
+    return df_place_fails(at, "the failure lacks status or why");
+  if (!df_read_number(line, "at", &ns) || ns > MOST_CLOCK_NS)
+    return df_place_fails(at, "\"at\" is not a time in nanoseconds");
   if (failure->status != 0) return true; /* the first one counts */
   failure->status = (int)status;
   failure->at = (int64_t)ns + at->job->ranks[at->rank].offset_ns;
   failure->why = strdup(why);
-  if (failure->why == NULL) return say(at, "no memory");
+  if (failure->why == NULL) return df_place_fails(at, "no memory");
   note_time(at, failure->at);
   return true;
 }
 
 static bool read_collective_failure(place *at, const cJSON *line, uint64_t of) {
-  df_traced_collective *traced = find(at, of);
-  if (traced == NULL) return say(at, "no earlier line has this number of a collective");
+  df_traced_collective *traced = df_place_find(at, of);
+  if (traced == NULL) return df_place_fails(at, "no earlier line has this number of a collective");
   return read_failure(at, line, &traced->failure);
 }
 
 static bool read_line(place *at, const cJSON *line) {
   uint64_t number, of;
   if (!at->has_head) return read_head(at, line);
-  if (read_number(line, "run", &number))
-    return read_number(line, "of", &of) ? add_span(at, line, DF_SPAN_RUN, of, number)
-                                        : say(at, "the run has no collective");
-  if (read_number(line, "callback", &of)) return add_span(at, line, DF_SPAN_CALLBACK, of, 0);
-  if (read_number(line, "synchronise", &of))
+  bool is_turn; /* first, because a turn has an "end", too */
+  if (!df_read_turn(at, line, &is_turn)) return false;
+  if (is_turn) return true;
+  if (df_read_number(line, "run", &number))
+    return df_read_number(line, "of", &of) ? add_span(at, line, DF_SPAN_RUN, of, number)
+                                           : df_place_fails(at, "the run has no collective");
+  if (df_read_number(line, "callback", &of)) return add_span(at, line, DF_SPAN_CALLBACK, of, 0);
+  if (df_read_number(line, "synchronise", &of))
     return add_span(at, line, DF_SPAN_SYNCHRONISATION, 0, 0);
-  if (read_number(line, "waiting", &of)) return read_waiting(at, line, of);
-  if (read_number(line, "failure", &of)) return read_collective_failure(at, line, of);
-  if (read_number(line, "broken", &of))
+  if (df_read_number(line, "waiting", &of)) return read_waiting(at, line, of);
+  if (df_read_number(line, "failure", &of)) return read_collective_failure(at, line, of);
+  if (df_read_number(line, "broken", &of))
     return read_failure(at, line, &at->job->ranks[at->rank].failure);
   if (cJSON_GetObjectItemCaseSensitive(line, "collective")) return read_collective(at, line);
-  if (read_word(line, "end")) {
+  if (df_read_word(line, "end")) {
     at->job->ranks[at->rank].is_whole = true;
     return true;
   }
-  return say(at, "the line does not have a format of DFCCL_TRACE");
+  return df_place_fails(at, "the line does not have a format of DFCCL_TRACE");
 }
 
 /* The runs that waited when the trace ends: each lasts until then. */
@@ -304,8 +289,8 @@ static bool add_waiting_spans(place *at) {
     uint64_t run = traced->waiting_from;
     if (run < traced->next_run) run = traced->next_run;
     for (uint64_t n = 0; run < traced->waiting_until && n < MOST_WAITING; run++, n++) {
-      if (!make_room((void **)&job->spans, &job->spans_room, job->n_spans, sizeof *job->spans))
-        return say(at, "no memory");
+      if (!df_make_room((void **)&job->spans, &job->spans_room, job->n_spans, sizeof *job->spans))
+        return df_place_fails(at, "no memory");
       job->spans[job->n_spans++] = (df_span){.kind = DF_SPAN_RUN,
                                              .rank = at->rank,
                                              .of = i,
@@ -343,7 +328,8 @@ static bool read_file(df_job_trace *job, const char *file, progress *p) {
     show_progress(&at);
     if (text[length - 1] != '\n') break; /* its program was killed, or still writes */
     cJSON *line = cJSON_Parse(text);
-    fine = cJSON_IsObject(line) ? read_line(&at, line) : say(&at, "the line is no JSON object");
+    fine = cJSON_IsObject(line) ? read_line(&at, line)
+                                : df_place_fails(&at, "the line is no JSON object");
     cJSON_Delete(line);
   }
   if (fine && !at.has_head) job->n_empty++;
@@ -441,6 +427,7 @@ void df_job_free(df_job_trace *job) {
   free(job->collectives);
   free(job->rows);
   free(job->spans);
+  free(job->turns);
   for (uint32_t r = 0; job->ranks && r < job->n_ranks; r++) free(job->ranks[r].failure.why);
   free(job->ranks);
   *job = (df_job_trace){0};

@@ -287,7 +287,8 @@ void df_signature_name(const df_job_trace *job, const df_signature *signature, c
 bool df_job_summarise(const df_job_trace *job, df_sort sort, df_job_summary *summary) {
   *summary = (df_job_summary){.job = job, .ranks = calloc(job->n_ranks, sizeof *summary->ranks)};
   if (summary->ranks && make_signatures(job, sort, false, &summary->signatures) &&
-      make_signatures(job, sort, true, &summary->collectives) && df_find_problems(summary)) {
+      make_signatures(job, sort, true, &summary->collectives) && df_find_problems(summary) &&
+      df_turns_summarise(job, &summary->turns)) {
     summarise_ranks(summary);
     return true;
   }
@@ -301,5 +302,6 @@ void df_job_summary_free(df_job_summary *summary) {
   free_signatures(&summary->collectives);
   free(summary->ranks);
   free(summary->problems);
+  df_turns_free(&summary->turns);
   *summary = (df_job_summary){0};
 }

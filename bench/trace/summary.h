@@ -5,6 +5,7 @@
 
 #include "dfccl.h"
 #include "trace/job.h"
+#include "trace/turns.h"
 
 /* The runs of one or more collectives. Times are those of the runs that all members have ended with
  * success. */
@@ -82,6 +83,7 @@ typedef struct df_job_summary {
   df_rank_summary *ranks;    /* [job->n_ranks] */
   df_problem *problems;      /* by time of the first submission */
   size_t n_problems, problems_room;
+  df_turn_summary turns;
 } df_job_summary;
 
 /* The words of --sort, and those of "outcome" in the JSON object. */

@@ -6,7 +6,8 @@
 #include "trace/report.h"
 
 static void print_help(void) {
-  fputs("usage: dfccl-trace DIR [-o FILE] [--sort KEY] [--each] [--json]\n"
+  fputs("usage: dfccl-trace DIR [-o FILE] [--figure11 FILE] [--sort KEY] [--each]\n"
+        "                   [--json]\n"
         "\n"
         "Reads the traces that the ranks of a job wrote (DFCCL_TRACE=DIR) and prints:\n"
         "\n"
@@ -15,10 +16,15 @@ static void print_help(void) {
         "  came last most often\n"
         "- sums for each rank\n"
         "- how the runs were executed, and the reason for the choice\n"
+        "- turns of the daemon, and its longest waits with both ranks and the link, if\n"
+        "  the job ran with DFCCL_TRACE_TURNS=1\n"
         "- the runs that failed, and those that a rank never submitted, with the rank\n"
         "\n"
         "  -o, --output FILE  write one file of all ranks for ui.perfetto.dev or\n"
         "                     chrome://tracing\n"
+        "      --figure11 FILE\n"
+        "                     write a picture (SVG): preemptions and length of the task\n"
+        "                     queue, by collective\n"
         "      --sort KEY     order of the collectives, which is also the order of the\n"
         "                     tracks in the file: id (the default), name, operation,\n"
         "                     bytes, runs, failed, partial, time, wait or total\n"
@@ -36,10 +42,11 @@ static void print_help(void) {
         stdout);
 }
 
-enum { OPTION_JSON = 256, OPTION_SORT, OPTION_EACH, OPTION_HELP, OPTION_VERSION };
+enum { OPTION_JSON = 256, OPTION_FIGURE11, OPTION_SORT, OPTION_EACH, OPTION_HELP, OPTION_VERSION };
 
 static const struct option long_options[] = {
     {"output", required_argument, NULL, 'o'},
+    {"figure11", required_argument, NULL, OPTION_FIGURE11},
     {"sort", required_argument, NULL, OPTION_SORT},
     {"each", no_argument, NULL, OPTION_EACH},
     {"json", no_argument, NULL, OPTION_JSON},
@@ -60,7 +67,7 @@ static df_sort parse_sort(const char *text) {
 }
 
 typedef struct df_trace_options {
-  const char *output;
+  const char *output, *figure11;
   df_sort sort;
   bool each, json;
 } df_trace_options;
@@ -70,6 +77,7 @@ static bool report(const df_trace_options *options, const df_job_trace *job) {
   if (!df_job_summarise(job, options->sort, &summary)) return false;
   const df_signatures *lines = options->each ? &summary.collectives : &summary.signatures;
   bool fine = options->output == NULL || df_job_write(&summary, lines, options->output);
+  if (fine && options->figure11) fine = df_job_draw_figure11(&summary, options->figure11);
   if (fine) fine = options->json ? df_job_print_json(&summary) : df_job_print(&summary, lines);
   df_job_summary_free(&summary);
   return fine;
@@ -83,6 +91,9 @@ int main(int argc, char **argv) {
     switch (option) {
     case 'o':
       options.output = optarg;
+      break;
+    case OPTION_FIGURE11:
+      options.figure11 = optarg;
       break;
     case OPTION_SORT:
       options.sort = parse_sort(optarg);

@@ -7,7 +7,7 @@
 demo=$1
 
 keys="list(o) == ['ranks', 'collectives', 'iterations', 'completed', 'wrong', \
-  'preemptions_per_block', 'voluntary_quits_per_rank', 'seconds']"
+  'preemptions_per_block', 'preemptions', 'voluntary_quits_per_rank', 'seconds']"
 
 baseline_keys="${keys%]}, 'deadlock', 'cycle']"
 

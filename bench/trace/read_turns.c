@@ -1,0 +1,106 @@
+/* The lines of src/host/observe/turns.c. */
+#include <string.h>
+
+#include "trace/read.h"
+
+/* The members of a line that have these names; false: one is missing, or too large. */
+static bool read_small(const cJSON *line, const char *name, uint32_t *number) {
+  uint64_t large;
+  if (!df_read_number(line, name, &large) || large > UINT32_MAX) return false;
+  *number = (uint32_t)large;
+  return true;
+}
+
+static bool read_time(const place *at, const cJSON *line, const char *name, int64_t *ns) {
+  uint64_t clock;
+  if (!df_read_number(line, name, &clock) || clock > MOST_CLOCK_NS) return false;
+  *ns = (int64_t)clock + at->job->ranks[at->rank].offset_ns;
+  return true;
+}
+
+static bool read_duration(const cJSON *line, const char *name, int64_t *ns) {
+  uint64_t duration;
+  if (!df_read_number(line, name, &duration) || duration > MOST_CLOCK_NS) return false;
+  *ns = (int64_t)duration;
+  return true;
+}
+
+static bool read_wait(const place *at, const cJSON *line, df_traced_turn *turn) {
+  const char *on = df_read_word(line, "on");
+  if (on == NULL) return true;
+  turn->sends = strcmp(on, "send") == 0;
+  return (turn->sends || strcmp(on, "receive") == 0) && read_small(line, "peer", &turn->peer) &&
+         turn->peer < at->job->n_ranks && df_read_number(line, "polls", &turn->polls) &&
+         read_duration(line, "waited", &turn->waited) &&
+         read_duration(line, "longest", &turn->longest);
+}
+
+static bool read_ended_turn(const place *at, const cJSON *line, df_traced_turn *turn) {
+  const char *end = df_read_word(line, "end");
+  if (end == NULL || !read_time(at, line, "from", &turn->from) ||
+      !read_time(at, line, "to", &turn->to) || turn->to < turn->from)
+    return false;
+  if (strcmp(end, "preempted") == 0)
+    turn->kind = DF_TURN_PREEMPTED;
+  else if (strcmp(end, "done") == 0)
+    turn->kind = DF_TURN_DONE;
+  else if (strcmp(end, "kept") == 0)
+    turn->kind = DF_TURN_KEPT;
+  else
+    return false;
+  return read_small(line, "queue", &turn->queue) && read_small(line, "pending", &turn->pending) &&
+         df_read_number(line, "steps", &turn->steps) && read_wait(at, line, turn);
+}
+
+static bool read_event(const place *at, const cJSON *line, df_traced_turn *turn) {
+  if (!read_time(at, line, "at", &turn->to)) return false;
+  turn->from = turn->to;
+  switch (turn->kind) {
+  case DF_TURN_TAKEN:
+    return read_small(line, "queue", &turn->queue) && read_small(line, "pending", &turn->pending);
+  case DF_TURN_STARTED: {
+    const char *what = df_read_word(line, "daemon");
+    if (what == NULL || (strcmp(what, "start") != 0 && strcmp(what, "quit") != 0)) return false;
+    if (strcmp(what, "quit") == 0) turn->kind = DF_TURN_QUIT;
+    return read_small(line, "queue", &turn->queue);
+  }
+  default:
+    return true;
+  }
+}
+
+/* The first member of a line says what it is; its number is that of a collective, with 0 for none,
+ * or of lost records. */
+static const struct {
+  const char *name;
+  df_turn_kind kind;
+} names[] = {{"turn", DF_TURN_DONE},  {"taken", DF_TURN_TAKEN},     {"load", DF_TURN_LOADED},
+             {"save", DF_TURN_SAVED}, {"lost_turns", DF_TURN_LOST}, {"daemon", DF_TURN_STARTED}};
+
+bool df_read_turn(place *at, const cJSON *line, bool *known) {
+  df_job_trace *job = at->job;
+  df_traced_turn turn = {.rank = at->rank, .of = DF_NO_COLLECTIVE, .order = job->n_turns};
+  const char *name = line->child ? line->child->string : "";
+  size_t i = 0;
+  uint64_t number = 0;
+  while (i < sizeof names / sizeof names[0] && strcmp(names[i].name, name) != 0) i++;
+  *known = i < sizeof names / sizeof names[0];
+  if (!*known) return true;
+  turn.kind = names[i].kind;
+  if (turn.kind != DF_TURN_STARTED && !df_read_number(line, name, &number))
+    return df_place_fails(at, "the line about a turn has no number of a collective");
+  if (turn.kind == DF_TURN_LOST) turn.polls = number;
+  if (turn.kind != DF_TURN_LOST && number != 0) {
+    const df_traced_collective *traced = df_place_find(at, number);
+    if (traced == NULL)
+      return df_place_fails(at, "no earlier line has this number of a collective");
+    turn.of = (size_t)(traced - job->collectives);
+  }
+  if (!read_small(line, "block", &turn.block) ||
+      !(turn.kind == DF_TURN_DONE ? read_ended_turn(at, line, &turn) : read_event(at, line, &turn)))
+    return df_place_fails(at, "the line about a turn lacks a member, or one is out of range");
+  if (!df_make_room((void **)&job->turns, &job->turns_room, job->n_turns, sizeof *job->turns))
+    return df_place_fails(at, "no memory");
+  job->turns[job->n_turns++] = turn;
+  return true;
+}
