@@ -30,6 +30,7 @@ static const char *const names[] = {
     "DFCCL_ISA",
     "DFCCL_RECORD",
     "DFCCL_TRACE",
+    "DFCCL_FLIGHT",
     "DFCCL_TUNING",
     "CUDA_LAUNCH_BLOCKING",
     "RANK",

@@ -1,4 +1,7 @@
-"""Flight recorder dumps as JSON: python -m dfccl.flight to-json FILE... [-o FOLDER]
+"""Flight recorder dumps as JSON, and as pickles.
+
+    python -m dfccl.flight to-json FILE... [-o FOLDER]
+    python -m dfccl.flight to-pickle FILE... [-o FOLDER]
 
 torch writes its dumps as pickles, and unpickling can execute arbitrary code. This module does not
 unpickle: it reads only the opcodes that plain values need, and refuses any other one with its
@@ -10,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pickle
 import pickletools
 import sys
 from collections.abc import Sequence
@@ -160,25 +164,49 @@ def to_json(source: str, target: str) -> None:
         file.write(text)
 
 
+def to_pickle(source: str, folder: str) -> None:
+    """Writes rank_R for torch's analyser. source: a dump as JSON that has its rank, as DFCCL writes
+    them."""
+    with open(source, "rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise Refused(f"longer than {MOST_BYTES >> 20} MiB")
+    try:
+        dump = json.loads(data)
+    except ValueError as failure:
+        raise Refused(f"no JSON: {failure}") from None
+    if not isinstance(dump, dict) or not isinstance(dump.get("rank"), int):
+        raise Refused("no dump of DFCCL: it has no rank")
+    with open(os.path.join(folder, f"rank_{dump['rank']}"), "wb") as file:
+        pickle.dump(dump, file)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m dfccl.flight", description=__doc__.split("\n", 1)[0]
     )
-    parser.add_argument("command", choices=["to-json"])
+    parser.add_argument("command", choices=["to-json", "to-pickle"])
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="a dump that torch's flight recorder has pickled"
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="to-json: a dump that torch's flight recorder has pickled; "
+        "to-pickle: a file of DFCCL_FLIGHT",
     )
     parser.add_argument(
         "-o",
         "--output",
         metavar="FOLDER",
-        help="where FILE.json is written; beside FILE if not given",
+        help="where FILE.json, or rank_R, is written; beside FILE if not given",
     )
     options = parser.parse_args(arguments)
     for source in options.files:
         folder = options.output if options.output is not None else os.path.dirname(source)
         try:
-            to_json(source, os.path.join(folder, os.path.basename(source) + ".json"))
+            if options.command == "to-pickle":
+                to_pickle(source, folder)
+            else:
+                to_json(source, os.path.join(folder, os.path.basename(source) + ".json"))
         except (Refused, OSError) as failure:
             print(f"dfccl.flight: {source}: {failure}", file=sys.stderr)
             return 2

@@ -1,4 +1,5 @@
-"""Promise of python -m dfccl.flight: a dump becomes JSON, and no code in it is executed."""
+"""Promise of python -m dfccl.flight: a dump becomes JSON, and no code in it is executed. A file of
+DFCCL_FLIGHT becomes a pickle for torch's analyser."""
 
 from __future__ import annotations
 
@@ -42,6 +43,17 @@ class Flight(unittest.TestCase):
     def test_plain_values_are_read(self):
         for protocol in (2, 3, 4, 5):
             self.assertEqual(flight.read(pickle.dumps(DUMP, protocol)), DUMP)
+
+    def test_a_file_of_the_library_becomes_a_pickle(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder, "rank-3.flight.json")
+            source.write_text(json.dumps(DUMP | {"rank": 3}))
+            self.assertEqual(flight.main(["to-pickle", str(source)]), 0)
+            pickled = pathlib.Path(folder, "rank_3").read_bytes()
+            self.assertEqual(flight.read(pickled), json.loads(source.read_text()))
+            for text in ("{", "[]", "{}", '{"rank": "3"}'):
+                source.write_text(text)
+                self.assertEqual(flight.main(["to-pickle", str(source)]), 2)
 
     def test_nothing_is_run(self):
         for protocol in range(6):

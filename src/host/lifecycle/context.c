@@ -19,6 +19,7 @@
 #include "host/lifecycle/heartbeat.h"
 #include "host/lifecycle/open_device.h"
 #include "host/observe/dump.h"
+#include "host/observe/flight.h"
 #include "host/runs/collective_failure.h"
 #include "host/lifecycle/service_tasks.h"
 #include "host/lifecycle/peer_failure.h"
@@ -139,6 +140,7 @@ static void free_context(dfcclContext_t context, int keeps_memory) DF_RANK_LOCKE
   df_mesh_close(&context->mesh);
   df_topology_free(&context->topology);
   if (context->control.process_inbox) df_process_inbox_release(context->control.process_inbox);
+  df_flight_free(context->flight);
   df_rank_mutex_destroy(&context->lock);
   context->magic = 0;
   free(context);
@@ -271,6 +273,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "no error");
   df_rank_mutex_init(&context->lock);
   df_fork_guard_add(&context->fork_guard, give_up_in_child);
+  context->flight = df_flight_make();
 
   dfcclResult_t result = acquire_memory(context);
   if (result != dfcclSuccess) goto free_memory;
@@ -280,6 +283,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   if (settings->record[0] && (result = df_recorder_open(context)) != dfcclSuccess) goto free_memory;
   if (settings->trace[0] && (result = df_tracer_open(context)) != dfcclSuccess) goto stop;
   df_snapshot_server_open(context);
+  df_flight_open(context);
   if ((result = start_threads(context)) != dfcclSuccess) goto stop;
   if (settings->debug_signal && (result = df_dump_signal_enable(context)) != dfcclSuccess)
     goto stop;
@@ -342,6 +346,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   int keeps_memory =
       context->device.memory->exports_memory && !df_await_unmapped(context->transports.shm);
   stop_threads(context);
+  df_flight_close(context);
   df_rank_is_unshared();
   if (context->transports.wire)
     context->transports.wire->network->quiesce(context->transports.wire);

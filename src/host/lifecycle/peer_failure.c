@@ -15,6 +15,7 @@
 #include "host/state/context.h"
 #include "host/membership/membership.h"
 #include "host/observe/awaited_ranks.h"
+#include "host/observe/flight.h"
 #include "host/runs/collective_failure.h"
 #include "host/registration/match.h"
 #include "host/runs/user_memory.h"
@@ -68,6 +69,7 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
   int is_later = 0, gave_up = 0;
   if (before == DF_PEER_DEAD || before == state) return;
   context->control.peers[peer].state = state;
+  df_flight_lose(context, peer, why);
   snprintf(sentence, sizeof sentence, "rank %u %.400s (seen by rank %u)", peer, why, witness);
   df_failure_reason failure_reason = {.lost = peer, .witness = witness};
   snprintf(failure_reason.why, sizeof failure_reason.why, "%s", why);

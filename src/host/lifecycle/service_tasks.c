@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "control/service.h"
 #include "host/observe/dump.h"
+#include "host/observe/flight.h"
 #include "host/runs/collective_failure.h"
 #include "host/switching/tuning_store.h"
 #include "host/registration/link_setup.h"
@@ -154,6 +155,7 @@ static char *next_dump(dfcclContext_t context) {
   uint32_t signals = df_dump_signals_seen();
   if (!context->settings.debug_signal || signals == failure->signals_handled) return NULL;
   failure->signals_handled = signals;
+  df_flight_request(context, DF_FLIGHT_DUMP);
   return df_dump_text(context);
 }
 

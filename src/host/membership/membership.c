@@ -15,6 +15,7 @@
 #include "host/membership/process_ends.h"
 #include "host/membership/run_report.h"
 #include "host/membership/views.h"
+#include "host/observe/flight.h"
 #include "host/registration/successor.h"
 #include "host/runs/collective_failure.h"
 #include "host/runs/recall.h"
@@ -169,6 +170,7 @@ static void install(void *owner, const df_view_content *content) DF_RANK_LOCKED 
     const uint32_t rank = content->lost[i].rank;
     df_peer *peer = &context->control.peers[rank];
     survival->lost_in[rank] = content->number;
+    df_flight_lose(context, rank, df_evidence_words(df_view_evidence(content->lost[i])));
     /* A rank that leaves will say goodbye. */
     if (peer->state == DF_PEER_ALIVE && df_view_evidence(content->lost[i]) != DF_EVIDENCE_LEFT)
       peer->state = DF_PEER_GIVEN_UP;

@@ -14,6 +14,7 @@
 #include "host/state/context.h"
 #include "host/observe/awaited_ranks.h"
 #include "host/observe/dump.h"
+#include "host/observe/flight.h"
 #include "host/state/registry.h"
 #include "host/state/switch_hooks.h"
 #include "host/observe/wait_graph.h"
@@ -193,6 +194,8 @@ dfcclResult_t df_dump(dfcclContext_t context, int fd) {
   if (text == NULL) return df_fail(dfcclOutOfMemory, "no memory for a dump");
   int error = write_all(fd, text, strlen(text));
   free(text);
+  df_flight_request(context, DF_FLIGHT_DUMP);
+  df_flight_await(context);
   if (error)
     return df_fail(dfcclSystemError, "cannot write the dump to descriptor %d: %s", fd,
                    strerror(error));

@@ -17,6 +17,7 @@
 #include "host/state/context.h"
 #include "host/runs/collective_failure.h"
 #include "host/runs/recall.h"
+#include "host/observe/flight.h"
 #include "host/observe/trace.h"
 #include "host/runs/user_memory.h"
 #include "host/state/registry.h"
@@ -34,6 +35,7 @@ DF_COLD dfcclResult_t df_remember_failure(dfcclContext_t context, dfcclResult_t 
   df_rank_lock(&context->lock);
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", df_last_sentence());
   df_rank_unlock(&context->lock);
+  df_flight_await(context);
   return result;
 }
 
@@ -50,6 +52,7 @@ void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
   df_log(DF_LOG_ERROR, "rank %u: %s: %s", context->rank, df_result_name(status), sentence);
   if (context->tracer) df_trace_broken(context, status, sentence);
+  df_flight_fail(context, status, sentence);
   df_service_wake(&context->control); /* The service thread then calls df_report_broken. */
 }
 
@@ -83,6 +86,7 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
     df_log(context->failure.broken == dfcclSuccess ? DF_LOG_ERROR : DF_LOG_INFO, "rank %u: %s: %s",
            context->rank, df_result_name(status), sentence);
     if (context->tracer) df_trace_failure(context, coll, status, sentence);
+    df_flight_fail(context, status, sentence);
   }
   if (coll->runs.is_recalled) df_recall_abandon(context, coll);
   if (coll->survival && coll->survival->successor) context->home_progress(context, coll);

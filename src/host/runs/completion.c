@@ -20,6 +20,7 @@
 #include "host/state/registry.h"
 #include "host/runs/runs.h"
 #include "host/state/switch_hooks.h"
+#include "host/observe/flight.h"
 #include "host/observe/trace.h"
 
 enum { DF_POLLER_STACK_BYTES = 1024 * 1024 }; /* dfccl.h documents this size */
@@ -104,9 +105,11 @@ static DF_APART void note_timed(dfcclContext_t context, df_coll *coll, uint64_t 
 }
 
 static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_run *run,
-                              dfcclResult_t status) DF_RANK_LOCKED {
+                              dfcclResult_t status, uint64_t begun_ticks) DF_RANK_LOCKED {
   if (run->stream_event) context->device.streams->release(&context->device, run->stream_event);
   coll->runs.taken++;
+  if (DF_LIKELY(context->flight != NULL))
+    df_flight_note(context->flight, coll, run, status, begun_ticks);
   if (DF_UNLIKELY(context->runs.timing != 0)) note_timed(context, coll, run->submitted_ns, status);
   df_publish_u64(&context->runs.taken, context->runs.taken + 1);
   if (DF_LIKELY(status == dfcclSuccess)) return;
@@ -185,7 +188,7 @@ static inline uint32_t conclude_run(dfcclContext_t context, df_coll *coll, const
 
 void df_end_taken_back(dfcclContext_t context, df_coll *coll, const df_run *run,
                        dfcclResult_t status) {
-  note_taken(context, coll, run, status);
+  note_taken(context, coll, run, status, 0);
   conclude_run(context, coll, run, status);
 }
 
@@ -205,8 +208,9 @@ static inline uint32_t end_oldest(dfcclContext_t context, df_coll *coll,
   /* A block counts a run that is taken back as complete if it has its data here. The other members
    * may not have theirs. */
   if (DF_UNLIKELY(coll->runs.is_abandoned)) status = coll->failure.failed;
+  const uint64_t begun_ticks = df_flight_begun(coll, coll->runs.retired);
   df_run run = retire(context, coll);
-  note_taken(context, coll, &run, status);
+  note_taken(context, coll, &run, status, begun_ticks);
   return conclude_run(context, coll, &run, status);
 }
 
@@ -271,7 +275,7 @@ static int end_next_run(dfcclContext_t context) DF_RANK_LOCKED {
     end_oldest(context, coll, coll->failure.failed);
   } else if (context->runs.has_listed && (coll = failed_waiting(context)) != NULL) {
     df_run run = df_backlog_pop(context, coll);
-    note_taken(context, coll, &run, coll->failure.failed);
+    note_taken(context, coll, &run, coll->failure.failed, 0);
     conclude_run(context, coll, &run, coll->failure.failed);
   } else {
     return 0;
@@ -391,6 +395,7 @@ static int run_callback(dfcclContext_t context, df_progress_thread *progress,
       df_become_waiter(context,
                        progress); /* the callback may let another thread destroy the context */
     }
+    if (next.status != dfcclSuccess) df_flight_await(context);
     if (context->tracer) from_ns = df_clock_ns();
     df_enter_callback(coll->runs.words);
     next.callback(coll->id, next.status, next.argument);

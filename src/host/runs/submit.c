@@ -119,8 +119,8 @@ static inline void record_admission(const dfcclContext_t context, df_coll *coll,
   coll->exec.device.descriptor->words->runs[slot] =
       (df_run_arguments){.send = run->send,
                          .recv = run->recv,
-                         .send_mapping = (uint16_t)run->send_mapping,
-                         .recv_mapping = (uint16_t)run->recv_mapping,
+                         .send_mapping = run->send_mapping,
+                         .recv_mapping = run->recv_mapping,
                          .stream_event = run->stream_event};
 }
 
@@ -196,6 +196,7 @@ void df_admit_listed(dfcclContext_t context) {
         sq_full = 1;
         break;
       }
+      df_flight_begin(context->flight, coll, coll->runs.admitted - 1);
       df_backlog_pop(context, coll);
       admitted++;
     }
@@ -390,9 +391,10 @@ static DF_INLINE dfcclResult_t submit_run(dfcclContext_t context, uint32_t kinds
   if (DF_LIKELY(result == dfcclSuccess)) result = check_arguments(coll, run);
   if (DF_LIKELY(result == dfcclSuccess)) {
     if (context->memory.in_use) {
-      run->send_mapping = df_memory_mapping(context, run->send);
-      run->recv_mapping = df_memory_mapping(context, run->recv);
+      run->send_mapping = (uint16_t)df_memory_mapping(context, run->send);
+      run->recv_mapping = (uint16_t)df_memory_mapping(context, run->recv);
     }
+    if (DF_LIKELY(context->flight != NULL)) run->submitted_ticks = df_flight_now(context->flight);
     result = submit(context, coll, run, &after, number);
   }
   df_rank_unlock(&context->lock);

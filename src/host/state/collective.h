@@ -31,13 +31,15 @@ typedef struct df_run {
     const struct df_given_counts *given;
     df_pair_counts *pair_counts;
   };
-  uint32_t send_mapping, recv_mapping;
+  uint16_t send_mapping, recv_mapping;
   uint32_t stream_event; /* event of the run's stream; 0: the run is not on a stream */
   dfcclCallback_t callback;
   void *argument;
-  uint64_t submitted_ns; /* 0: the time is not needed */
+  uint64_t submitted_ns;    /* 0: the time is not needed */
+  uint64_t submitted_ticks; /* df_flight_now; always there */
 } df_run;
 DF_STATIC_ASSERT(sizeof(df_run) % sizeof(uint64_t) == 0, "blocks step from count to count");
+DF_STATIC_ASSERT(sizeof(df_run) == DF_CACHE_LINE, "a run takes a cache line");
 
 /* The links between this rank and a peer, in both directions, through one channel. */
 typedef struct df_remote_ends {
@@ -151,6 +153,8 @@ typedef struct df_coll_runs {
   uint64_t skew;    /* run r is the device's run r + skew, modulo 2^64 */
   uint64_t retired; /* runs whose CQE was taken */
   uint64_t taken; /* runs that are retired, or failed on the host; their callbacks may still run */
+  uint64_t last_flight;  /* 1 + number of its latest entry in the flight recorder; 0: none */
+  uint64_t waited_until; /* the run before was the last one that the daemon got from the backlog */
   df_wait_words *words;
   df_run in_device[DF_RUNS_AHEAD]; /* by slot */
   df_run *backlog;                 /* ring of the runs that wait on the host */
@@ -168,6 +172,8 @@ typedef struct df_coll_runs {
   TAILQ_ENTRY(df_coll) next_due;
   df_pair_counts **dynamic_counts; /* AllToAllDynamic: counts of runs in flight; reused */
   uint32_t n_dynamic_counts;
+  /* By slot: when the daemon got the latest run that came from the backlog. */
+  uint64_t begun_ticks[DF_RUNS_AHEAD];
 } df_coll_runs;
 
 /* The reason why the collective ends. Owner: runs/collective_failure.c. */

@@ -17,6 +17,7 @@
 #include "control/messenger.h"
 #include "devices/device.h"
 #include "host/state/collective.h"
+#include "host/state/flight.h"
 #include "host/settings/settings.h"
 #include "plans/cache.h"
 #include "plans/plan.h"
@@ -200,6 +201,7 @@ struct dfcclContext {
   df_memory memory;
   uint32_t links_due; /* the service thread has links to set up */
   df_failure failure;
+  df_flight *flight; /* NULL: no memory for the flight recorder */
   struct df_recorder *recorder;
   struct df_tracer *tracer;
   struct df_tuner_plugin *tuner_plugin; /* NULL: none */

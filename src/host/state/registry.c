@@ -1,6 +1,7 @@
 #include "base/mutex.h"
 #include "primitives/user_operator.h"
 #include "host/state/registry.h"
+#include "host/state/flight_colls.h"
 #include "host/state/survival.h"
 #include "host/state/switch_hooks.h"
 
@@ -210,6 +211,7 @@ void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
   context->registry.record_bytes -= coll->record_bytes;
   *(coll->registered ? &context->registry.n_variants : &context->registry.n_colls) -= 1;
   df_plan_release(&context->plans, coll->exec.plan);
+  if (context->flight) df_flight_keep(context->flight, coll);
   df_coll_free(coll);
 }
 
