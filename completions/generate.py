@@ -55,6 +55,7 @@ PROCESSES = option("--processes", "one process for each rank instead of a thread
 ENV = option("--env", "this process is one rank of a job that a launcher has started")
 BACKEND = option("--backend", "device that executes the collectives", ["cpu", "cuda"])
 
+ENGINES = ["dfccl", "ordered", "coordinator", "first-step"]
 BENCH = [
     RANKS,
     PROCESSES,
@@ -79,6 +80,11 @@ BENCH = [
     option("--explain", "print how the library would execute each size"),
     option("--bound", "print the lower bound beside each time"),
     option("--network", "with --bound: the bound for this network", FILE),
+    option("--engine", "replay: who decides the order", ENGINES),
+    option("--order", "replay: order of the program", ["given", "shuffle", "priority"]),
+    option("--scale", "replay: factors BYTES:COUNTS:COMPUTE", "factors"),
+    option("--compute", "replay: the computing", ["spin", "sleep", "memory"]),
+    option("--iterations", "replay: timed iterations", "number"),
     JSON,
     *COMMON,
 ]
@@ -167,7 +173,7 @@ TIMED = (
 
 PROGRAMS = {
     "dfccl-bench": Program(
-        {"": BENCH}, {"": [[*OPERATIONS, "overhead", "tune", "disorder", "events"], ""]}
+        {"": BENCH}, {"": [[*OPERATIONS, "overhead", "tune", "disorder", "events", "replay"], FILE]}
     ),
     "dfccl-demo": Program({"": DEMO}, {"": [["disorder", "survive"], ""]}),
     "dfccl-info": Program(

@@ -79,6 +79,38 @@ static const cJSON *parse_in_blocks(df_json *json, const char *text, size_t byte
   return json->root;
 }
 
+/* Parses objects one after the other into an array. Each has the number of its line in valueint,
+ * which cJSON uses for numbers only. Returns where parsing ended: at the end of the text, or at a
+ * mistake. */
+static size_t parse_lines_in_blocks(df_json *json, const char *text, size_t bytes) {
+  cJSON_Hooks hooks = {carve, keep};
+  size_t at = 0;
+  int line = 1;
+  parsing = NULL;
+  parsing_bytes = 0;
+  parsing_failed = false;
+  cJSON_InitHooks(&hooks);
+  cJSON *list = cJSON_CreateArray();
+  while (list) {
+    for (; at < bytes && strchr(" \t\r\n", text[at]); at++) line += text[at] == '\n';
+    if (at == bytes) break;
+    const char *end = text + at;
+    cJSON *object = cJSON_ParseWithLengthOpts(text + at, bytes - at, &end, false);
+    if (object && !cJSON_IsObject(object)) break;
+    const size_t stopped = DF_MIN((size_t)(end - text), bytes);
+    if (object) {
+      object->valueint = line;
+      cJSON_AddItemToArray(list, object);
+    }
+    for (; at < stopped; at++) line += text[at] == '\n';
+    if (!object) break;
+  }
+  cJSON_InitHooks(NULL);
+  json->root = list;
+  json->blocks = parsing;
+  return list ? at : 0;
+}
+
 const char *df_show_text(const char *text, char buffer[DF_JSON_SHOWN_BYTES]) {
   size_t used = 0;
   for (; *text && used < DF_JSON_SHOWN_BYTES - 8; text++) {
@@ -165,12 +197,36 @@ static dfcclResult_t only_object(df_json *json, const char *file) {
   return dfcclInvalidArgument;
 }
 
+static dfcclResult_t parse_value(df_json *json, const char *file, const char *text, size_t bytes,
+                                 bool lines);
+
 dfcclResult_t df_json_parse(df_json *json, const char *file, const char *text, size_t bytes) {
-  dfcclResult_t result = df_json_parse_any(json, file, text, bytes);
+  dfcclResult_t result = parse_value(json, file, text, bytes, false);
   return result == dfcclSuccess ? only_object(json, file) : result;
 }
 
 dfcclResult_t df_json_parse_any(df_json *json, const char *file, const char *text, size_t bytes) {
+  return parse_value(json, file, text, bytes, true);
+}
+
+static dfcclResult_t fail_memory(const char *file) {
+  return df_fail(dfcclInvalidArgument,
+                 "%s: no memory for the values of the file (at most %llu MiB are used)", file,
+                 (unsigned long long)(DF_TRACE_MAX_VALUE_BYTES >> 20));
+}
+
+static dfcclResult_t parse_lines(df_json *json, const char *file, const char *text, size_t bytes) {
+  const size_t stopped = parse_lines_in_blocks(json, text, bytes);
+  if (stopped == bytes && !parsing_failed) return dfcclSuccess;
+  dfcclResult_t result = parsing_failed
+                             ? fail_memory(file)
+                             : fail_at(file, text, stopped, "not a JSON object, or cut short");
+  df_json_destroy(json);
+  return result;
+}
+
+static dfcclResult_t parse_value(df_json *json, const char *file, const char *text, size_t bytes,
+                                 bool lines) {
   *json = (df_json){0};
   if (bytes > 2 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5)
     return df_fail(dfcclInvalidArgument,
@@ -182,14 +238,16 @@ dfcclResult_t df_json_parse_any(df_json *json, const char *file, const char *tex
   const cJSON *value = parse_in_blocks(json, text, bytes, &end);
   size_t stopped = DF_MIN((size_t)(end - text), bytes);
   if (!value && parsing_failed)
-    result = df_fail(dfcclInvalidArgument,
-                     "%s: no memory for the values of the file (at most %llu MiB are used)", file,
-                     (unsigned long long)(DF_TRACE_MAX_VALUE_BYTES >> 20));
+    result = fail_memory(file);
   else if (!value)
     result =
         fail_at(file, text, stopped,
                 bytes == 0 ? "the file is empty" : "not JSON, cut short, or nested too deeply");
   while (value && stopped < bytes && strchr(" \t\r\n", text[stopped])) stopped++;
+  if (lines && cJSON_IsObject(value) && stopped < bytes && text[stopped] == '{') {
+    df_json_destroy(json);
+    return parse_lines(json, file, text, bytes);
+  }
   if (value && stopped < bytes)
     result = fail_at(file, text, stopped, "text after the end of the JSON value");
   if (result != dfcclSuccess) df_json_destroy(json);
@@ -237,8 +295,10 @@ static dfcclResult_t read_stream(const char *file, FILE *stream, uint64_t max_by
   return dfcclSuccess;
 }
 
+static dfcclResult_t load_value(df_json *json, const char *file, uint64_t max_bytes, bool lines);
+
 dfcclResult_t df_json_load(df_json *json, const char *file, uint64_t max_bytes) {
-  dfcclResult_t result = df_json_load_any(json, file, max_bytes);
+  dfcclResult_t result = load_value(json, file, max_bytes, false);
   return result == dfcclSuccess ? only_object(json, file) : result;
 }
 
@@ -257,11 +317,15 @@ dfcclResult_t df_json_read_text(const char *file, uint64_t max_bytes, char **tex
 }
 
 dfcclResult_t df_json_load_any(df_json *json, const char *file, uint64_t max_bytes) {
+  return load_value(json, file, max_bytes, true);
+}
+
+static dfcclResult_t load_value(df_json *json, const char *file, uint64_t max_bytes, bool lines) {
   *json = (df_json){0};
   char *text;
   size_t bytes;
   dfcclResult_t result = df_json_read_text(file, max_bytes, &text, &bytes);
-  if (result == dfcclSuccess) result = df_json_parse_any(json, file, text, bytes);
+  if (result == dfcclSuccess) result = parse_value(json, file, text, bytes, lines);
   free(text);
   return result;
 }

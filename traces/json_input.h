@@ -25,7 +25,8 @@ dfcclResult_t df_json_load(df_json *json, const char *file, uint64_t max_bytes);
 /* The same for text in memory; file is the name used in sentences. */
 dfcclResult_t df_json_parse(df_json *json, const char *file, const char *text, size_t bytes);
 
-/* The same for any JSON value. */
+/* The same for any JSON value. Objects one after the other, as in files of JSON lines, become an
+ * array; df_json_object_line is the line where such an object begins. */
 dfcclResult_t df_json_load_any(df_json *json, const char *file, uint64_t max_bytes);
 dfcclResult_t df_json_parse_any(df_json *json, const char *file, const char *text, size_t bytes);
 void df_json_destroy(df_json *json);
@@ -34,6 +35,10 @@ void df_json_destroy(df_json *json);
 dfcclResult_t df_json_read_text(const char *file, uint64_t max_bytes, char **text, size_t *bytes);
 /* The line on which a value of the parsed text begins. */
 size_t df_json_line(const df_json *json, const char *text, size_t bytes, const cJSON *value);
+/* The line of an object among objects one after the other. */
+static inline uint64_t df_json_object_line(const cJSON *object) {
+  return (uint64_t)object->valueint;
+}
 
 /* Fails if two members of object have the same key. path is "" for the outermost object. */
 dfcclResult_t df_json_reject_duplicates(const char *file, const char *path, const cJSON *object);

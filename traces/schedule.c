@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "json_input.h"
+#include "plans/operation.h"
 #include "schedule_build.h"
 #include "trace_limits.h"
 #include "trace.h"
@@ -83,8 +84,33 @@ static dfcclResult_t bad_event(const event_place *place, const char *key, const 
                  value ? df_json_show(value, shown) : "");
 }
 
+/* The content of a recorded run: `count` is that of dfcclRegister*. */
+static dfcclResult_t read_content(builder *build, const event_place *place, const cJSON *item,
+                                  uint32_t group, df_call *call) {
+  const cJSON *op = cJSON_GetObjectItemCaseSensitive(item, "op");
+  const cJSON *type = cJSON_GetObjectItemCaseSensitive(item, "type");
+  const cJSON *count = cJSON_GetObjectItemCaseSensitive(item, "count");
+  const cJSON *root = cJSON_GetObjectItemCaseSensitive(item, "root");
+  if (!cJSON_IsString(op) || !cJSON_IsNumber(count))
+    return bad_event(place, ".op", "without op, type and count a schedule cannot be replayed",
+                     NULL);
+  df_call_content content = df_content_of(op->valuestring);
+  if (content.operation < 0) return bad_event(place, ".op", "unknown operation ", op);
+  content.type = cJSON_IsString(type) ? df_content_type(type->valuestring) : -1;
+  if (type && content.type < 0) return bad_event(place, ".type", "unknown type ", type);
+  if (!(count->valuedouble >= 0 && count->valuedouble < 1e15))
+    return bad_event(place, ".count", "expected a whole number, not ", count);
+  const uint32_t members = build->group_first[group + 1] - build->group_first[group];
+  content.send_count = content.recv_count = (uint64_t)count->valuedouble;
+  if (content.operation == DF_OP_ALL_TO_ALL) content.send_count *= members;
+  content.has_root = cJSON_IsNumber(root) && root->valuedouble >= 0 && root->valuedouble < members;
+  content.root = content.has_root ? (uint32_t)root->valuedouble : 0;
+  return df_schedule_intern_content(build, place->file, &content, &call->content);
+}
+
 static dfcclResult_t read_collective(builder *build, const event_place *place, const cJSON *coll,
-                                     const cJSON *group_name, uint32_t *event) {
+                                     const cJSON *group_name, const cJSON *item, uint32_t *event,
+                                     df_call *call) {
   char path[64];
   uint32_t group;
   if (!cJSON_IsString(coll)) return bad_event(place, ".coll", "expected a name, not ", coll);
@@ -105,14 +131,23 @@ static dfcclResult_t read_collective(builder *build, const event_place *place, c
   if (twice)
     return bad_event(place, ".coll",
                      "the GPU runs it twice; give each run a name of its own: ", coll);
-  return dfcclSuccess;
+  return build->with_calls ? read_content(build, place, item, group, call) : dfcclSuccess;
+}
+
+/* Keys of a recording that only a replay needs. */
+static bool is_content(const char *key) {
+  static const char *const keys[] = {"op", "type", "count", "root"};
+  for (size_t i = 0; i < DF_COUNT_OF(keys); i++)
+    if (strcmp(key, keys[i]) == 0) return true;
+  return false;
 }
 
 static dfcclResult_t read_event(builder *build, const event_place *place, const cJSON *item,
-                                uint32_t *event) {
+                                uint32_t *event, df_call *call) {
   if (!cJSON_IsObject(item)) return bad_event(place, "", "expected an event object, not ", item);
   const cJSON *coll = NULL, *group = NULL, *sync = NULL;
   for (const cJSON *member = item->child; member; member = member->next) {
+    if (is_content(member->string)) continue;
     const cJSON **found = strcmp(member->string, "coll") == 0    ? &coll
                           : strcmp(member->string, "group") == 0 ? &group
                           : strcmp(member->string, "sync") == 0  ? &sync
@@ -132,7 +167,7 @@ static dfcclResult_t read_event(builder *build, const event_place *place, const 
   }
   if (!coll) return bad_event(place, ".coll", "is missing", NULL);
   if (!group) return bad_event(place, ".group", "is missing", NULL);
-  return read_collective(build, place, coll, group, event);
+  return read_collective(build, place, coll, group, item, event, call);
 }
 
 static dfcclResult_t read_gpu(builder *build, const char *file, df_recorded recorded,
@@ -156,8 +191,10 @@ static dfcclResult_t read_gpu(builder *build, const char *file, df_recorded reco
   event_place place = {file, gpu, 0};
   for (const cJSON *item = events->child; item; item = item->next, place.index++) {
     uint32_t event = 0;
-    TRY(read_event(build, &place, item, &event));
-    TRY(df_schedule_add_event(build, file, gpu, event, NULL));
+    df_call call = {
+        .number = (uint32_t)place.index + 1, .stack = DF_NO_STACK, .content = DF_NO_CONTENT};
+    TRY(read_event(build, &place, item, &event, &call));
+    TRY(df_schedule_add_event(build, file, gpu, event, &call));
   }
   return dfcclSuccess;
 }
@@ -201,40 +238,51 @@ static dfcclResult_t build_schedule(builder *build, const char *const *files, co
 }
 
 static dfcclResult_t take_json(df_schedule *schedule, const char *const *files, const df_json *json,
-                               int count, bool waits_only) {
+                               int count, df_schedule_waits waits, uint32_t ranks) {
   builder build;
   bool traces = false;
   dfcclResult_t result = df_trace_recognise(files, json, count, &traces);
   if (result != dfcclSuccess) return result;
-  result = df_schedule_begin(&build, schedule, traces);
+  result = df_schedule_begin(&build, schedule, traces || waits == DF_WAITS_AS_STEPS);
+  schedule->of_traces = traces;
   if (result == dfcclSuccess)
-    result = traces ? df_trace_build(&build, files, json, count, waits_only)
+    result = traces ? df_trace_build(&build, files, json, count, waits, ranks)
                     : build_schedule(&build, files, json, count);
   df_schedule_abandon(&build);
   if (result != dfcclSuccess) df_schedule_destroy(schedule);
   return result;
 }
 
-dfcclResult_t df_schedule_load(df_schedule *schedule, const char *const *files, int file_count,
-                               bool waits_only) {
+static dfcclResult_t load(df_schedule *schedule, const char *const *files, int file_count,
+                          df_schedule_waits waits, uint32_t ranks) {
   memset(schedule, 0, sizeof *schedule);
   df_json *json = calloc((size_t)file_count, sizeof *json);
   if (!json) return df_schedule_no_memory(files[0]);
   dfcclResult_t result = dfcclSuccess;
   for (int i = 0; i < file_count && result == dfcclSuccess; i++)
     result = df_json_load_any(&json[i], files[i], DF_TRACE_MAX_FILE_BYTES);
-  if (result == dfcclSuccess) result = take_json(schedule, files, json, file_count, waits_only);
+  if (result == dfcclSuccess) result = take_json(schedule, files, json, file_count, waits, ranks);
   for (int i = 0; i < file_count; i++) df_json_destroy(&json[i]);
   free(json);
   return result;
 }
 
+dfcclResult_t df_schedule_load(df_schedule *schedule, const char *const *files, int file_count,
+                               df_schedule_waits waits) {
+  return load(schedule, files, file_count, waits, 0);
+}
+
+dfcclResult_t df_schedule_load_program(df_schedule *schedule, const char *const *files,
+                                       int file_count, uint32_t ranks) {
+  return load(schedule, files, file_count, DF_WAITS_AS_STEPS, ranks);
+}
+
 dfcclResult_t df_schedule_parse(df_schedule *schedule, const char *file, const char *text,
-                                size_t bytes, bool waits_only) {
+                                size_t bytes, df_schedule_waits waits) {
   df_json json;
   memset(schedule, 0, sizeof *schedule);
   TRY(df_json_parse_any(&json, file, text, bytes));
-  dfcclResult_t result = take_json(schedule, &file, &json, 1, waits_only);
+  dfcclResult_t result = take_json(schedule, &file, &json, 1, waits, 0);
   df_json_destroy(&json);
   return result;
 }
@@ -250,5 +298,8 @@ void df_schedule_destroy(df_schedule *schedule) {
   df_names_destroy(&schedule->groups);
   df_names_destroy(&schedule->collectives);
   df_names_destroy(&schedule->stacks);
+  df_names_destroy(&schedule->content_texts);
+  free(schedule->content);
+  free(schedule->step);
   memset(schedule, 0, sizeof *schedule);
 }

@@ -14,7 +14,7 @@ dfcclResult_t df_schedule_no_memory(const char *file) {
 dfcclResult_t df_schedule_begin(df_schedule_builder *build, df_schedule *schedule, bool calls) {
   *build = (df_schedule_builder){.schedule = schedule};
   memset(schedule, 0, sizeof *schedule);
-  schedule->of_traces = calls;
+  build->with_calls = calls;
   build->first = calloc(DF_TRACE_MAX_GPUS, sizeof *build->first);
   build->count = calloc(DF_TRACE_MAX_GPUS, sizeof *build->count);
   build->recorded = calloc(DF_TRACE_MAX_GPUS, sizeof *build->recorded);
@@ -23,6 +23,7 @@ dfcclResult_t df_schedule_begin(df_schedule_builder *build, df_schedule *schedul
   dfcclResult_t result = df_names_create(&schedule->groups);
   if (result == dfcclSuccess) result = df_names_create(&schedule->collectives);
   if (result == dfcclSuccess) result = df_names_create(&schedule->stacks);
+  if (result == dfcclSuccess) result = df_names_create(&schedule->content_texts);
   return result;
 }
 
@@ -163,7 +164,7 @@ static bool grow_events(df_schedule_builder *build) {
   uint32_t *grown = realloc(build->event, room * sizeof *grown);
   if (!grown) return false;
   build->event = grown;
-  if (build->schedule->of_traces) {
+  if (build->with_calls) {
     df_call *calls = realloc(build->call, room * sizeof *calls);
     if (!calls) return false;
     build->call = calls;
@@ -180,9 +181,48 @@ dfcclResult_t df_schedule_add_event(df_schedule_builder *build, const char *file
                      gpu, (unsigned long long)DF_TRACE_MAX_EVENTS);
     if (!grow_events(build)) return df_schedule_no_memory(file);
   }
-  if (build->call) build->call[build->event_count] = call ? *call : (df_call){0, DF_NO_STACK};
+  if (build->call)
+    build->call[build->event_count] =
+        call ? *call : (df_call){.stack = DF_NO_STACK, .content = DF_NO_CONTENT};
   build->event[build->event_count++] = event;
   build->count[gpu]++;
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_schedule_intern_content(df_schedule_builder *build, const char *file,
+                                         const df_call_content *content, uint32_t *number) {
+  df_schedule *schedule = build->schedule;
+  char text[160];
+  const uint32_t before = schedule->content_texts.count;
+  snprintf(text, sizeof text, "%d %d %d %d %u %d %d %d %llu %llu", content->operation,
+           content->type, content->reduction, content->priority, content->root,
+           content->has_priority, content->has_root, content->pieces_differ,
+           (unsigned long long)content->send_count, (unsigned long long)content->recv_count);
+  dfcclResult_t result = df_names_intern(&schedule->content_texts, 0, text, number);
+  if (result != dfcclSuccess || *number < before) return result;
+  if (*number == schedule->content_room) {
+    uint32_t room = 2 * schedule->content_room + 64;
+    df_call_content *grown = realloc(schedule->content, room * sizeof *grown);
+    if (!grown) return df_schedule_no_memory(file);
+    schedule->content = grown;
+    schedule->content_room = room;
+  }
+  schedule->content[*number] = *content;
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_schedule_add_step(df_schedule_builder *build, const char *file,
+                                   df_step_before step) {
+  df_schedule *schedule = build->schedule;
+  if (schedule->step_count == schedule->step_room) {
+    uint32_t room = 2 * schedule->step_room + 256;
+    df_step_before *grown =
+        room > DF_TRACE_MAX_EVENTS ? NULL : realloc(schedule->step, room * sizeof *grown);
+    if (!grown) return df_schedule_no_memory(file);
+    schedule->step = grown;
+    schedule->step_room = room;
+  }
+  schedule->step[schedule->step_count++] = step;
   return dfcclSuccess;
 }
 

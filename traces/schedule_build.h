@@ -14,12 +14,13 @@ typedef struct {
   uint32_t first_room;
   uint64_t event_count, event_room;
   uint32_t *event;
-  df_call *call;           /* parallel to event[]; NULL if readers have no records of calls */
+  df_call *call;           /* parallel to event[]; NULL without df_call */
   uint64_t *first, *count; /* GPU -> its events */
   uint8_t *recorded;       /* GPU -> df_recorded */
   uint32_t *last_gpu;      /* collective -> the GPU + 1 that ran it last */
   uint32_t *group_of;
   uint32_t collective_room;
+  bool with_calls;
   uint32_t gpu_count; /* largest GPU named anywhere + 1 */
 } df_schedule_builder;
 
@@ -53,6 +54,13 @@ dfcclResult_t df_schedule_name_event(df_schedule_builder *build, const char *fil
 /* call: NULL, or what is known of the call. */
 dfcclResult_t df_schedule_add_event(df_schedule_builder *build, const char *file, uint32_t gpu,
                                     uint32_t event, const df_call *call);
+
+/* The number of a content among all of the schedule. */
+dfcclResult_t df_schedule_intern_content(df_schedule_builder *build, const char *file,
+                                         const df_call_content *content, uint32_t *number);
+/* Appends a step; a call's steps follow each other. */
+dfcclResult_t df_schedule_add_step(df_schedule_builder *build, const char *file,
+                                   df_step_before step);
 
 /* Puts the GPUs' events in the order of their numbers and hands everything to the schedule. */
 dfcclResult_t df_schedule_finish(df_schedule_builder *build, const char *file);

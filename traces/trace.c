@@ -19,15 +19,23 @@ static const cJSON *get(const cJSON *object, const char *key) {
 
 typedef dfcclResult_t (*trace_reader)(df_trace *trace, df_trace_rank *rank, const cJSON *root);
 
+/* Lines become a list of objects, and a single line an object. */
+static bool is_lines(const cJSON *root) {
+  const cJSON *first = cJSON_IsArray(root) ? root->child : root;
+  return get(first, "collective") || get(first, "trace") || get(first, "after");
+}
+
 static trace_reader reader_of(const cJSON *root) {
   if (cJSON_IsArray(root)) return cJSON_IsObject(root->child) ? df_trace_read_param : NULL;
   if (get(root, "entries") || get(root, "pg_config")) return df_trace_read_flight;
   return cJSON_IsArray(get(root, "nodes")) ? df_trace_read_execution : NULL;
 }
 
+static bool is_trace(const cJSON *root) { return is_lines(root) || reader_of(root) != NULL; }
+
 dfcclResult_t df_trace_recognise(const char *const *files, const df_json *json, int count,
                                  bool *traces) {
-  *traces = reader_of(json[0].root) != NULL;
+  *traces = is_trace(json[0].root);
   for (int i = 0; i < count; i++)
     if (cJSON_IsArray(get(json[i].root, "traceEvents")))
       return df_fail(dfcclInvalidArgument,
@@ -35,15 +43,10 @@ dfcclResult_t df_trace_recognise(const char *const *files, const df_json *json, 
                      "torch.profiler.ExecutionTraceObserver writes",
                      files[i]);
   for (int i = 1; i < count; i++)
-    if ((reader_of(json[i].root) != NULL) != *traces)
+    if (is_trace(json[i].root) != *traces)
       return df_fail(dfcclInvalidArgument, "%s: a %s, but %s is a %s", files[i],
                      *traces ? "schedule" : "trace", files[0], *traces ? "trace" : "schedule");
   return dfcclSuccess;
-}
-
-static void note(df_schedule *schedule, const char *text) {
-  if (schedule->note_count < DF_MAX_NOTES)
-    snprintf(schedule->note[schedule->note_count++], DF_NOTE_BYTES, "%s", text);
 }
 
 static int by_rank(const void *a, const void *b) {
@@ -51,111 +54,33 @@ static int by_rank(const void *a, const void *b) {
   return (left->rank > right->rank) - (left->rank < right->rank);
 }
 
+/* A single trace of one rank is the trace of each rank of the job, if the caller gives a number. */
+static dfcclResult_t read_file(df_trace *trace, const char *const *files, const df_json *json,
+                               int count, int file) {
+  const cJSON *root = json[file].root;
+  const uint32_t copies = count == 1 && trace->job_ranks > 0 ? trace->job_ranks : 1;
+  if (is_lines(root)) return df_trace_read_lines(trace, files, count, file, root);
+  for (uint32_t copy = 0; copy < copies; copy++) {
+    uint32_t index;
+    TRY(df_trace_add_rank(trace, files[file], &index));
+    df_trace_rank *rank = &trace->rank[index];
+    TRY(df_trace_rank_of(rank, files, count, root));
+    if (copies > 1) {
+      rank->rank = copy;
+      rank->rank_assumed = false;
+    }
+    TRY(reader_of(root)(trace, rank, root));
+  }
+  return dfcclSuccess;
+}
+
 static dfcclResult_t read_files(df_trace *trace, const char *const *files, const df_json *json,
                                 int count) {
-  trace->rank = calloc((size_t)count, sizeof *trace->rank);
-  if (!trace->rank) return df_schedule_no_memory(files[0]);
-  trace->rank_count = count;
   TRY(df_names_create(&trace->groups));
   TRY(df_names_create(&trace->signatures));
   TRY(df_names_create(&trace->member_lists));
-  for (int i = 0; i < count; i++) {
-    df_trace_rank *rank = &trace->rank[i];
-    rank->file = files[i];
-    TRY(df_trace_rank_of(rank, files, count, json[i].root));
-    TRY(reader_of(json[i].root)(trace, rank, json[i].root));
-  }
-  qsort(trace->rank, (size_t)count, sizeof *trace->rank, by_rank);
-  return dfcclSuccess;
-}
-
-/* ---- members that no file tells ---- */
-
-static bool append_member(df_trace_members *members, uint32_t rank) {
-  if ((members->count & (members->count - 1)) == 0) { /* a power of two, or 0: full */
-    uint32_t room = members->count ? 2 * members->count : 1;
-    uint32_t *grown = realloc(members->rank, room * sizeof *grown);
-    if (!grown) return false;
-    members->rank = grown;
-  }
-  members->rank[members->count++] = rank;
-  return true;
-}
-
-static bool infer_members(df_trace *trace, bool *unknown, bool *failed) {
-  uint32_t groups = trace->groups.count;
-  for (uint32_t g = 0; g < groups; g++) unknown[g] = trace->members[g].count == 0;
-  for (int r = 0; r < trace->rank_count; r++) {
-    const df_trace_rank *rank = &trace->rank[r];
-    for (uint32_t g = 0; g < groups; g++)
-      if (unknown[g] && trace->members[g].everybody &&
-          !append_member(&trace->members[g], rank->rank))
-        return *failed = true;
-    for (uint64_t i = 0; i < rank->count; i++) {
-      df_trace_members *members = &trace->members[rank->call[i].group];
-      if (!unknown[rank->call[i].group] || members->everybody) continue;
-      if (members->count > 0 && members->rank[members->count - 1] == rank->rank) continue;
-      if (!append_member(members, rank->rank)) return *failed = true;
-    }
-  }
-  return true;
-}
-
-static dfcclResult_t complete_groups(df_trace *trace, df_schedule *schedule) {
-  char text[DF_NOTE_BYTES];
-  bool failed = false, *unknown = calloc(trace->groups.count + 1u, sizeof *unknown);
-  if (!unknown || !infer_members(trace, unknown, &failed) || failed) {
-    free(unknown);
-    return df_schedule_no_memory(trace->rank[0].file);
-  }
-  for (int r = 0; r < trace->rank_count; r++)
-    if (trace->rank[r].rank_assumed)
-      note(schedule, "neither the file nor its name has the rank: it is taken to be rank 0");
-  if (trace->messages_left_out)
-    note(schedule, "Gloo's nodes do not tell who sends to whom: messages are left out");
-  if (trace->groups_unnamed)
-    note(schedule,
-         "the traces do not name process groups: each call is taken to be one of all ranks");
-  for (uint32_t g = 0; g < trace->groups.count && !trace->groups_unnamed; g++) {
-    if (!unknown[g]) continue;
-    snprintf(text, sizeof text, "no file has the members of group %.100s: assumed to be %s",
-             df_names_text(&trace->groups, g),
-             trace->members[g].everybody ? "all ranks with a file" : "the ranks that use it");
-    note(schedule, text);
-  }
-  free(unknown);
-  return dfcclSuccess;
-}
-
-/* ---- rings that have forgotten their first calls ---- */
-
-static bool has_member(const df_trace_members *members, uint32_t rank) {
-  for (uint32_t i = 0; i < members->count; i++)
-    if (members->rank[i] == rank) return true;
-  return false;
-}
-
-/* start[group]: the first call of the group that every member's ring still has. */
-static dfcclResult_t find_starts(const df_trace *trace, df_schedule *schedule, uint64_t *start) {
-  uint64_t *first = malloc((trace->groups.count + 1u) * sizeof *first);
-  char text[DF_NOTE_BYTES];
-  if (!first) return df_schedule_no_memory(trace->rank[0].file);
-  for (int r = 0; r < trace->rank_count; r++) {
-    const df_trace_rank *rank = &trace->rank[r];
-    if (!rank->begins_late) continue;
-    for (uint32_t g = 0; g < trace->groups.count; g++) first[g] = UINT64_MAX;
-    for (uint64_t i = rank->count; i-- > 0;)
-      if (rank->call[i].from == DF_TRACE_NOBODY)
-        first[rank->call[i].group] = rank->call[i].sequence;
-    for (uint32_t g = 0; g < trace->groups.count; g++)
-      if (has_member(&trace->members[g], rank->rank)) start[g] = DF_MAX(start[g], first[g]);
-    snprintf(text, sizeof text,
-             "the ring of rank %u begins with its call %llu: what its groups did before is left "
-             "out on every rank, and so are messages",
-             rank->rank, (unsigned long long)(rank->count > 0 ? rank->call[0].number : 0));
-    note(schedule, text);
-  }
-  free(first);
+  for (int i = 0; i < count; i++) TRY(read_file(trace, files, json, count, i));
+  qsort(trace->rank, trace->rank_count, sizeof *trace->rank, by_rank);
   return dfcclSuccess;
 }
 
@@ -164,14 +89,15 @@ static dfcclResult_t find_starts(const df_trace *trace, df_schedule *schedule, u
 typedef struct {
   df_schedule_builder *build;
   const df_trace *trace;
-  bool waits_only;
+  df_schedule_waits waits;
   uint64_t *start;
   uint32_t *group;   /* group of the trace -> group of the schedule, + 1 */
   df_names ordinals; /* scope: the schedule's group; text: a signature */
   uint64_t *made;    /* by ordinal: how often the rank has made it */
   uint32_t *made_by; /* and which rank + 1 */
   uint32_t made_room;
-  char *text; /* for names */
+  uint32_t *made_event; /* the rank's call -> its event */
+  char *text;           /* for names */
 } emission;
 
 static dfcclResult_t put_group(emission *emit, const char *file, const char *name,
@@ -286,6 +212,37 @@ static bool is_forgotten(const emission *emit, const df_trace_call *call) {
   return start > 0 && (call->from != DF_TRACE_NOBODY || call->sequence < start);
 }
 
+/* The steps before a call, and its content. A call that cannot be replayed ends the reading. */
+static dfcclResult_t emit_content(emission *emit, const df_trace_rank *rank,
+                                  const df_trace_call *call, const char *signature,
+                                  df_call *origin) {
+  if (call->content.operation < 0)
+    return df_fail(dfcclInvalidArgument, "%s: call %llu: unknown operation \"%.60s\"", rank->file,
+                   (unsigned long long)call->number, signature);
+  if (df_content_count(&call->content, 1) == DF_NO_COUNT)
+    return df_fail(dfcclInvalidArgument, "%s: call %llu: \"%.100s\" has no size", rank->file,
+                   (unsigned long long)call->number, signature);
+  return df_schedule_intern_content(emit->build, rank->file, &call->content, &origin->content);
+}
+
+static dfcclResult_t emit_steps(emission *emit, const df_trace_rank *rank, uint32_t first,
+                                uint32_t count, df_call *origin) {
+  origin->first_step = emit->build->schedule->step_count;
+  origin->step_count = count;
+  for (uint32_t i = first; i < first + count; i++) {
+    const df_trace_step *step = &emit->trace->step[i];
+    const uint32_t awaited = step->awaited ? emit->made_event[step->awaited - 1] : DF_NO_COLLECTIVE;
+    TRY(df_schedule_add_step(emit->build, rank->file, (df_step_before){awaited, step->compute_us}));
+  }
+  return dfcclSuccess;
+}
+
+static bool waits_for_one(const df_trace *trace, const df_trace_call *call) {
+  for (uint32_t i = 0; i < call->step_count; i++)
+    if (trace->step[call->first_step + i].awaited) return true;
+  return false;
+}
+
 static dfcclResult_t emit_call(emission *emit, const df_trace_rank *rank,
                                const df_trace_call *call) {
   uint32_t group = 0, event = 0;
@@ -306,9 +263,23 @@ static dfcclResult_t emit_call(emission *emit, const df_trace_rank *rank,
   snprintf(emit->text, DF_TRACE_MAX_NAME_BYTES, "%s #%llu", signature, (unsigned long long)ordinal);
   TRY(df_schedule_name_event(emit->build, rank->file, rank->rank, group, emit->text, &event,
                              &twice));
-  df_call origin = {(uint32_t)call->number, DF_NO_STACK};
+  df_call origin = {
+      .number = (uint32_t)call->number, .stack = DF_NO_STACK, .content = DF_NO_CONTENT};
+  emit->made_event[call - rank->call] = event;
   TRY(read_stack(emit, rank, call, &origin.stack));
+  if (emit->waits == DF_WAITS_AS_STEPS) {
+    TRY(emit_content(emit, rank, call, signature, &origin));
+    TRY(emit_steps(emit, rank, call->first_step, call->step_count, &origin));
+  }
   return df_schedule_add_event(emit->build, rank->file, rank->rank, event, &origin);
+}
+
+/* Steps after the last call: a wait for all, with the steps before it. */
+static dfcclResult_t emit_end(emission *emit, const df_trace_rank *rank) {
+  df_call end = {.stack = DF_NO_STACK, .content = DF_NO_CONTENT};
+  if (emit->waits != DF_WAITS_AS_STEPS || rank->last_step_count == 0) return dfcclSuccess;
+  TRY(emit_steps(emit, rank, rank->last_step, rank->last_step_count, &end));
+  return df_schedule_add_event(emit->build, rank->file, rank->rank, DF_EVENT_SYNC, &end);
 }
 
 static dfcclResult_t emit_rank(emission *emit, const df_trace_rank *rank) {
@@ -317,16 +288,21 @@ static dfcclResult_t emit_rank(emission *emit, const df_trace_rank *rank) {
   TRY(df_schedule_open_gpu(emit->build, rank->file, path, rank->rank,
                            rank->whole ? DF_RECORDED_WHOLE : DF_RECORDED_SO_FAR));
   bool begun = false, hold = false;
+  uint32_t *events = realloc(emit->made_event, (rank->count + 1) * sizeof *events);
+  if (!events) return df_schedule_no_memory(rank->file);
+  memset(events, 0xff, (rank->count + 1) * sizeof *events); /* DF_NO_COLLECTIVE */
+  emit->made_event = events;
   for (uint64_t i = 0; i < rank->count; i++) {
     const df_trace_call *call = &rank->call[i];
     if (is_forgotten(emit, call)) continue;
-    if (!emit->waits_only) hold = begun && !call->with_last;
+    if (emit->waits == DF_WAITS_AFTER_EACH) hold = begun && !call->with_last;
+    if (emit->waits == DF_WAITS_AS_RECORDED) hold |= begun && waits_for_one(emit->trace, call);
     if (hold) TRY(df_schedule_add_event(emit->build, rank->file, rank->rank, DF_EVENT_SYNC, NULL));
     TRY(emit_call(emit, rank, call));
     begun = true;
     hold = call->host_waits;
   }
-  return dfcclSuccess;
+  return emit_end(emit, rank);
 }
 
 static dfcclResult_t emit_all(emission *emit, df_schedule *schedule) {
@@ -337,25 +313,29 @@ static dfcclResult_t emit_all(emission *emit, df_schedule *schedule) {
   if (!emit->start || !emit->group || !emit->text)
     return df_schedule_no_memory(trace->rank[0].file);
   TRY(df_names_create(&emit->ordinals));
-  TRY(find_starts(trace, schedule, emit->start));
-  for (int r = 0; r < trace->rank_count; r++) TRY(emit_rank(emit, &trace->rank[r]));
-  if (emit->waits_only && trace->waits_are_single)
-    note(schedule, "a wait for one call is taken to be a wait for all calls that have begun");
+  TRY(df_trace_find_starts(trace, schedule, emit->start));
+  for (uint32_t r = 0; r < trace->rank_count; r++) TRY(emit_rank(emit, &trace->rank[r]));
+  if ((emit->waits != DF_WAITS_AFTER_EACH && trace->waits_are_single) ||
+      (emit->waits == DF_WAITS_AS_RECORDED && trace->waits_are_named))
+    df_trace_note(schedule,
+                  "a wait for one call is taken to be a wait for all calls that have begun");
   return df_schedule_finish(emit->build, trace->rank[0].file);
 }
 
 dfcclResult_t df_trace_build(df_schedule_builder *build, const char *const *files,
-                             const df_json *json, int count, bool waits_only) {
-  df_trace trace = {0};
-  emission emit = {.build = build, .trace = &trace, .waits_only = waits_only};
+                             const df_json *json, int count, df_schedule_waits waits,
+                             uint32_t ranks) {
+  df_trace trace = {.job_ranks = ranks, .is_replayed = waits == DF_WAITS_AS_STEPS};
+  emission emit = {.build = build, .trace = &trace, .waits = waits};
   dfcclResult_t result = read_files(&trace, files, json, count);
-  if (result == dfcclSuccess) result = complete_groups(&trace, build->schedule);
+  if (result == dfcclSuccess) result = df_trace_complete_groups(&trace, build->schedule);
   if (result == dfcclSuccess) result = emit_all(&emit, build->schedule);
-  for (int i = 0; i < trace.rank_count; i++) free(trace.rank[i].call);
+  for (uint32_t i = 0; i < trace.rank_count; i++) free(trace.rank[i].call);
   for (uint32_t g = 0; g < trace.groups.count && g < trace.members_room; g++)
     free(trace.members[g].rank);
   free(trace.rank);
   free(trace.members);
+  free(trace.step);
   df_names_destroy(&trace.groups);
   df_names_destroy(&trace.signatures);
   df_names_destroy(&trace.member_lists);
@@ -363,6 +343,7 @@ dfcclResult_t df_trace_build(df_schedule_builder *build, const char *const *file
   free(emit.group);
   free(emit.made);
   free(emit.made_by);
+  free(emit.made_event);
   free(emit.text);
   df_names_destroy(&emit.ordinals);
   return result;

@@ -12,8 +12,9 @@
 dfcclResult_t df_trace_recognise(const char *const *files, const df_json *json, int count,
                                  bool *traces);
 
-/* Adds what the traces say to build, and finishes it. waits_only as in df_schedule_load. */
+/* Adds what the traces say to build, and finishes it. ranks as in df_schedule_load_program. */
 dfcclResult_t df_trace_build(df_schedule_builder *build, const char *const *files,
-                             const df_json *json, int count, bool waits_only);
+                             const df_json *json, int count, df_schedule_waits waits,
+                             uint32_t ranks);
 
 #endif

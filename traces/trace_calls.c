@@ -11,12 +11,29 @@ dfcclResult_t df_trace_bad(const df_trace_place *place, const char *key, const c
                            const cJSON *value) {
   char shown[DF_JSON_SHOWN_BYTES] = "";
   if (value) df_json_show(value, shown);
+  if (!place->list)
+    return df_fail(dfcclInvalidArgument, "%s: line %llu%s%s: %s%s", place->file,
+                   (unsigned long long)place->index, *key ? ", " : "", *key ? key + 1 : "", what,
+                   shown);
   return df_fail(dfcclInvalidArgument, "%s: %s[%llu]%s: %s%s", place->file, place->list,
                  (unsigned long long)place->index, key, what, shown);
 }
 
-static dfcclResult_t no_memory(const char *file) {
+dfcclResult_t df_trace_no_memory(const char *file) {
   return df_fail(dfcclOutOfMemory, "%s: no memory for the calls", file);
+}
+
+dfcclResult_t df_trace_add_rank(df_trace *trace, const char *file, uint32_t *rank) {
+  if (trace->rank_count == trace->rank_room) {
+    uint32_t room = 2 * trace->rank_room + 8;
+    df_trace_rank *grown = realloc(trace->rank, room * sizeof *grown);
+    if (!grown) return df_trace_no_memory(file);
+    trace->rank = grown;
+    trace->rank_room = room;
+  }
+  *rank = trace->rank_count++;
+  trace->rank[*rank] = (df_trace_rank){.file = file};
+  return dfcclSuccess;
 }
 
 typedef struct {
@@ -68,7 +85,7 @@ static dfcclResult_t parse_ranks(const df_trace_place *place, const cJSON *ranks
              list->count < DF_TRACE_MAX_GPUS;
       if (good) good = memory = append(list, (uint32_t)rank);
     }
-  if (!memory) return no_memory(place->file);
+  if (!memory) return df_trace_no_memory(place->file);
   return good ? dfcclSuccess : df_trace_bad(place, "", "expected a list of ranks, not ", ranks);
 }
 
@@ -77,7 +94,7 @@ static dfcclResult_t number_list(df_trace *trace, const df_trace_place *place,
                                  const rank_list *list, uint32_t *number) {
   size_t bytes = 12 * (size_t)list->count + 1, used = 0;
   char *text = malloc(bytes);
-  if (!text) return no_memory(place->file);
+  if (!text) return df_trace_no_memory(place->file);
   for (uint32_t i = 0; i < list->count; i++)
     used += (size_t)snprintf(text + used, bytes - used, "%s%u", i > 0 ? ", " : "", list->rank[i]);
   dfcclResult_t result = df_names_intern(&trace->member_lists, 0, text, number);
@@ -95,7 +112,7 @@ static dfcclResult_t intern_group(df_trace *trace, const df_trace_place *place, 
   if (*group >= trace->members_room) {
     uint32_t room = 2 * trace->members_room + 16;
     df_trace_members *grown = realloc(trace->members, room * sizeof *grown);
-    if (!grown) return no_memory(place->file);
+    if (!grown) return df_trace_no_memory(place->file);
     trace->members = grown;
     trace->members_room = room;
   }
@@ -137,16 +154,19 @@ dfcclResult_t df_trace_add(df_trace *trace, df_trace_rank *rank, const df_trace_
     uint64_t room = 2 * rank->room + 256;
     df_trace_call *grown =
         room > DF_TRACE_MAX_EVENTS ? NULL : realloc(rank->call, room * sizeof *grown);
-    if (!grown) return no_memory(place->file);
+    if (!grown) return df_trace_no_memory(place->file);
     rank->call = grown;
     rank->room = room;
   }
   char *text = malloc(bytes);
-  if (!text) return no_memory(place->file);
+  if (!text) return df_trace_no_memory(place->file);
   snprintf(text, bytes, "%s%s%s%s%s", operation, *size ? " " : "", size, name ? ", named " : "",
            name ? name : "");
   *call = &rank->call[rank->count];
-  **call = (df_trace_call){.group = group, .from = DF_TRACE_NOBODY, .number = rank->count + 1};
+  **call = (df_trace_call){.group = group,
+                           .from = DF_TRACE_NOBODY,
+                           .number = rank->count + 1,
+                           .content = df_content_of(operation)};
   dfcclResult_t result = df_names_intern(&trace->signatures, 0, text, &(*call)->signature);
   if (result == dfcclSuccess) rank->count++;
   free(text);

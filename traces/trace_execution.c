@@ -62,6 +62,35 @@ static void describe(const cJSON *node, char *buffer, size_t bytes) {
   cJSON_free(text);
 }
 
+/* The elements and the type of a call's tensors. c10d's operators of several tensors have the
+ * output first; other nodes have inputs only, or numbers of elements as attributes. */
+static dfcclResult_t read_tensors(const df_trace_place *place, const cJSON *node,
+                                  df_call_content *content) {
+  const cJSON *types = inputs_of(node, "types", "input_types");
+  const cJSON *shapes = inputs_of(node, "shapes", "input_shapes");
+  const cJSON *type = types ? types->child : NULL, *shape = shapes ? shapes->child : NULL;
+  uint64_t counts[2] = {DF_NO_COUNT, DF_NO_COUNT};
+  int found = 0;
+  for (; type && shape && found < 2; type = type->next, shape = shape->next) {
+    const char *inner = cJSON_IsString(type) ? strstr(type->valuestring, "Tensor(") : NULL;
+    char word[40];
+    if (!inner) continue;
+    if (!df_content_add_shape(shape, &counts[found]))
+      return df_trace_bad(place, ".inputs", "expected sizes of at least 0", NULL);
+    if (counts[found++] == DF_NO_COUNT) counts[found - 1] = 1; /* a tensor without dimensions */
+    inner += strlen("Tensor(");
+    snprintf(word, sizeof word, "%.*s", (int)DF_MIN(strcspn(inner, ")"), sizeof word - 1), inner);
+    if (content->type < 0) content->type = df_content_type(word);
+  }
+  content->send_count = found == 2 ? counts[1] : counts[0];
+  content->recv_count = found == 2 ? counts[0] : DF_NO_COUNT;
+  const cJSON *in = attribute(node, "in_msg_nelems"), *out = attribute(node, "out_msg_nelems");
+  if (cJSON_IsNumber(in) && in->valuedouble >= 0) content->send_count = (uint64_t)in->valuedouble;
+  if (cJSON_IsNumber(out) && out->valuedouble >= 0)
+    content->recv_count = (uint64_t)out->valuedouble;
+  return dfcclSuccess;
+}
+
 /* "c10d::_allgather_base_" is allgather_base. */
 static void short_name(const char *name, char *buffer, size_t bytes) {
   const char *colon = strrchr(name, ':');
@@ -125,6 +154,11 @@ static dfcclResult_t add_call(df_trace *trace, df_trace_rank *rank, const df_tra
   bool message = is_message(operation);
   if (!message && !df_trace_sizes_differ(operation)) describe(node, size, sizeof size);
   TRY(df_trace_add(trace, rank, place, group, message ? "message" : operation, size, NULL, call));
+  TRY(read_tensors(place, node, &(*call)->content));
+  if (cJSON_IsNumber(peer) && peer->valuedouble >= 0 && peer->valuedouble < DF_TRACE_NOBODY) {
+    (*call)->content.root = (uint32_t)peer->valuedouble;
+    (*call)->content.has_root = true;
+  }
   return message ? set_peer(place, operation, rank->rank, peer, *call) : dfcclSuccess;
 }
 

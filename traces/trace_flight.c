@@ -49,6 +49,20 @@ static void describe(const cJSON *sizes, const cJSON *types, char *buffer, size_
   }
 }
 
+/* The elements and the type of an entry's tensors. */
+static dfcclResult_t read_tensors(const df_trace_place *place, const cJSON *entry,
+                                  df_call_content *content) {
+  if (!df_content_add_shape(get(entry, "input_sizes"), &content->send_count))
+    return df_trace_bad(place, ".input_sizes", "expected sizes of at least 0", NULL);
+  if (!df_content_add_shape(get(entry, "output_sizes"), &content->recv_count))
+    return df_trace_bad(place, ".output_sizes", "expected sizes of at least 0", NULL);
+  const cJSON *types = get(entry, "input_dtypes");
+  if (!cJSON_IsArray(types) || !types->child) types = get(entry, "output_dtypes");
+  if (cJSON_IsArray(types) && cJSON_IsString(types->child))
+    content->type = df_content_type(types->child->valuestring);
+  return dfcclSuccess;
+}
+
 /* "send 0->1" and "recv 1<-0": places in the group. */
 static dfcclResult_t read_peers(const df_trace_place *place, const char *text,
                                 df_trace_call *call) {
@@ -118,6 +132,7 @@ static dfcclResult_t read_entry(df_trace *trace, df_trace_rank *rank, const df_t
   TRY(df_trace_add(trace, rank, place, now.group, message ? "message" : operation, size,
                    cJSON_IsString(name) ? name->valuestring : NULL, &call));
   if (message) TRY(read_peers(place, operation, call));
+  TRY(read_tensors(place, entry, &call->content));
   call->number = record + 1;
   call->sequence = now.sequence;
   call->frames = get(entry, "frames");

@@ -56,6 +56,29 @@ static dfcclResult_t read_peer(const df_trace_place *place, const cJSON *item, c
   return df_trace_bad(place, path, "expected a rank", NULL);
 }
 
+/* Numbers of elements, the type and the root. */
+static dfcclResult_t read_content(const df_trace_place *place, const cJSON *item,
+                                  df_call_content *content) {
+  const char *const keys[] = {"in_msg_size", "out_msg_size", "root"};
+  uint64_t *const counts[] = {&content->send_count, &content->recv_count};
+  const cJSON *type = get(item, "dtype");
+  for (int i = 0; i < 3; i++) {
+    const cJSON *value = get(item, keys[i]);
+    char path[24];
+    int64_t number = 0;
+    snprintf(path, sizeof path, ".%s", keys[i]);
+    if (!value) continue;
+    if (!cJSON_IsNumber(value) || !(value->valuedouble >= 0 && value->valuedouble < 1e15))
+      return df_trace_bad(place, path, "expected a whole number, not ", value);
+    number = (int64_t)value->valuedouble;
+    if (i < 2) *counts[i] = (uint64_t)number;
+    content->has_root |= i == 2;
+    if (i == 2) content->root = (uint32_t)DF_MIN(number, UINT32_MAX);
+  }
+  if (cJSON_IsString(type)) content->type = df_content_type(type->valuestring);
+  return dfcclSuccess;
+}
+
 static bool is_message(const char *operation) {
   return strcmp(operation, "send") == 0 || strcmp(operation, "isend") == 0 ||
          strcmp(operation, "recv") == 0 || strcmp(operation, "irecv") == 0;
@@ -73,7 +96,10 @@ static dfcclResult_t read_item(df_trace *trace, df_trace_rank *rank, const df_tr
   if (!cJSON_IsObject(item)) return df_trace_bad(place, "", "expected an object, not ", item);
   const cJSON *comms = get(item, "comms"), *bytes = get(item, "in_msg_size"),
               *type = get(item, "dtype");
-  if (!comms) return dfcclSuccess; /* computing, or a marker */
+  if (!comms) { /* computing, or a marker */
+    trace->compute_left_out |= get(item, "compute") != NULL;
+    return dfcclSuccess;
+  }
   if (!cJSON_IsString(comms)) return df_trace_bad(place, ".comms", "expected a text, not ", comms);
   const char *operation = comms->valuestring;
   uint32_t group;
@@ -91,6 +117,7 @@ static dfcclResult_t read_item(df_trace *trace, df_trace_rank *rank, const df_tr
   df_trace_call *call;
   TRY(df_trace_add(trace, rank, place, group, is_message(operation) ? "message" : operation, size,
                    NULL, &call));
+  TRY(read_content(place, item, &call->content));
   if (is_message(operation)) {
     TRY(read_peer(place, item, "src_rank", &call->from));
     TRY(read_peer(place, item, "dst_rank", &call->to));

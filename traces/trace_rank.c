@@ -66,10 +66,18 @@ static bool find_differing(const char *const *files, int count, const char *file
   return false;
 }
 
+static const char *base_name(const char *file) {
+  return strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
+}
+
+bool df_trace_names_rank(const char *file, uint32_t *rank) {
+  return find_named(base_name(file), rank);
+}
+
 dfcclResult_t df_trace_rank_of(df_trace_rank *trace, const char *const *files, int count,
                                const cJSON *root) {
   const cJSON *given = cJSON_IsObject(root) ? cJSON_GetObjectItemCaseSensitive(root, "rank") : NULL;
-  const char *name = strrchr(trace->file, '/') ? strrchr(trace->file, '/') + 1 : trace->file;
+  const char *name = base_name(trace->file);
   int64_t number = 0;
   if (given) { /* dfccl's own dumps */
     const dfcclResult_t result =

@@ -1,5 +1,6 @@
 /* dfccl-bench: times the collectives as nccl-tests does, and checks what they compute. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "bound.h"
 #include "common/cli.h"
@@ -9,6 +10,7 @@
 #include "explain.h"
 #include "measure.h"
 #include "overhead.h"
+#include "replay/replay.h"
 #include "table.h"
 #include "tune.h"
 
@@ -77,6 +79,8 @@ static int run_of_env(df_bench_options *options) {
 
 int main(int argc, char **argv) {
   df_tool_set_name("dfccl-bench");
+  if (argc > 1 && strcmp(argv[1], "replay") == 0)
+    return df_tool_end_output(df_bench_replay(argc - 1, argv + 1));
   df_bench_options options = df_bench_parse(argc, argv);
   int status = options.operation == DF_BENCH_OVERHEAD   ? df_bench_overhead(&options)
                : options.operation == DF_BENCH_TUNE     ? df_bench_tune(&options, argc, argv)

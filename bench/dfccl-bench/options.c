@@ -6,6 +6,7 @@
 
 #include "common/cli.h"
 #include "common/element.h"
+#include "replay/replay_options.h"
 #include "tuning/choice.h"
 
 static const char *const operation_names[] = {
@@ -53,7 +54,9 @@ static const char operations_help[] =
     "               blocking     ordered, one collective at a time\n"
     "             and prints ratios of turns of one round, preemptions and quits\n"
     "  events     (--backend cuda) disordered batches: preemptions, length of the\n"
-    "             task queue, time to prepare and to execute, by collective\n";
+    "             task queue, time to prepare and to execute, by collective\n"
+    "  replay     plays the calls and the computing of a training job, as recorded\n"
+    "             in files: dfccl-bench replay FILE... [options of replay]\n";
 
 static const char options_help[] =
     "  -n, --ranks RANKS         ranks on this machine (2; tune: 8)\n"
@@ -111,6 +114,8 @@ static void print_help(void) {
   puts("usage: dfccl-bench OP [options]\n");
   print_operations();
   printf("\n%s\n%s", operations_help, options_help);
+  puts("\nOptions of replay, which are explained by dfccl-bench replay --help:");
+  df_replay_print_options();
 }
 
 enum {
@@ -177,6 +182,7 @@ static df_bench_operation parse_operation(const char *text) {
   size_t n = 0;
   for (size_t i = 0; i < sizeof operation_names / sizeof operation_names[0]; i++)
     if (i != DF_BENCH_ALL_TO_ALL_DYNAMIC) words[n++] = operation_names[i];
+  if (strcmp(text, "replay") == 0) df_tool_usage_error("replay must be the first word");
   char near[96];
   df_tool_usage_error("there is no operation '%s'%s (try --help)", text,
                       df_tool_suggest(text, words, n, near));

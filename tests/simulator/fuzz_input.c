@@ -40,9 +40,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       df_layout_destroy(&layout);
     df_config_destroy(&config);
   }
-  for (int waits_only = 0; waits_only < 2; waits_only++)
-    if (df_schedule_parse(&schedule, "rank-0", (const char *)data, size, waits_only) ==
-        dfcclSuccess) {
+  for (int waits = DF_WAITS_AFTER_EACH; waits <= DF_WAITS_AS_STEPS; waits++)
+    if (df_schedule_parse(&schedule, "rank-0", (const char *)data, size,
+                          (df_schedule_waits)waits) == dfcclSuccess) {
       judge(&schedule, true);
       judge(&schedule, false);
       df_schedule_destroy(&schedule);

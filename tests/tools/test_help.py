@@ -31,6 +31,7 @@ CALLED_BY_OTHERS = {
 }
 COMMANDS = {
     "compare": ["run", "report"],
+    "dfccl-bench": ["replay"],
     "dfccl-sim": ["run", "table1", "check", "sweep", "explain", "time"],
 }
 

@@ -25,7 +25,7 @@
 typedef struct recording {
   dfcclContext_t context;
   char directory[64], path[128];
-  char text[1 << 16];
+  char text[1 << 18];
 } recording;
 
 static recording r;

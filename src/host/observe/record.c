@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "host/state/context.h"
 #include "host/observe/record.h"
+#include "primitives/elements/types.h"
 
 /* Counts the runs over all registrations of the id, because instances need unique names. */
 typedef struct df_recorded_id {
@@ -158,6 +159,21 @@ static void conclude_event(dfcclContext_t context, size_t before) {
   }
 }
 
+/* The content of a run, for replays: `count` is that of the registration, or the largest piece of a
+ * vector collective. */
+static void append_content(df_growing_text *events, const df_coll *coll) {
+  char text[128];
+  uint64_t count = coll->count;
+  for (uint32_t i = 0; coll->pairs && i < coll->n; i++)
+    count = DF_MAX(count, DF_MAX(coll->pairs[i].sends, coll->pairs[i].receives));
+  snprintf(text, sizeof text, ",\"op\":\"%s\",\"type\":\"%s\",\"count\":%" PRIu64,
+           df_operation_word(coll->operation), df_type_name(coll->type), count);
+  df_grow_text(events, text);
+  if (!df_operation_has_root(coll->operation) || coll->operation == DF_OP_SEND_RECV) return;
+  snprintf(text, sizeof text, ",\"root\":%u", coll->root);
+  df_grow_text(events, text);
+}
+
 void df_record_run(dfcclContext_t context, const df_coll *coll, uint64_t run) {
   df_recorder *recorder = context->recorder;
   df_growing_text *events = &recorder->events;
@@ -179,7 +195,9 @@ void df_record_run(dfcclContext_t context, const df_coll *coll, uint64_t run) {
   df_grow_text(events, text);
   df_grow_text(events, "\",\"group\":\"");
   append_group_name(events, context, coll);
-  df_grow_text(events, "\"}");
+  df_grow_text(events, "\"");
+  append_content(events, coll);
+  df_grow_text(events, "}");
   conclude_event(context, before);
   if (events->length > 1 << 20) df_record_flush(context);
 }
