@@ -99,6 +99,7 @@ static bool print_json(const replay_job *job, const replay_result *result) {
   cJSON_AddNumberToObject(object, "wrong", (double)result->wrong);
   cJSON_AddNumberToObject(object, "seconds", result->seconds);
   cJSON_AddNumberToObject(object, "compute_s", result->compute_s);
+  cJSON_AddNumberToObject(object, "planned_compute_s", df_replay_planned_compute_s(&job->plan));
   cJSON_AddNumberToObject(object, "communication_s", result->communication_s);
   cJSON_AddNumberToObject(object, "exposed_s", result->exposed_s);
   cJSON_AddNumberToObject(object, "hidden_s", result->communication_s - result->exposed_s);

@@ -360,6 +360,12 @@ bool df_replay_plan_make(replay_plan *plan, const replay_options *options) {
   return fine;
 }
 
+double df_replay_planned_compute_s(const replay_plan *plan) {
+  double us = 0;
+  for (uint32_t i = 0; i < plan->step_count; i++) us += plan->step[i].compute_us;
+  return us * 1e-6 / plan->n_ranks;
+}
+
 void df_replay_plan_free(replay_plan *plan) {
   free(plan->collective);
   free(plan->item);

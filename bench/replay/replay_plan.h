@@ -70,6 +70,9 @@ void df_replay_plan_free(replay_plan *plan);
  * executes the calls. */
 bool df_replay_plan_check(const replay_plan *plan, const char *file);
 
+/* Computing of an iteration, mean of the ranks, if nothing slows it down. */
+double df_replay_planned_compute_s(const replay_plan *plan);
+
 /* The order of a rank's items in an iteration: indices into item[], from first_item[rank] on.
  * order has room for all of the rank's items. */
 void df_replay_order(const replay_plan *plan, const replay_options *options, int rank,
