@@ -225,23 +225,26 @@ typedef struct {
   bool kept;
 } made_call;
 
-/* Waits for calls that are left out are left out with the computing behind them. */
-static void copy_steps(maker *make, const df_call *call, const made_call *made, replay_item *item) {
+/* A wait for a call that is left out becomes one for the latest kept call of its collective, so
+ * that chains stay chains. At the end the computing behind such a wait is left out with its call. */
+static void copy_steps(maker *make, const df_call *call, const made_call *made, bool is_end,
+                       replay_item *item) {
   replay_plan *plan = make->plan;
   bool leaves_out = false;
   item->first_step = plan->step_count;
   for (uint32_t i = 0; i < call->step_count; i++) {
     const df_step_before *step = &make->schedule.step[call->first_step + i];
-    const bool waits = step->collective != DF_NO_COLLECTIVE;
-    if (waits) leaves_out = !made[step->collective].kept;
-    if (leaves_out) continue;
-    replay_step *copy = &plan->step[plan->step_count++];
-    *copy = (replay_step){.waits = waits,
-                          .compute_us = step->compute_us * make->options->scale_compute};
-    if (waits) {
-      copy->collective = make->fates[step->collective].collective;
-      copy->ordinal = made[step->collective].ordinal;
+    replay_step copy = {.waits = step->collective != DF_NO_COLLECTIVE,
+                        .compute_us = step->compute_us * make->options->scale_compute};
+    if (copy.waits) {
+      const made_call *awaited = &made[step->collective];
+      copy.collective = make->fates[step->collective].collective;
+      const uint32_t kept = make->kept[copy.collective];
+      copy.ordinal = awaited->kept ? awaited->ordinal : kept - 1;
+      leaves_out = !awaited->kept && (is_end || kept == 0);
     }
+    if (leaves_out && (copy.waits || is_end)) continue;
+    plan->step[plan->step_count++] = copy;
   }
   item->step_count = plan->step_count - item->first_step;
 }
@@ -272,10 +275,11 @@ static void make_rank(maker *make, int rank, made_call *made, uint64_t *items) {
           keeps(make->options->scale_counts, plan->collective[one->collective].calls, ordinal);
       if (!made[event].kept) continue;
       item.collective = one->collective;
-      item.ordinal = made[event].ordinal = make->kept[one->collective]++;
+      item.ordinal = made[event].ordinal = make->kept[one->collective];
       plan->calls++;
     }
-    copy_steps(make, &make->schedule.call[i], made, &item);
+    copy_steps(make, &make->schedule.call[i], made, event == DF_EVENT_SYNC, &item);
+    if (event != DF_EVENT_SYNC) make->kept[item.collective]++;
     const bool starts = starts_window(plan, &item);
     window += starts || after_wait;
     after_wait = item.collective == REPLAY_WAIT_ALL;
