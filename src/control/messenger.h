@@ -121,10 +121,10 @@ typedef struct df_control_events {
 typedef struct df_service_source {
   int fd;
   void *room;
-  void (*ready)(void *room); /* the descriptor is readable; without the lock. NULL: no source */
+  void (*ready)(void *room); /* the descriptor is readable; without the lock. NULL: free */
 } df_service_source;
 
-enum { DF_MAX_SERVICE_JOBS = 12 };
+enum { DF_MAX_SERVICE_JOBS = 16, DF_MAX_SERVICE_SOURCES = 2 };
 
 typedef struct df_control {
   uint32_t rank, n_ranks;
@@ -136,7 +136,7 @@ typedef struct df_control {
   df_subscription subscriptions[DF_MESSAGE_KINDS];
   df_service_job jobs[DF_MAX_SERVICE_JOBS];
   uint32_t n_jobs;
-  df_service_source source;
+  df_service_source sources[DF_MAX_SERVICE_SOURCES];
   int said_goodbye; /* no message is sent any more */
   int ignores_lost; /* messages of ranks that are given up are dropped */
   dfcclResult_t loss;

@@ -36,23 +36,40 @@ void df_service_add_job(df_control *control, void *room, int (*tick_ms)(void *ro
   control->jobs[control->n_jobs++] = (df_service_job){.room = room, .tick_ms = tick_ms, .run = run};
 }
 
+/* fd -1: a free place. NULL: there is none. */
+static df_service_source *source_of(df_control *control, int fd) {
+  for (uint32_t i = 0; i < DF_MAX_SERVICE_SOURCES; i++) {
+    df_service_source *source = &control->sources[i];
+    if (fd < 0 ? source->ready == NULL : source->ready != NULL && source->fd == fd) return source;
+  }
+  return NULL;
+}
+
+static int control_source(df_control *control, int operation, const df_service_source *source,
+                          int fd, int on) {
+  struct epoll_event event = {.events = on ? EPOLLIN : 0u,
+                              .data.u32 =
+                                  DF_SERVICE_SOURCE - (uint32_t)(source - control->sources)};
+  return epoll_ctl(control->epoll_fd, operation, fd, &event) == 0;
+}
+
 int df_service_add_source(df_control *control, int fd, void *room, void (*ready)(void *room)) {
-  struct epoll_event event = {.events = EPOLLIN, .data.u32 = DF_SERVICE_SOURCE};
-  DF_ASSERT(control->source.ready == NULL);
-  if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) return 0;
-  control->source = (df_service_source){.fd = fd, .room = room, .ready = ready};
+  df_service_source *source = source_of(control, -1);
+  DF_ASSERT(source != NULL);
+  if (!control_source(control, EPOLL_CTL_ADD, source, fd, 1)) return 0;
+  *source = (df_service_source){.fd = fd, .room = room, .ready = ready};
   return 1;
 }
 
-void df_service_watch_source(df_control *control, int on) {
-  struct epoll_event event = {.events = on ? EPOLLIN : 0u, .data.u32 = DF_SERVICE_SOURCE};
-  epoll_ctl(control->epoll_fd, EPOLL_CTL_MOD, control->source.fd, &event);
+void df_service_watch_source(df_control *control, int fd, int on) {
+  control_source(control, EPOLL_CTL_MOD, source_of(control, fd), fd, on);
 }
 
-void df_service_forget_source(df_control *control) {
-  if (control->source.ready == NULL) return;
-  epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, control->source.fd, NULL);
-  control->source = (df_service_source){.fd = -1};
+void df_service_forget_source(df_control *control, int fd) {
+  df_service_source *source = fd < 0 ? NULL : source_of(control, fd);
+  if (source == NULL) return;
+  epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+  *source = (df_service_source){.fd = -1};
 }
 
 /* Returns 1 if the messages of a rank that is alive pass the relay. */
@@ -329,8 +346,9 @@ static void handle_event(df_control *control, const struct epoll_event *event) {
     (void)got;
     return;
   }
-  if (who == DF_SERVICE_SOURCE) {
-    if (control->source.ready) control->source.ready(control->source.room);
+  if (who <= DF_SERVICE_SOURCE && who > DF_SERVICE_SOURCE - DF_MAX_SERVICE_SOURCES) {
+    const df_service_source *source = &control->sources[DF_SERVICE_SOURCE - who];
+    if (source->ready) source->ready(source->room);
     return;
   }
   if (control->peers[who].socket < 0) return;

@@ -11,13 +11,13 @@
 void df_service_add_job(df_control *control, void *room, int (*tick_ms)(void *room),
                         void (*run)(void *room));
 
-/* Call after df_service_open and before df_service_start; at most once. Returns 0 if the system
- * refuses it. */
+/* Call after df_service_open and before df_service_start; at most DF_MAX_SERVICE_SOURCES times.
+ * Returns 0 if the system refuses it. */
 int df_service_add_source(df_control *control, int fd, void *room, void (*ready)(void *room));
 /* Only the service thread: it ignores the source from now on (0), or watches it again. */
-void df_service_watch_source(df_control *control, int on);
-/* The service thread does not run. Safe without a source. */
-void df_service_forget_source(df_control *control);
+void df_service_watch_source(df_control *control, int fd, int on);
+/* The service thread does not run. Safe if the descriptor is no source. */
+void df_service_forget_source(df_control *control, int fd);
 
 dfcclResult_t df_service_open(df_control *control);
 dfcclResult_t df_service_start(df_control *control);

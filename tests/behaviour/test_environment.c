@@ -31,6 +31,8 @@ static const struct {
     {"DFCCL_CONTEXT_SLOTS", true, {"0", "3"}, {"2", "4"}, "1"},
     {"DFCCL_DEBUG_SIGNAL", true, {"2"}, {"0", "1"}, NULL},
     {"DFCCL_VIEW", true, {"2"}, {"0", "1"}, NULL},
+    {"DFCCL_METRICS", false, {"", "/tmp/x", "unix:relative-%r"}, {NULL}, NULL},
+    {"DFCCL_FLIGHT", false, {""}, {NULL}, NULL},
     {"DFCCL_TRACE_TURNS", true, {"2"}, {"0", "1"}, NULL},
 };
 enum { VARIABLES = sizeof table / sizeof table[0] };

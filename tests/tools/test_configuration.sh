@@ -13,8 +13,8 @@ in_docs=$(grep -oE '^\| `DFCCL_[A-Z_]+`' "$root/docs/CONFIGURATION.md" | grep -o
   printf '%s\n' "$in_code" "$in_docs" | sort | uniq -u
   exit 1
 }
-[ "$(echo "$in_docs" | wc -l)" -le 47 ] ||
-  { echo "docs/CONFIGURATION.md has more than 47 variables: should a new one be a number of the" \
+[ "$(echo "$in_docs" | wc -l)" -le 48 ] ||
+  { echo "docs/CONFIGURATION.md has more than 48 variables: should a new one be a number of the" \
       "tuning table (src/tuning/policy.h)? If not, raise the limit in $0"; exit 1; }
 # The check for misspelt variables knows each variable that is read.
 settings=$root/src/host/settings

@@ -20,6 +20,7 @@
 #include "host/lifecycle/open_device.h"
 #include "host/observe/dump.h"
 #include "host/observe/flight.h"
+#include "host/observe/metrics.h"
 #include "host/runs/collective_failure.h"
 #include "host/lifecycle/service_tasks.h"
 #include "host/lifecycle/peer_failure.h"
@@ -127,6 +128,7 @@ static void free_context(dfcclContext_t context, int keeps_memory) DF_RANK_LOCKE
   df_fork_guard_remove(&context->fork_guard);
   df_jobs_close(context);
   df_snapshot_server_close(context);
+  df_metrics_close(context);
   df_tuner_plugin_close(context->tuner_plugin);
   df_tuning_cache_free(&context->tuning_cache);
   free(context->runs.callbacks.entries);
@@ -246,6 +248,7 @@ static void give_up_in_child(df_fork_guard *guard) {
   if (context->recorder) df_recorder_close_in_child(context);
   if (context->tracer) df_tracer_close_in_child(context);
   df_snapshot_server_close_in_child(context);
+  df_metrics_close_in_child(context);
   df_membership_close_in_child(context);
   close(context->control.event_fd);
   close(context->control.epoll_fd);
@@ -284,6 +287,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   if (settings->trace[0] && (result = df_tracer_open(context)) != dfcclSuccess) goto stop;
   df_snapshot_server_open(context);
   df_flight_open(context);
+  if ((result = df_metrics_open(context)) != dfcclSuccess) goto stop;
   if ((result = start_threads(context)) != dfcclSuccess) goto stop;
   if (settings->debug_signal && (result = df_dump_signal_enable(context)) != dfcclSuccess)
     goto stop;
@@ -347,6 +351,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
       context->device.memory->exports_memory && !df_await_unmapped(context->transports.shm);
   stop_threads(context);
   df_flight_close(context);
+  df_metrics_close(context);
   df_rank_is_unshared();
   if (context->transports.wire)
     context->transports.wire->network->quiesce(context->transports.wire);

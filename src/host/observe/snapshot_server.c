@@ -103,7 +103,7 @@ static void pass(void *room) {
   const uint64_t begin = df_clock_ns();
   if (begin < server->next_pass_ns) {
     server->is_paused = 1;
-    df_service_watch_source(&context->control, 0);
+    df_service_watch_source(&context->control, server->epoll_fd, 0);
     return;
   }
   server->next_pass_ns = begin + DF_SNAPSHOT_PASS_MS * UINT64_C(1000000);
@@ -141,7 +141,7 @@ static void run(void *room) {
       df_caller_hang_up(server, &server->callers[i]);
   if (server->is_paused && now >= server->next_pass_ns) {
     server->is_paused = 0;
-    df_service_watch_source(&context->control, 1);
+    df_service_watch_source(&context->control, server->epoll_fd, 1);
   }
 }
 
@@ -203,7 +203,7 @@ void df_snapshot_server_close(dfcclContext_t context) {
   df_snapshot_server *server = context->snapshots;
   if (server == NULL) return;
   if (server->listener.fd >= 0) unlink(server->path);
-  df_service_forget_source(&context->control);
+  df_service_forget_source(&context->control, server->epoll_fd);
   close_descriptors(server);
   if (server->listener.fd >= 0) df_listener_close(&server->listener);
   free(server);

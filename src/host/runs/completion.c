@@ -21,6 +21,7 @@
 #include "host/runs/runs.h"
 #include "host/state/switch_hooks.h"
 #include "host/observe/flight.h"
+#include "host/observe/metrics.h"
 #include "host/observe/trace.h"
 
 enum { DF_POLLER_STACK_BYTES = 1024 * 1024 }; /* dfccl.h documents this size */
@@ -94,7 +95,8 @@ void df_note_failure(dfcclContext_t context, df_coll *coll, dfcclResult_t status
 /* The submission is passed by value: a pointer to the run would make its callers copy all of it.
  * 0: the run was submitted before runs were timed. */
 static DF_APART void note_timed(dfcclContext_t context, df_coll *coll, uint64_t submitted_ns,
-                                dfcclResult_t status) DF_RANK_LOCKED {
+                                uint64_t count, dfcclResult_t status) DF_RANK_LOCKED {
+  if (context->metrics != NULL) df_metrics_run(context, coll, submitted_ns, count, status);
   if (context->tracer != NULL) df_trace_run(context, coll, submitted_ns, status);
   if (!context->runs.is_watched || status != dfcclSuccess || submitted_ns == 0) return;
   coll->watch.timed_runs++;
@@ -110,7 +112,8 @@ static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_ru
   coll->runs.taken++;
   if (DF_LIKELY(context->flight != NULL))
     df_flight_note(context->flight, coll, run, status, begun_ticks);
-  if (DF_UNLIKELY(context->runs.timing != 0)) note_timed(context, coll, run->submitted_ns, status);
+  if (DF_UNLIKELY(context->runs.timing != 0))
+    note_timed(context, coll, run->submitted_ns, run->count, status);
   df_publish_u64(&context->runs.taken, context->runs.taken + 1);
   if (DF_LIKELY(status == dfcclSuccess)) return;
   if (coll->runs.words->first_failed == UINT64_MAX && coll->failure.failed != dfcclSuccess) {

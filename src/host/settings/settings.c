@@ -148,7 +148,7 @@ static const char *const known_variables[] = {
     "DFCCL_TLS_CERT", "DFCCL_TLS_KEY", "DFCCL_TLS_CA", "DFCCL_SECRET", "DFCCL_SECRET_FILE",
     "DFCCL_ROOT", "DFCCL_DEBUG", "DFCCL_ISA", "DFCCL_ALGORITHMS", "DFCCL_TUNING", "DFCCL_RECORD",
     "DFCCL_TRACE", "DFCCL_TUNER_PLUGIN", "DFCCL_PROFILER_PLUGIN", "DFCCL_TUNE_FILE",
-    "DFCCL_SURVIVE_QUORUM", "DFCCL_FLIGHT",
+    "DFCCL_SURVIVE_QUORUM", "DFCCL_FLIGHT", "DFCCL_METRICS",
     /* variables of the Python package */
     "DFCCL_TORCH_CHECK", "DFCCL_TORCH_DUMP", "DFCCL_TORCH_FLIGHT", "DFCCL_TORCH_MEMORY_MB",
     "DFCCL_TORCH_MISMATCH_S", "DFCCL_TORCH_REGISTRATIONS", "DFCCL_TORCH_STACKS",
@@ -288,6 +288,8 @@ static dfcclResult_t read_environment(df_settings *s) {
     return dfcclInvalidUsage;
   s->launches_block = cuda_launches_block();
   s->one_queue = cuda_has_one_queue();
+  if ((result = read_text("DFCCL_METRICS", s->metrics, sizeof s->metrics)) != dfcclSuccess)
+    return result;
   if ((result = read_text("DFCCL_FLIGHT", s->flight, sizeof s->flight)) != dfcclSuccess)
     return result;
   if ((result = read_text("DFCCL_TRACE", s->trace, sizeof s->trace)) != dfcclSuccess) return result;

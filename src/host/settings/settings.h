@@ -68,6 +68,7 @@ typedef struct df_settings {
   char record[512];            /* DFCCL_RECORD: folder; empty: no recording */
   char trace[512];             /* DFCCL_TRACE: folder; empty: no trace */
   char flight[512];            /* DFCCL_FLIGHT: folder; empty: the recorder writes no file */
+  char metrics[512];           /* DFCCL_METRICS: "file:PATH" or "unix:PATH"; empty: none */
   char view_directory[64];     /* XDG_RUNTIME_DIR, for the socket; empty: not set, or too long */
   char algorithms[512];        /* DFCCL_ALGORITHMS: directory of "file:NAME"; empty: none */
   char profiler_plugin[512];   /* DFCCL_PROFILER_PLUGIN; empty: none */

@@ -30,6 +30,7 @@ struct df_tracer;
 struct df_tuner_plugin;
 struct df_profiler;
 struct df_snapshot_server;
+struct df_metrics;
 
 /* A run that has ended. It is in its collective's list until its callback is called. */
 typedef struct df_pending_callback {
@@ -93,6 +94,7 @@ typedef struct df_registry {
   uint32_t n_colls, n_variants; /* in the table */
   uint64_t record_bytes;        /* the sum over them */
   uint64_t proposals;           /* plan switches that this rank has proposed */
+  uint64_t switches;            /* plan switches that collectives have made */
   df_coll *latest;              /* result of the latest look-up */
   df_wait_words *wait_words;    /* [capacity] by line */
   void *wait_words_memory;
@@ -204,6 +206,7 @@ struct dfcclContext {
   df_flight *flight; /* NULL: no memory for the flight recorder */
   struct df_recorder *recorder;
   struct df_tracer *tracer;
+  struct df_metrics *metrics;           /* NULL: DFCCL_METRICS is not set */
   struct df_tuner_plugin *tuner_plugin; /* NULL: none */
   struct df_profiler *profiler;         /* NULL: none; read without the lock */
   struct df_snapshot_server *snapshots; /* NULL: the rank has no socket for dfccl-top */

@@ -99,6 +99,7 @@ static int perform(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   plan_switch->candidate = NULL;
   plan_switch->first = UINT64_MAX;
   plan_switch->switches++;
+  context->registry.switches++;
   plan_switch->purpose = plan_switch->asked;
   registered->trace.is_described = 0;
   registered->runs.admit_below = UINT64_MAX;
