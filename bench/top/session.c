@@ -55,7 +55,7 @@ static void hang_up(df_top_rank *rank) {
 }
 
 /* A socket in /tmp may belong to another user, who pretends to be the job. */
-static bool belongs_to_user(int fd) {
+bool df_top_belongs_to_user(int fd) {
   struct ucred peer = {.uid = (uid_t)-1};
   socklen_t bytes = sizeof peer;
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
@@ -71,7 +71,7 @@ static void give_up(df_top_rank *rank, const char *why) {
 /* A connection that cannot be made because too many callers wait is tried again later. */
 static void call(df_top_rank *rank) {
   const int fd = df_snapshot_connect(rank->path);
-  if (fd >= 0 && belongs_to_user(fd)) {
+  if (fd >= 0 && df_top_belongs_to_user(fd)) {
     rank->fd = fd;
     return;
   }

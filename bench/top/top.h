@@ -90,6 +90,8 @@ enum {
 /* These functions return false after writing session->error. */
 bool df_top_session_open(df_top_session *session, const df_found *found, const df_found_job *job);
 void df_top_session_close(df_top_session *session);
+/* Whether the other end of the connection is a process of this user. */
+bool df_top_belongs_to_user(int fd);
 /* Asks all ranks that have no question. */
 bool df_top_ask(df_top_session *session);
 /* Milliseconds from one question to the next: gateways ask 64 ranks a second. */
@@ -166,6 +168,12 @@ bool df_top_is_stuck(const df_top_rank *rank, const df_snapshot_coll *coll);
 
 /* diagnose.c; the rows are complete. */
 void df_top_diagnose(df_top_view *view);
+
+/* ---- flight.c ---- */
+
+/* Writes the flight recorder's files of the job's ranks on this host to the directory. Returns the
+ * exit status. */
+int df_top_flight(const df_found *found, const df_found_job *job, const char *directory);
 
 /* ---- output ---- */
 

@@ -9,7 +9,7 @@
 #include "top/top.h"
 
 static void print_help(void) {
-  fputs("usage: dfccl-top [JOB|PID] [--once] [--json] [--svg FILE]\n"
+  fputs("usage: dfccl-top [JOB|PID] [--once] [--json] [--svg FILE] [--flight DIR]\n"
         "\n"
         "Shows what the ranks of a job are doing, and which rank the others wait for.\n"
         "The job may run in another terminal; it needs no preparation. JOB is the name\n"
@@ -34,6 +34,9 @@ static void print_help(void) {
         "      --once      print the table once, half a second after the first look\n"
         "      --json      print one JSON object, once; docs/TOP.md has its members\n"
         "      --svg FILE  write a picture, once\n"
+        "      --flight DIR\n"
+        "                  write the latest runs of each rank of this host to\n"
+        "                  DIR/rank-R.flight.json (docs/FLIGHT.md)\n"
         "      --help, --version\n"
         "\n"
         "Keys: q ends, the arrows and the page keys scroll.\n"
@@ -45,17 +48,21 @@ static void print_help(void) {
         stdout);
 }
 
-enum { OPTION_ONCE = 256, OPTION_JSON, OPTION_SVG, OPTION_HELP, OPTION_VERSION };
+enum { OPTION_ONCE = 256, OPTION_JSON, OPTION_SVG, OPTION_FLIGHT, OPTION_HELP, OPTION_VERSION };
 
 static const struct option long_options[] = {
-    {"once", no_argument, NULL, OPTION_ONCE},       {"json", no_argument, NULL, OPTION_JSON},
-    {"svg", required_argument, NULL, OPTION_SVG},   {"help", no_argument, NULL, OPTION_HELP},
-    {"version", no_argument, NULL, OPTION_VERSION}, {NULL, 0, NULL, 0},
+    {"once", no_argument, NULL, OPTION_ONCE},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"svg", required_argument, NULL, OPTION_SVG},
+    {"help", no_argument, NULL, OPTION_HELP},
+    {"version", no_argument, NULL, OPTION_VERSION},
+    {"flight", required_argument, NULL, OPTION_FLIGHT},
+    {NULL, 0, NULL, 0},
 };
 
 typedef struct df_top_options {
   bool once, json;
-  const char *svg, *word;
+  const char *svg, *flight, *word;
 } df_top_options;
 
 static uint64_t after_ms(uint64_t begin_ns, uint64_t ms) { return begin_ns + ms * 1000000; }
@@ -105,7 +112,9 @@ static int show(const df_top_options *options) {
   int status = DF_TOOL_FAILED;
   if (!df_top_find(&found)) return DF_TOOL_FAILED;
   const df_found_job *job = df_top_choose(&found, options->word, options->json);
-  if (job && df_top_session_open(&session, &found, job)) {
+  if (job && options->flight) {
+    status = df_top_flight(&found, job, options->flight);
+  } else if (job && df_top_session_open(&session, &found, job)) {
     if (options->once || options->json || options->svg)
       status = show_once(&session, options) ? DF_TOOL_SUCCESS : DF_TOOL_FAILED;
     else
@@ -132,6 +141,9 @@ int main(int argc, char **argv) {
     case OPTION_SVG:
       options.svg = optarg;
       break;
+    case OPTION_FLIGHT:
+      options.flight = optarg;
+      break;
     case OPTION_HELP:
       print_help();
       return df_tool_end_output(DF_TOOL_SUCCESS);
@@ -146,7 +158,9 @@ int main(int argc, char **argv) {
     df_tool_usage_error("superfluous word '%s' (try --help)", argv[optind + 1]);
   if (optind < argc) options.word = argv[optind];
   if (options.word && options.word[0] == '\0') df_tool_usage_error("the name of the job is empty");
-  if (!options.once && !options.json && !options.svg && !isatty(STDOUT_FILENO))
+  if (options.flight && (options.once || options.json || options.svg))
+    df_tool_usage_error("--flight goes alone");
+  if (!options.once && !options.json && !options.svg && !options.flight && !isatty(STDOUT_FILENO))
     df_tool_usage_error("standard output is no terminal; use --once or --json");
   return df_tool_end_output(show(&options));
 }

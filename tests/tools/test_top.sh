@@ -101,8 +101,23 @@ lost_output "$top" --once "$name"
 lost_output "$top" --json "$name"
 find "$XDG_RUNTIME_DIR" -type s ! -perm 600 | grep -q . && fail 'a socket that others may use'
 
+# ---- the flight recorder
+usage_error "$top" "$name" --flight "$work" --once; err_has '--flight goes alone'
+run 1 "$top" "$name" --flight /no/such/directory; err_has 'cannot write /no/such/directory/rank-0'
+run 0 "$top" "$name" --flight "$work"; out_has '^4 of 4 ranks: '
+python3 -c 'import json, sys
+for rank in range(4):
+    o = json.load(open(f"{sys.argv[1]}/rank-{rank}.flight.json"))
+    assert o["rank"] == rank and o["reason"] == "dfccl-top" and o["failure"] is None and not o["lost"], o
+    assert len(o["runs"]) > 100 and {c["name"] for c in o["collectives"]} == {"gradients"}
+    assert sum(r["state"] == "ended" and r["status"] == "dfcclSuccess" for r in o["runs"]) > 100
+' "$work" || fail 'the files of the flight recorder'
+rm "$work"/rank-?.flight.json
+
 # ---- a stopped process
 kill -STOP "$r2"
+run 1 "$top" "$name" --flight "$work"; out_has '^3 of 4 ranks'
+err_has "rank 2 \\(process $r2\\) does not answer"
 sees "$r0" "$(verdict stopped '[2]' "'7'")" \
   "o['ranks'][2]['state'] == 'silent' and o['ranks'][2]['pid'] == $r2 and any(2 in r['waits_for'] for r in o['ranks'])"
 run 0 "$top" --once "$r2" --svg "$work/picture.svg"

@@ -21,7 +21,8 @@ enum {
   DF_SNAPSHOT_AWAITED = 16,          /* awaited ranks of each */
   DF_SNAPSHOT_CALLS = 16,            /* sleeping threads */
   DF_SNAPSHOT_ASKED = DF_MOST_ASKED, /* collectives that a question names */
-  DF_SNAPSHOT_RANK_WORDS = (DF_MAX_RANKS + 63) / 64
+  DF_SNAPSHOT_RANK_WORDS = (DF_MAX_RANKS + 63) / 64,
+  DF_SNAPSHOT_WANTS_FLIGHT = 2 /* in the place of wants_own: the flight recorder's text */
 };
 
 /* Every question and answer begins with this header, in all versions. */
@@ -33,7 +34,7 @@ typedef struct df_snapshot_header {
 typedef struct df_snapshot_question {
   df_snapshot_header header;
   uint64_t number;    /* the answers have it too */
-  uint32_t wants_own; /* 1: a snapshot of the rank itself is wanted */
+  uint32_t wants_own; /* 1: a snapshot of the rank itself is wanted; or DF_SNAPSHOT_WANTS_FLIGHT */
   uint32_t n_asked;
   uint64_t asked[DF_SNAPSHOT_ASKED]; /* ids whose state on each rank is wanted */
   /* Other ranks whose snapshots are wanted, one bit each. The rank requests them from its peers. */
@@ -80,6 +81,7 @@ typedef enum {
   DF_SNAPSHOT_CLOSED, /* the rank was started with DFCCL_VIEW=0 */
   DF_SNAPSHOT_SENT,   /* the answering rank has sent the question to this peer */
   DF_SNAPSHOT_ABSENT, /* the answering rank has lost this peer; the sentence has the reason */
+  DF_SNAPSHOT_FLIGHT, /* it has a descriptor of the flight recorder's text, or a sentence */
   DF_SNAPSHOT_KINDS
 } df_snapshot_kind;
 
