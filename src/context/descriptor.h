@@ -128,16 +128,19 @@ typedef struct df_run_counters {
 enum { DF_CANCEL_RECALLED = 63 };
 
 /* CPU, in jobs that go on without lost ranks. */
+/* A run in place overwrites its input, which must be there if the run is executed again. */
+typedef struct df_kept_input {
+  uint8_t *copy;      /* NULL: the input is not kept */
+  uint64_t rows;      /* rows of the input: each block keeps its part of each */
+  uint64_t row_bytes; /* a varying run may have shorter rows */
+  uint32_t blocks;    /* bits of the blocks that have copied their part */
+} df_kept_input;
+
 typedef struct df_survivors {
   /* Input and output have the layout of the registration. Numbers of the pieces of the present
    * members; NULL: the pieces are side by side. */
   const uint32_t *places[2];
-  /* A run in place overwrites its input, which must be there if the run is executed again. */
-  uint64_t rows;                     /* rows of the input: each block keeps its part of each */
-  uint64_t row_bytes[DF_RUNS_AHEAD]; /* by slot: a varying run may have shorter rows */
-  uint8_t *kept[DF_RUNS_AHEAD];      /* copies of inputs, by slot */
-  uint8_t keeps[DF_RUNS_AHEAD];      /* 1: the run keeps its input */
-  uint32_t has_kept[DF_RUNS_AHEAD];  /* bits of the blocks that have copied their part */
+  df_kept_input kept[DF_RUNS_AHEAD]; /* by slot */
 } df_survivors;
 
 /* When results are stored past the caches. In place, this is a detour if the run has just read

@@ -19,8 +19,8 @@ static inline void df_keep_part(const df_descriptor *desc, uint32_t block, uint3
                                 uint64_t *at, uint64_t *bytes) {
   const int whole = desc->geometry == DF_GEOMETRY_PIECE_TABLE || desc->count_step != 0;
   *at = whole ? 0 : desc->parts[block].first * desc->element_bytes;
-  *bytes =
-      whole ? desc->survivors->row_bytes[slot] : desc->parts[block].elements * desc->element_bytes;
+  *bytes = whole ? desc->survivors->kept[slot].row_bytes
+                 : desc->parts[block].elements * desc->element_bytes;
 }
 
 /* Copies between the input and its copy, a chunk for *loop. Returns 1 when nothing is left. */
@@ -29,23 +29,23 @@ static inline int df_keep_chunk(const df_descriptor *desc, uint32_t block, uint3
   uint64_t at, bytes;
   df_keep_part(desc, block, slot, &at, &bytes);
   const uint64_t chunks = DF_DIV_UP(bytes, (uint64_t)DF_KEEP_BYTES);
-  if (*loop < chunks * desc->survivors->rows) {
+  if (*loop < chunks * desc->survivors->kept[slot].rows) {
     const uint64_t start = *loop % chunks * DF_KEEP_BYTES;
-    const uint64_t offset = *loop / chunks * desc->survivors->row_bytes[slot] + at + start;
+    const uint64_t offset = *loop / chunks * desc->survivors->kept[slot].row_bytes + at + start;
     memcpy(to + offset, from + offset, DF_MIN(bytes - start, (uint64_t)DF_KEEP_BYTES));
     ++*loop;
   }
-  return *loop >= chunks * desc->survivors->rows;
+  return *loop >= chunks * desc->survivors->kept[slot].rows;
 }
 
 /* Returns 1 when the block has copied its whole part. */
 DF_CORE_APART int df_step_keep(const df_descriptor *desc, uint32_t block, df_cursor *cursor) {
-  df_survivors *survivors = desc->survivors;
   const uint32_t slot = (uint32_t)(cursor->run % DF_RUNS_AHEAD);
-  if (!df_keep_chunk(desc, block, slot, &cursor->loop, survivors->kept[slot],
+  df_kept_input *kept = &desc->survivors->kept[slot];
+  if (!df_keep_chunk(desc, block, slot, &cursor->loop, kept->copy,
                      cursor->buffers[DF_BUFFER_INPUT]))
     return 0;
-  df_device_add_u32(&survivors->has_kept[slot], 1u << block); /* each block's bit is clear */
+  df_device_add_u32(&kept->blocks, 1u << block); /* each block's bit is clear */
   cursor->loop = 0;
   return 1;
 }

@@ -115,7 +115,7 @@ DF_CORE int df_step_keeps_input(const df_descriptor *desc, const df_cursor *curs
   return 0;
 #else
   return DF_UNLIKELY(desc->lends & DF_SURVIVES) &&
-         desc->survivors->keeps[cursor->run % DF_RUNS_AHEAD];
+         desc->survivors->kept[cursor->run % DF_RUNS_AHEAD].copy != NULL;
 #endif
 }
 

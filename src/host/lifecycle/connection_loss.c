@@ -8,6 +8,7 @@
 #include "control/service.h"
 #include "host/observe/awaited_ranks.h"
 #include "host/lifecycle/peer_failure.h"
+#include "host/membership/membership.h"
 #include "host/state/registry.h"
 
 #if defined(DF_SIMULATION) /* time passes slowly in the simulation */
@@ -60,7 +61,10 @@ static int judge_loss(dfcclContext_t context, const df_reported_loss *loss) {
   if (dependence == WAITS && is_late && !context->control.said_goodbye) {
     char why[DF_SENTENCE_BYTES];
     snprintf(why, sizeof why, "cannot be reached: %s", loss->why);
-    df_peer_unreachable(context, loss->peer, why);
+    if (context->survival && !context->control.peers[loss->peer].is_remote)
+      df_membership_lost(context, loss->peer); /* a process of this host that has ended proves it */
+    else
+      df_peer_unreachable(context, loss->peer, why);
   }
   df_rank_unlock(&context->lock);
   return dependence == NO_RUN || (dependence == WAITS && is_late);

@@ -213,7 +213,6 @@ static int may_tell(const dfcclContext_t context) DF_RANK_LOCKED {
 
 void df_membership_lost(dfcclContext_t context, uint32_t rank) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
-  if (!may_tell(context)) return;
   df_process_ends_await(&of(context)->ends, rank, df_clock_ns());
   df_service_wake(&context->control);
 }
@@ -260,7 +259,7 @@ static int may_go(const dfcclContext_t context) DF_RANK_LOCKED {
 }
 
 /* On one host the goodbye of a rank is proof enough that it takes part in nothing any more. Between
- * hosts, and where proofs do not count, the ranks that are left must also be a quorum, so they agree
+ * hosts, and where proofs do not count, those that are left must also be a quorum, so they agree
  * on the departure while this rank still has a vote. */
 void df_membership_leave(dfcclContext_t context) {
   if (context->survival == NULL) return;
@@ -288,9 +287,9 @@ void df_membership_leave(dfcclContext_t context) {
 static int tick_ms(void *room) {
   dfcclContext_t context = room;
   df_rank_lock(&context->lock);
-  const uint64_t now = df_clock_ns(), deadline = df_view_deadline(&of(context)->view);
   int ms = df_process_ends_tick_ms(&of(context)->ends);
-  if (deadline != UINT64_MAX) {
+  const uint64_t now = df_clock_ns(), deadline = df_view_deadline(&of(context)->view);
+  if (may_tell(context) && deadline != UINT64_MAX) {
     const int left = deadline > now ? (int)DF_MIN((deadline - now) / 1000000 + 1, 1000u) : 0;
     if (ms < 0 || left < ms) ms = left;
   }
@@ -316,10 +315,13 @@ static void look(void *room) {
   const uint64_t now = df_clock_ns();
   uint32_t rank;
   int is_proved;
-  while (may_tell(context) &&
-         df_process_ends_take(context, &membership->ends, now, &rank, &is_proved)) {
-    /* Nothing of the rank is used any more once its collectives have other homes. */
+  while (df_process_ends_take(context, &membership->ends, now, &rank, &is_proved)) {
     df_peer *peer = &context->control.peers[rank];
+    if (!may_tell(context)) { /* nobody waits for messages to the rank */
+      if (peer->state == DF_PEER_ALIVE) peer->state = DF_PEER_GIVEN_UP;
+      continue;
+    }
+    /* Nothing of the rank is used any more once its collectives have other homes. */
     is_proved |= peer->has_refused && context->settings.quorum != DF_QUORUM_STRICT;
     if (is_proved && peer->state != DF_PEER_LEFT) peer->state = DF_PEER_DEAD;
     df_view_disconnected(&membership->view, rank, is_proved, now);

@@ -87,6 +87,27 @@ static uint32_t add_taken_back(dfcclContext_t context, df_run_report *report,
   return n;
 }
 
+/* Runs that will fail when this rank registers their collective have been decided by a view, and no
+ * later one can have ended without this rank. So the reports of other members count, as if this rank
+ * had deregistered it already. It may be no member, which changes nothing: it cannot know its group,
+ * and the members have the same outcome. */
+static uint32_t add_decided(const dfcclContext_t context, df_run_report *report,
+                            uint32_t n) DF_RANK_LOCKED {
+  const df_survival *survival = context->survival;
+  for (uint32_t i = 0; i < survival->n_outcomes; i++) {
+    const df_view_outcome *outcome = &survival->outcomes[i];
+    if (!df_survival_is_to_come(survival, outcome)) continue;
+    df_view_runs *runs = add_entry(report, n);
+    if (runs == NULL) return UINT32_MAX;
+    *runs = (df_view_runs){.collective = outcome->collective,
+                           .registration = outcome->registration,
+                           .survivors = 1,
+                           .done = DF_VIEW_TAKEN_BACK};
+    n++;
+  }
+  return n;
+}
+
 static uint32_t unite(df_view_runs *runs, uint32_t n) {
   uint32_t kept = 0;
   if (n > 1) qsort(runs, n, sizeof *runs, compare_runs);
@@ -110,5 +131,6 @@ uint32_t df_run_report_make(dfcclContext_t context, df_run_report *report) {
     n++;
   }
   n = add_taken_back(context, report, n);
+  if (n != UINT32_MAX) n = add_decided(context, report, n);
   return n == UINT32_MAX ? n : unite(report->entries, n);
 }

@@ -265,6 +265,7 @@ void df_match_unbind(dfcclContext_t context, df_coll *coll) {
 
 static void limit_runs(dfcclContext_t context, df_coll *coll, const df_remote *remote,
                        int leaves) DF_RANK_LOCKED {
+  if (leaves && context->survival) return; /* the next view is without the rank */
   if (coll->is_successor) coll = coll->registered;
   if (coll->registered) {
     df_switch_lost(context, coll);

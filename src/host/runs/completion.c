@@ -189,10 +189,16 @@ static inline uint32_t conclude_run(dfcclContext_t context, df_coll *coll, const
   return 0;
 }
 
+/* Waiters must be woken, because the poller may be inside a callback that blocks. */
+static void wake_waiters(dfcclContext_t context) {
+  df_wake_fence();
+  if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
+}
+
 void df_end_taken_back(dfcclContext_t context, df_coll *coll, const df_run *run,
                        dfcclResult_t status) {
   note_taken(context, coll, run, status, 0);
-  conclude_run(context, coll, run, status);
+  if (conclude_run(context, coll, run, status)) wake_waiters(context);
 }
 
 static DF_APART uint32_t hold_oldest(dfcclContext_t context, df_coll *coll,
@@ -302,12 +308,6 @@ static uint32_t reap(dfcclContext_t context) {
 
 static int has_callbacks(const dfcclContext_t context) {
   return df_observe_u32(&context->runs.n_due) != 0;
-}
-
-/* Waiters must be woken, because the poller may be inside a callback that blocks. */
-static void wake_waiters(dfcclContext_t context) {
-  df_wake_fence();
-  if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
 }
 
 /* For a thread that has released the lock since it changed the counts. */

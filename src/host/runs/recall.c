@@ -74,29 +74,26 @@ dfcclResult_t df_recall_prepare_copy(dfcclContext_t context, df_coll *coll, cons
 
 void df_recall_admit(const dfcclContext_t context, df_coll *coll, const df_run *run,
                      uint32_t slot) {
-  df_survivors *survivors = coll->exec.survivors;
   const df_coll_survival *survival = coll->survival;
-  const int keeps = overwrites_input(context, coll, run);
   const int is_wide = !survival->has_lists && df_operation_is_wide(coll->operation, 0);
-  survivors->keeps[slot] = (uint8_t)keeps;
-  survivors->has_kept[slot] = 0;
-  if (!keeps) return;
-  survivors->rows = is_wide ? survival->n : 1;
-  survivors->row_bytes[slot] =
-      elements_of(coll, run, 0) / survivors->rows * df_type_size(coll->type);
-  survivors->kept[slot] = survival->kept + slot * longest_input(coll);
+  df_kept_input *kept = &coll->exec.survivors->kept[slot];
+  *kept = (df_kept_input){0};
+  if (!overwrites_input(context, coll, run)) return;
+  kept->rows = is_wide ? survival->n : 1;
+  kept->row_bytes = elements_of(coll, run, 0) / kept->rows * df_type_size(coll->type);
+  kept->copy = survival->kept + slot * longest_input(coll);
 }
 
 /* Each block has copied its own part, if it has begun. */
 static void restore_input(df_coll *coll, const df_held_run *held) {
-  const df_survivors *survivors = coll->exec.survivors;
+  const df_kept_input *kept = &coll->exec.survivors->kept[held->slot];
   const df_descriptor *descriptor = coll->exec.device.descriptor;
-  if (!survivors->keeps[held->slot]) return;
+  if (kept->copy == NULL) return;
   for (uint32_t block = 0; block < descriptor->n_blocks; block++) {
     uint32_t chunk = 0;
-    if (!(survivors->has_kept[held->slot] >> block & 1)) continue;
+    if (!(kept->blocks >> block & 1)) continue;
     while (!df_keep_chunk(descriptor, block, held->slot, &chunk,
-                          (uint8_t *)(uintptr_t)held->run.send, survivors->kept[held->slot])) {
+                          (uint8_t *)(uintptr_t)held->run.send, kept->copy)) {
     }
   }
 }

@@ -99,6 +99,18 @@ int df_survival_keep_outcome(df_survival *survival, const df_view_outcome *outco
   return 1;
 }
 
+int df_survival_is_to_come(const df_survival *survival, const df_view_outcome *outcome) {
+  const uint32_t most = 1u << ORDINAL_BITS;
+  uint32_t made = 0;
+  for (uint32_t i = 0; i < survival->ids_capacity; i++) {
+    const df_id_count *count = &survival->ids[i];
+    if (count->n && count->id == outcome->collective &&
+        count->group << ORDINAL_BITS >> ORDINAL_BITS == outcome->registration >> ORDINAL_BITS)
+      made = count->n - 1;
+  }
+  return (outcome->registration - made) % most < most / 2;
+}
+
 /* ---- a collective */
 
 static df_list_item *copy_items(const df_list_item *items, uint32_t n) {

@@ -86,6 +86,8 @@ void df_survival_note_news(dfcclContext_t context) DF_RANK_LOCKED;
 void df_coll_survival_undo(df_survival *survival, const df_coll *coll);
 /* Keeps an outcome for a collective that this rank will register later. 0: no memory. */
 int df_survival_keep_outcome(df_survival *survival, const df_view_outcome *outcome);
+/* Whether it is for a registration that this rank has still to make, if it is in the group. */
+int df_survival_is_to_come(const df_survival *survival, const df_view_outcome *outcome);
 
 /* Keeps what is needed of a registration. registration->options is complete. */
 dfcclResult_t df_coll_survival_make(dfcclContext_t context, df_coll *coll,
