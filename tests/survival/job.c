@@ -271,6 +271,7 @@ static int run_all(void) {
     df_random_shuffle(&random, order, JOB_COLLECTIVES);
     if (atomic_load(&job_shared->late_rank) == self)
       df_sleep_ms(atomic_exchange(&job_shared->late_ms, 0));
+    while (job.may_stop && round == job.rounds - 1 && !atomic_load(&job_shared->may_end)) df_nap();
     for (int i = 0; i < JOB_COLLECTIVES; i++) {
       if (round >= JOB_DEPTH && !end_run(order[i], round - JOB_DEPTH)) return 0;
       if (!submit(order[i], round)) return 0;

@@ -31,6 +31,7 @@ typedef struct {
   /* 0: not yet; else how the run has ended on a rank that ended it */
   _Atomic uint32_t ended[JOB_COLLECTIVES][JOB_ROUNDS];
   atomic_int begun, rounds;      /* ranks that have begun; rounds of the rank that is ahead */
+  atomic_int may_end;            /* until then ranks stay before their last runs */
   atomic_int late_rank, late_ms; /* this rank sleeps for a while before its next run; 0 ms: no */
 } job_log;
 

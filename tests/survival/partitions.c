@@ -222,6 +222,7 @@ static void play(void) {
   for (int r = 0; r < job.ranks; r++)
     if (may_lose >> r & 1) job_strike(r);
   happen(&family, &random);
+  atomic_store(&job_shared->may_end, 1);
   for (int r = 0; r < job.ranks; r++) {
     const int status = df_reap(&family, r);
     CHECK(status == 0, "the process of rank %d ended with status %d", r, status);
