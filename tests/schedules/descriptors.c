@@ -4,6 +4,7 @@
  * end when its messages are read.
  */
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -111,6 +112,37 @@ int sim_close(int fd) {
   return 0;
 }
 
+/* ---- processes of ranks */
+
+#if !defined(SO_PEERPIDFD)
+#define SO_PEERPIDFD 77
+#endif
+int sim_getsockopt(int fd, int level, int name, void *value, socklen_t *bytes);
+int sim_getsockopt(int fd, int level, int name, void *value, socklen_t *bytes) {
+  (void)level, (void)bytes;
+  const sim_descriptor *peer = peer_of(descriptor_of(fd));
+  if (name != SO_PEERPIDFD || peer == NULL || peer->kind != SIM_SOCKET) return -1;
+  const int rank = peer->rank, process = make(SIM_PROCESS);
+  sim_system_now.fd[process - FIRST_FD].rank = rank;
+  memcpy(value, &process, sizeof process);
+  return 0;
+}
+
+/* For one process. Its end may be seen later than that of its sockets. */
+int sim_poll(struct pollfd *entry, nfds_t n, int timeout_ms);
+int sim_poll(struct pollfd *entry, nfds_t n, int timeout_ms) {
+  (void)n, (void)timeout_ms;
+  const sim_descriptor *d = descriptor_of(entry->fd);
+  const int is_late =
+      !sim_is_quiet && sim_steps < sim_policy_now.unfair_steps && sim_one_in(&sim_random_now, 2);
+  const int has_ended = (int)(sim_system_now.ended >> d->rank & 1) && !is_late;
+  sim_point_at(&sim_system_now, SIM_WRITES);
+  for (uint32_t a = 0; has_ended && a < sim_agents_now.n; a++)
+    if (sim_agents_now.agent[a].rank == d->rank) sim_view_of_joined(a, sim_agents_now.current);
+  entry->revents = has_ended ? POLLIN : 0;
+  return has_ended;
+}
+
 /* The written bytes have been sent. */
 int sim_ioctl(int fd, unsigned long request, ...) {
   (void)fd;
@@ -204,6 +236,7 @@ void sim_socket_pair(int fds[2], const int ranks[2]) {
 }
 
 void sim_sockets_die(int rank) {
+  sim_system_now.ended |= 1u << rank;
   for (uint32_t i = 0; i < sim_system_now.n_fds; i++) {
     sim_descriptor *d = &sim_system_now.fd[i];
     if (d->kind != SIM_SOCKET || d->rank != rank) continue;

@@ -40,6 +40,9 @@ typedef struct rank_state {
   coll_state coll[MAX_COLLS];
   uint32_t second_thread;
   int has_aborted, has_aborted_one, leaves, lingers, is_closed, is_dead;
+  int closes;                     /* dfcclDestroy has begun */
+  uint32_t views, lost;           /* notifications; lost: ranks, by bit */
+  uint32_t latest_set[MAX_COLLS]; /* ranks whose contributions the latest run has */
 } rank_state;
 
 /* The action of a callback, besides being counted. */
@@ -65,6 +68,8 @@ typedef struct endings {
   uint64_t allocations; /* by the application itself */
   int aborts, deaths, early, late, no_memory;
   int dying; /* this rank; -1 */
+  uint32_t deaths_left;
+  uint32_t ended[MAX_COLLS][MAX_RUNS]; /* with config.survive: how the run has ended: survive.c */
 } endings;
 
 extern endings *sim_endings_now; /* in the arena */

@@ -72,6 +72,12 @@ static app_run *any_run(uint32_t rank) {
   return &sim_app->run[rank][c][sim_below(&sim_random_now, sim_plan.coll[c].runs)];
 }
 
+/* Ranks die, and nothing else happens. */
+static void draw_deaths(void) {
+  sim_endings_now->deaths_left = sim_below(&sim_random_now, sim_plan.n_ranks);
+  sim_survive_next_death(0);
+}
+
 static void draw_causes(void) {
   sim_random *random = &sim_random_now, apart = {.state = random->state ^ 0x8ebc6af09c88c6e3ull};
   uint32_t kind = sim_below(random, 8), rank = sim_below(random, sim_plan.n_ranks);
@@ -111,6 +117,7 @@ void sim_endings_prepare(void) {
     in_callback[c] = sim_one_in(random, 3);
     sim_endings_now->interlude[c] = sim_one_in(random, 3);
     sim_endings_now->odd[c] = sim_one_in(random, 2) ? (int)sim_below(random, sim_plan.n_ranks) : -1;
+    if (sim_only_survivors) sim_endings_now->interlude[c] = 0, sim_endings_now->odd[c] = -1;
     if (sim_endings_now->odd[c] >= 0 && !sim_is_member((uint32_t)sim_endings_now->odd[c], c))
       sim_endings_now->odd[c] = -1;
     keeps[c] = sim_endings_now->first[c] == sim_plan.coll[c].runs && sim_one_in(random, 2);
@@ -138,13 +145,16 @@ void sim_endings_prepare(void) {
     sim_endings_now->rank[r].second_thread = sim_app_agent(r, 1);
     sim_endings_now->rank[r].lingers = sim_one_in(random, 2);
   }
-  draw_causes();
+  if (sim_only_survivors)
+    draw_deaths();
+  else
+    draw_causes();
 }
 
 /* One allocation, or several in a row, in some schedules: calls may be refused then, and runs fail.
  */
 uint32_t sim_endings_failing_allocation(void) {
-  if (sim_percent_small == 0 || !sim_one_in(&sim_random_now, 8)) return 0;
+  if (sim_percent_small == 0 || sim_only_survivors || !sim_one_in(&sim_random_now, 8)) return 0;
   sim_endings_now->no_memory = 1;
   if (sim_one_in(&sim_random_now, 2)) sim_more_failures = 1 + sim_below(&sim_random_now, 6);
   return 1 + sim_below(&sim_random_now, 24);

@@ -33,7 +33,8 @@ static const char usage_text[] =
     "  --planted N        the program of planted bugs: plants bug N (plant.py)\n"
     "worlds of one kind only:\n"
     "  --small, --large, --crowds, --wires, --hosts, --rails, --relays, --varying,\n"
-    "  --others, --switches, --endings; --some-endings PERCENT (docs/TESTING.md)\n"
+    "  --others, --switches, --survive, --endings; --some-endings PERCENT\n"
+    "                     (docs/TESTING.md)\n"
     "a schedule again:\n"
     "  --until STEP       the trace ends before this step\n"
     "  --brief            prints nothing but the failure\n"
@@ -158,6 +159,7 @@ static void explain(const options *o, uint64_t world, uint64_t schedule) {
   if (sim_only_varying) printf(" --varying");
   if (sim_only_others) printf(" --others");
   if (sim_only_switches) printf(" --switches");
+  if (sim_only_survivors) printf(" --survive");
   if (o->planted) printf(" --planted %d", o->planted);
   printf("\n  commit ");
   fflush(stdout);
@@ -439,6 +441,8 @@ int main(int argc, char **argv) {
       sim_only_others = 1;
     else if (strcmp(argv[i], "--switches") == 0)
       sim_only_switches = 1;
+    else if (strcmp(argv[i], "--survive") == 0)
+      sim_only_survivors = 1, sim_percent_endings = 100;
     else if (strcmp(argv[i], "--brief") == 0)
       o.brief = 1;
     else if (strcmp(argv[i], "--until") == 0)

@@ -75,6 +75,8 @@
 #define close sim_close
 #define read sim_read
 #define write sim_write
+#define getsockopt sim_getsockopt
+#define poll sim_poll
 #define epoll_create1(flags) sim_epoll_create()
 #define epoll_ctl(epoll, operation, fd, event) sim_epoll_ctl(epoll, operation, fd, event)
 #define epoll_wait(epoll, events, n, timeout_ms) sim_epoll_wait(epoll, events, n, timeout_ms)

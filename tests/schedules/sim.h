@@ -168,14 +168,22 @@ void sim_unmap(void *p);
 /* ---- descriptors.c */
 
 enum { SIM_MAX_FDS = 160 };
-typedef enum { SIM_CLOSED, SIM_COUNTER, SIM_FILE, SIM_SOCKET, SIM_STREAM } sim_descriptor_kind;
+typedef enum {
+  SIM_CLOSED,
+  SIM_COUNTER,
+  SIM_FILE,
+  SIM_SOCKET,
+  SIM_STREAM,
+  SIM_PROCESS
+} sim_descriptor_kind;
 typedef struct sim_descriptor {
   sim_descriptor_kind kind;
   int epoll; /* that watches it; -1 */
   uint32_t data, events;
   uint64_t count; /* value of a counter */
   uint32_t file;
-  int peer, rank; /* for a socket: the other end, -1 when it has gone; its owner */
+  int peer, rank; /* for a socket: the other end, -1 when it has gone; its owner. For a process: its
+                     rank */
   int ended;
   uint32_t n_letters;
   void *first, *last, *order;
@@ -190,6 +198,7 @@ typedef struct sim_file { /* shared memory: all mappings are one */
 typedef struct sim_system_state {
   uint64_t allocations; /* not freed yet */
   uint32_t n_fds;
+  uint32_t ended; /* processes of ranks, by bit */
   sim_descriptor fd[SIM_MAX_FDS];
   sim_file file[SIM_MAX_FDS];
 } sim_system_state;
@@ -247,6 +256,7 @@ extern int sim_only_hosts;          /* ... and are of different hosts: so are co
 extern int sim_only_relays;         /* ... and one host passes on control's messages of others */
 extern int sim_only_varying;        /* runs have any counts up to the registered ones */
 extern int sim_only_switches;       /* collectives are asked to switch to other plans */
+extern int sim_only_survivors;      /* ranks die, and the others go on: survive.c */
 extern int sim_only_others;         /* operations beyond the six of worlds on record */
 extern int sim_is_small;            /* this world */
 extern int sim_compare_next;        /* the schedule before left the arena in disorder, perhaps */

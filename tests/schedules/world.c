@@ -48,7 +48,7 @@ static void fill_buffers(void) {
                  receives = sim_elements_of(coll, coll->count, 1);
         *run = (app_run){.rank = rank, .coll = c, .run = r};
         run->send = sim_hidden_alloc(sends * sizeof(int32_t));
-        run->recv = sim_hidden_alloc(receives * sizeof(int32_t));
+        run->recv = coll->in_place ? run->send : sim_hidden_alloc(receives * sizeof(int32_t));
         for (uint32_t i = 0; i < sends; i++) run->send[i] = sim_value_of(rank, run, i);
       }
 }
@@ -198,8 +198,9 @@ static void share_buffers(void) {
         size_t receives = sim_elements_of(coll, coll->count, 1) * sizeof(int32_t);
         memcpy(at, run->send, sends);
         run->send = (int32_t *)at;
-        run->recv = (int32_t *)(at + DF_ALIGN_UP(sends, (size_t)DF_CACHE_LINE));
-        at = (uint8_t *)run->recv + DF_ALIGN_UP(receives, (size_t)DF_CACHE_LINE);
+        if (!coll->in_place) at += DF_ALIGN_UP(sends, (size_t)DF_CACHE_LINE);
+        run->recv = (int32_t *)at;
+        at += DF_ALIGN_UP(receives, (size_t)DF_CACHE_LINE);
       }
   }
 }
@@ -315,6 +316,7 @@ void sim_world_print(void) {
          : sim_plan.settings.net_resume_ms == 0 ? ", over wires"
                                                 : ", over wires that resume",
          sim_plan.hosts ? ", on hosts" : "");
+  if (sim_only_survivors) printf("  config.survive %d\n", s->survive);
   if (sim_plan.rails > 1 || sim_bulk_stride < 4096)
     printf("  %u rail(s) for slots of more than %u bytes\n", sim_plan.rails, sim_bulk_stride);
   for (uint32_t c = 0; c < sim_plan.n_colls; c++)

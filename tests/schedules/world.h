@@ -73,6 +73,12 @@ extern world_plan sim_plan;
 extern app *sim_app; /* in the arena */
 extern int sim_world_stands;
 
+/* ---- survive.c */
+void sim_survive_notified(dfcclContext_t context, const dfcclMembership_t *membership, void *arg);
+int sim_survive_may_fail(uint32_t coll);
+void sim_survive_ended(app_run *run, dfcclResult_t status);
+void sim_survive_next_death(uint64_t begin);
+
 /* ---- snapshot.c */
 void sim_snapshot_take(void);
 void sim_snapshot_restore(void);
@@ -84,6 +90,9 @@ uint32_t sim_elements_of(const coll_plan *coll, uint32_t count, int output);
 int sim_is_member(uint32_t rank, uint32_t coll);
 void sim_check_run(app_run *run); /* all elements; from here on the buffers are the application's */
 void sim_take_back(app_run *run); /* a run that failed: they are, too */
+/* As sim_check_run, although ranks may be lost. Returns the members whose contributions a sum has;
+ * 0: the run has no sum on this rank. */
+uint32_t sim_check_survivors(app_run *run, uint32_t lost);
 
 /* ---- application.c */
 void sim_app_prepare(void); /* decisions of a schedule about it */

@@ -5,13 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "control/view_quorum.h"
 #include "world.h"
 
 world_plan sim_plan;
 int sim_endings, sim_is_small;
 uint32_t sim_percent_small = 90, sim_percent_endings;
 int sim_is_crowd, sim_only_crowds, sim_only_wires, sim_only_hosts, sim_only_rails, sim_only_relays,
-    sim_only_varying, sim_only_others, sim_only_switches;
+    sim_only_varying, sim_only_others, sim_only_switches, sim_only_survivors;
 
 /* Worlds on record have these, and stay what they are. */
 enum { DRAWN_OPERATIONS = DF_OP_ALL_TO_ALL + 1 };
@@ -224,7 +225,8 @@ enum {
   COUNTS = 0x2f1b3a95,
   OTHERS = 0x51ed270b,
   RESUMES = 0x3c6ef372,
-  SWITCHES = 0x6a09e667
+  SWITCHES = 0x6a09e667,
+  SURVIVES = 0x2545f491
 };
 
 static void draw_others(uint64_t seed) {
@@ -258,8 +260,8 @@ static void draw_switches(uint64_t seed) {
   sim_random random = {.state = seed ^ SWITCHES};
   for (uint32_t c = 0; c < sim_plan.n_colls; c++)
     sim_plan.coll[c].runs = MAX_RUNS - sim_below(&random, 4);
-  /* A rank that refuses every variant, or a second one. */
-  if (sim_one_in(&random, 2))
+  /* A rank that refuses every variant, or a second one. A next home needs a place, too. */
+  if (!sim_only_survivors && sim_one_in(&random, 2))
     sim_plan.places[sim_below(&random, sim_plan.n_ranks)] =
         2 * sim_plan.n_colls + 2 * sim_below(&random, 2);
 }
@@ -267,17 +269,34 @@ static void draw_switches(uint64_t seed) {
 static void draw_endings(uint64_t seed) {
   sim_random random = {.state = ~seed};
   sim_plan.n_threads = MAX_THREADS;
-  sim_plan.processes = sim_one_in(&random, 2);
+  sim_plan.processes = sim_one_in(&random, 2) || sim_only_survivors;
   sim_plan.shared_from = sim_below(&random, 2);
   sim_random apart = {.state = seed ^ VISITS}; /* worlds on record stay what they are */
   sim_random commons = {.state = seed ^ COMMONS};
   if (sim_plan.processes && sim_one_in(&commons, 2))
     sim_plan.settings.tuning.policy.common = 2, sim_plan.settings.tuning.policy.lend = 1;
-  sim_plan.visits = sim_percent_small != 0 && sim_one_in(&apart, 2);
-  if (sim_one_in(&random, 4)) sim_plan.settings.timeout_ms = 1 + sim_below(&random, 4);
+  sim_plan.visits = sim_percent_small != 0 && !sim_only_survivors && sim_one_in(&apart, 2);
+  if (sim_one_in(&random, 4) && !sim_only_survivors)
+    sim_plan.settings.timeout_ms = 1 + sim_below(&random, 4);
   sim_plan.impatient = sim_one_in(&random, 2) ? UINT32_MAX : 1 + sim_below(&random, 14);
   for (uint32_t c = 0; c < sim_plan.n_colls; c++)
     sim_plan.coll[c].runs = 1 + sim_below(&random, sim_is_small ? 2 : FEW_RUNS);
+}
+
+/* More ranks than in other worlds: survivors must agree. */
+static void draw_survivors(uint64_t seed) {
+  sim_random random = {.state = seed ^ SURVIVES};
+  sim_plan.n_ranks = 2 + sim_below(&random, 3);
+  if (sim_plan.n_ranks > 3) sim_plan.settings.max_blocks = 1;
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
+    coll_plan *coll = &sim_plan.coll[c];
+    if (coll->count * sim_plan.n_ranks > MAX_ELEMENTS && coll->operation != DF_OP_ALL_REDUCE)
+      coll->count = MAX_ELEMENTS / sim_plan.n_ranks;
+    coll->root = sim_below(&random, sim_plan.n_ranks);
+    coll->in_place = coll->operation == DF_OP_ALL_REDUCE && sim_one_in(&random, 2);
+  }
+  sim_plan.settings.survive = 1 + (int)sim_below(&random, 2);
+  sim_plan.settings.membership = sim_survive_notified;
 }
 
 void sim_world_draw(uint64_t seed) {
@@ -291,6 +310,7 @@ void sim_world_draw(uint64_t seed) {
   if (sim_is_crowd) make_crowd(seed);
   if (sim_is_exploring) make_smallest();
   if (sim_smallest_now.colls) make_exhaustible();
+  if (sim_only_survivors) draw_survivors(seed);
   draw_groups(seed);
   if (sim_only_others) draw_others(seed);
   if (sim_endings) draw_endings(seed);
@@ -305,7 +325,10 @@ void sim_world_draw(uint64_t seed) {
   sim_plan.settings.net_timeout_ms = day_ms;
   sim_plan.settings.net_resume_ms = !sim_endings || sim_one_in(&resumes, 2) ? day_ms : 0;
   sim_plan.hosts = sim_only_hosts;
-  if (sim_plan.hosts) sim_plan.settings.net_timeout_ms = 0; /* no questions: they end sleeps */
+  /* Between hosts deaths prove nothing, and any number of ranks may die. */
+  if (sim_plan.hosts && sim_only_survivors) sim_plan.settings.quorum = DF_QUORUM_NONE;
+  if (sim_plan.hosts || sim_only_survivors)
+    sim_plan.settings.net_timeout_ms = 0; /* no questions: they end sleeps */
   sim_plan.rails = sim_only_rails ? 1 + sim_below(&resumes, 3) : 1;
   sim_bulk_stride = sim_only_rails ? 64 * sim_below(&resumes, 3) : 4096;
 }

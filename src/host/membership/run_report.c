@@ -88,9 +88,9 @@ static uint32_t add_taken_back(dfcclContext_t context, df_run_report *report,
 }
 
 /* Runs that will fail when this rank registers their collective have been decided by a view, and no
- * later one can have ended without this rank. So the reports of other members count, as if this rank
- * had deregistered it already. It may be no member, which changes nothing: it cannot know its group,
- * and the members have the same outcome. */
+ * later one can have ended without this rank. So the reports of other members count, as if this
+ * rank had deregistered it already. The rank may be no member of the group. That changes nothing,
+ * because each member has the same outcome. */
 static uint32_t add_decided(const dfcclContext_t context, df_run_report *report,
                             uint32_t n) DF_RANK_LOCKED {
   const df_survival *survival = context->survival;
