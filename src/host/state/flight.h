@@ -8,8 +8,12 @@
 #include "base/ticks.h"
 #include "host/state/collective.h"
 
+#if defined(DF_SIMULATION) /* the simulation copies its worlds */
+enum { DF_FLIGHT_RUNS = 4 };
+#else
+enum { DF_FLIGHT_RUNS = 2048 /* a power of two */ };
+#endif
 enum {
-  DF_FLIGHT_RUNS = 2048, /* a power of two */
   DF_FLIGHT_LOSSES = 16,
   DF_FLIGHT_WHY_BYTES = 256,
   DF_FLIGHT_MAY_BE_LATER = 1,     /* bit of a time */
