@@ -1013,11 +1013,17 @@ DFCCL_API dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint
                                       uint64_t *moments, size_t *count);
 
 typedef enum {
-  dfcclEventLaunched = 0, /* the block entered a launch; `collective` is meaningless */
+  dfcclEventLaunched = 0, /* the block entered a launch, or started; `collective` is meaningless */
   dfcclEventFetched = 1,  /* the block fetched a run */
   dfcclEventBegun = 2,    /* a run has its input, and its first step is attempted */
   dfcclEventSetAside = 3, /* the collective was preempted: the spin threshold ran out */
-  dfcclEventDone = 4      /* the block has finished a run, or was ordered to abandon it */
+  dfcclEventDone = 4,     /* the block has finished a run, or was ordered to abandon it */
+  /* On CPUs only: */
+  dfcclEventLeft = 5,   /* the block quit; `collective` is meaningless */
+  dfcclEventLoaded = 6, /* the collective's context was loaded */
+  dfcclEventSaved = 7,  /* the collective's context was saved */
+  dfcclEventKept = 8 /* the turn ended, and the collective keeps its place: another thread executes
+                           the block */
 } dfcclEventKind_t;
 
 typedef struct {
@@ -1032,7 +1038,15 @@ typedef struct {
 /*
  * Returns the latest events that this context's daemon has recorded, in the order of the blocks
  * and, within a block, of time: at most 8,192 per block. events is an array of *count entries, or
- * NULL. The rules for *count, blocking and errors are those of dfcclGetTimes.
+ * NULL. Numbers of preemptions, quits, starts, fetches, loads and saves agree with dfcclGetStats,
+ * as far as the events reach back.
+ *
+ * On a GPU events need the timers (cuda_timers of DFCCL_TUNING), and the rules for *count, blocking
+ * and errors are those of dfcclGetTimes. On CPUs they need DFCCL_TRACE_TURNS=1, with or without
+ * DFCCL_TRACE. There the rule for *count is the same, each event can be seen at once, and the call
+ * waits for no block. Events that are recorded during the call may take the place of the oldest
+ * ones, which are then left out. Errors: dfcclInvalidArgument (count is NULL), dfcclInvalidUsage
+ * (events are not recorded).
  */
 DFCCL_API dfcclResult_t dfcclGetEvents(dfcclContext_t ctx, dfcclEvent_t *events, size_t *count);
 

@@ -1,5 +1,5 @@
 /*
- * Batches of eight all-reduces, each rank in random orders of its own, with the daemon's timers
+ * Batches of eight all-reduces, each rank in random orders of its own, with the daemon's events
  * (dfcclGetEvents). By collective: how often it was set aside, how long the task queue was when it
  * was fetched, how long it was prepared (fetched to first step) and executed (first step to last).
  * Events are those of each block of each rank; the ring holds the latest of them only.
@@ -105,7 +105,7 @@ static void add_block(collective_sum *sums, const dfcclEvent_t *events, size_t c
   } runs[COLLECTIVES] = {{0}};
   for (size_t i = 0; i < count; i++) {
     const dfcclEvent_t *event = &events[i];
-    if (event->kind == dfcclEventLaunched || event->collective >= COLLECTIVES) continue;
+    if (event->collective >= COLLECTIVES) continue;
     collective_sum *sum = &sums[event->collective];
     switch (event->kind) {
     case dfcclEventFetched:
@@ -132,6 +132,10 @@ static void add_block(collective_sum *sums, const dfcclEvent_t *events, size_t c
       runs[event->collective].fetched = runs[event->collective].begun = 0;
       break;
     case dfcclEventLaunched:
+    case dfcclEventLeft:
+    case dfcclEventLoaded:
+    case dfcclEventSaved:
+    case dfcclEventKept:
       break;
     }
   }
@@ -179,7 +183,7 @@ static void add_ring(cJSON *object, const rank_events *rank) {
   for (size_t i = 0; i < rank->count && rank->events[i].block == rank->events[0].block; i++) {
     const dfcclEvent_t *event = &rank->events[i];
     double row[] = {(double)(event->moment - rank->events[0].moment), (double)event->kind,
-                    event->kind == dfcclEventLaunched ? -1 : (double)event->collective,
+                    event->collective == UINT64_MAX ? -1 : (double)event->collective,
                     (double)event->queueLength};
     cJSON_AddItemToArray(rows, cJSON_CreateDoubleArray(row, 4));
   }
@@ -255,6 +259,7 @@ int df_bench_events(const df_bench_options *options) {
         (size_t)((double)options->min_bytes * exp2(span * c / (COLLECTIVES - 1))) / 4 * 4;
   bool fine = job.ranks != NULL && reports != NULL;
   if (!fine) df_tool_error("out of memory for %d ranks", options->n_ranks);
+  setenv("DFCCL_TRACE_TURNS", "1", 1); /* CPU */
   fine = fine && df_tool_tuning_add("cuda_timers=1") && df_tool_launch(&launch) && conclude(&job);
   for (int r = 0; job.ranks != NULL && r < options->n_ranks; r++) free(job.ranks[r].events);
   free(job.ranks);

@@ -53,8 +53,8 @@ static const char operations_help[] =
     "               patient      ordered, with thresholds that never expire\n"
     "               blocking     ordered, one collective at a time\n"
     "             and prints ratios of turns of one round, preemptions and quits\n"
-    "  events     (--backend cuda) disordered batches: preemptions, length of the\n"
-    "             task queue, time to prepare and to execute, by collective\n"
+    "  events     disordered batches: preemptions, length of the task queue, time to\n"
+    "             prepare and to execute, by collective\n"
     "  replay     plays the calls and the computing of a training job, as recorded\n"
     "             in files: dfccl-bench replay FILE... [options of replay]\n";
 
@@ -297,8 +297,6 @@ static void complete(df_bench_options *options) {
     df_tool_usage_error("option --rounds is for disorder and tune only");
   if (!disorder && !events && options->seed != 0)
     df_tool_usage_error("option --seed is for disorder and events only");
-  if (events && options->backend != dfcclBackendCuda)
-    df_tool_usage_error("events are noted on a GPU: events wants --backend cuda");
   if (events && options->processes) df_tool_usage_error("option --processes is not for events");
   if (disorder && options->in_place)
     df_tool_usage_error("disorder measures out of place: --in-place is for the other operations");

@@ -3,7 +3,8 @@
  * daemon. The lines are as many as dfcclGetStats counts: preemptions, quits, starts, runs that were
  * taken, contexts that were saved and loaded. Records that the ring has lost are counted in the
  * trace. Turns of collectives that share an index one after the other keep their names. A full disk
- * ends the trace, never the job. Without the variable the trace has no turns.
+ * ends the trace, never the job. Without the variable the trace has no turns. dfcclGetEvents returns
+ * the same records, without DFCCL_TRACE, too: at most the latest 8,192 of a block, in order.
  */
 #include "support/buffers.h"
 
@@ -193,12 +194,114 @@ DF_TEST(turns, collectives_of_one_index, 60) {
   end();
 }
 
+/* ---- dfcclGetEvents */
+
+static dfcclEvent_t *get_events(dfcclContext_t ctx, size_t *n) {
+  *n = 0;
+  OK(dfcclGetEvents(ctx, NULL, n));
+  dfcclEvent_t *events = calloc(*n + 1, sizeof *events);
+  const size_t room = *n;
+  CHECK(events != NULL, "no memory for %zu events", room);
+  OK(dfcclGetEvents(ctx, events, n));
+  CHECK(*n == room, "%zu events, then %zu", room, *n);
+  return events;
+}
+
+static void compare_events(int rank, dfcclContext_t ctx, const dfcclStats_t *s) {
+  size_t n;
+  uint64_t counts[dfcclEventKept + 1] = {0};
+  dfcclEvent_t *events = get_events(ctx, &n);
+  for (size_t i = 0; i < n; i++) {
+    const dfcclEvent_t *e = &events[i], *before = i ? &events[i - 1] : NULL;
+    const int has_none = e->kind == dfcclEventLaunched || e->kind == dfcclEventLeft;
+    CHECK((unsigned)e->kind <= dfcclEventKept && e->block < s->blocks, "kind %d of block %u",
+          (int)e->kind, e->block);
+    CHECK(has_none ? e->collective == UINT64_MAX : e->collective < COLLECTIVES,
+          "rank %d, event %zu: kind %d of collective %llu", rank, i, (int)e->kind,
+          (unsigned long long)e->collective);
+    CHECK(before == NULL || e->block > before->block ||
+              (e->block == before->block && e->moment >= before->moment),
+          "rank %d: event %zu precedes the one before", rank, i);
+    CHECK(e->kind != dfcclEventFetched || (e->queueLength > 0 && e->pendingRuns > 0),
+          "a run was fetched, and the queue has %u collectives, %u runs", e->queueLength,
+          e->pendingRuns);
+    counts[e->kind]++;
+  }
+  free(events);
+  CHECK(
+      counts[dfcclEventFetched] == s->sqesFetched && counts[dfcclEventDone] == s->sqesFetched &&
+          counts[dfcclEventBegun] == s->sqesFetched &&
+          counts[dfcclEventLeft] == s->voluntaryQuits &&
+          counts[dfcclEventLaunched] == s->daemonStarts &&
+          counts[dfcclEventLoaded] == s->contextLoads &&
+          counts[dfcclEventSaved] == s->contextSaves &&
+          counts[dfcclEventSetAside] == s->preemptions,
+      "rank %d: %llu fetched, %llu begun, %llu done, %llu left, %llu set aside; dfcclGetStats has "
+      "%llu fetched, %llu quits, %llu preemptions",
+      rank, (unsigned long long)counts[dfcclEventFetched],
+      (unsigned long long)counts[dfcclEventBegun], (unsigned long long)counts[dfcclEventDone],
+      (unsigned long long)counts[dfcclEventLeft], (unsigned long long)counts[dfcclEventSetAside],
+      (unsigned long long)s->sqesFetched, (unsigned long long)s->voluntaryQuits,
+      (unsigned long long)s->preemptions);
+}
+
+/* Ranks take turns, so that few turns are preempted, and the rings have all events. */
+DF_TEST(turns, events_agree_with_the_counters, 60) {
+  dfcclContext_t ctxs[RANKS];
+  setenv("DFCCL_TRACE_TURNS", "1", 1);
+  df_make_contexts(ctxs, RANKS, NULL);
+  for (dfcclCollId_t c = 0; c < COLLECTIVES; c++) {
+    df_collective coll = df_simple(700 + (size_t)c, RANKS);
+    df_register_all(ctxs, c, &coll);
+    for (uint64_t run = 0; run < 9; run++) df_exchange(ctxs, c, &coll, run, 0);
+  }
+  for (int r = 0; r < RANKS; r++) OK(dfcclDeviceSynchronize(ctxs[r]));
+  for (int r = 0; r < RANKS; r++) {
+    const dfcclStats_t stats = df_stats(ctxs[r]);
+    if (stats.preemptions < 4000) compare_events(r, ctxs[r], &stats);
+  }
+  df_free_contexts(ctxs, RANKS);
+  unsetenv("DFCCL_TRACE_TURNS");
+}
+
+DF_TEST(turns, the_latest_events_are_kept, 60) {
+  enum { RUNS = 5000, MOST = 8192 };
+  dfcclContext_t ctxs[RANKS];
+  dfcclEvent_t few[3];
+  size_t n, room = 3;
+  setenv("DFCCL_TRACE_TURNS", "1", 1);
+  df_make_contexts(ctxs, RANKS, NULL);
+  df_collective coll = df_simple(40, RANKS);
+  df_register_all(ctxs, 1, &coll);
+  for (uint64_t run = 0; run < RUNS; run++) df_exchange(ctxs, 1, &coll, run, 0);
+  const uint64_t last = df_now_ns();
+  for (int r = 0; r < RANKS; r++) OK(dfcclDeviceSynchronize(ctxs[r]));
+  dfcclEvent_t *events = get_events(ctxs[0], &n);
+  CHECK(n <= MOST && n >= MOST - 1, "%zu events", n);
+  CHECK(events[n - 1].kind == dfcclEventLeft && events[n - 1].moment >= last,
+        "the last one is kind %d", (int)events[n - 1].kind);
+  OK(dfcclGetEvents(ctxs[0], few, &room));
+  CHECK(room == n && memcmp(few, events, sizeof few) == 0, "%zu events exist, not %zu", n, room);
+  free(events);
+  df_deregister_all(ctxs, 1, &coll);
+  events = get_events(ctxs[0], &n);
+  for (size_t i = 0; i < n; i++)
+    CHECK(events[i].collective == UINT64_MAX, "an event names a deregistered collective");
+  free(events);
+  df_free_contexts(ctxs, RANKS);
+  unsetenv("DFCCL_TRACE_TURNS");
+}
+
 DF_TEST(turns, none_without_the_variable, 30) {
   dfcclContext_t ctxs[RANKS];
   begin("0");
   df_make_contexts(ctxs, RANKS, NULL);
   df_collective coll = df_simple(100, RANKS);
   df_once(ctxs, 1, &coll, 0);
+  size_t events = 0;
+  RESULT(dfcclGetEvents(ctxs[0], NULL, &events), dfcclInvalidUsage);
+  CHECK(df_mentions(dfcclGetLastError(ctxs[0]), "DFCCL_TRACE_TURNS=1"), "%s",
+        dfcclGetLastError(ctxs[0]));
   df_free_contexts(ctxs, RANKS);
   for (int r = 0; r < RANKS; r++) {
     read_trace(r);

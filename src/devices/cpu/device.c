@@ -148,6 +148,28 @@ static dfcclResult_t synchronize(df_rank_device *device) {
   return dfcclSuccess;
 }
 
+static dfcclResult_t get_events(df_rank_device *device, dfcclEvent_t *events, size_t *count) {
+  size_t room = *count, n = 0;
+  for (uint32_t b = 0; b < device->shared->n_blocks; b++) {
+    const df_turn_log *log = &device->turns[b];
+    const uint64_t noted = df_observe_u64(&log->noted);
+    for (uint64_t i = df_turn_log_first(noted); i < noted; i++) {
+      df_turn_record record;
+      if (!df_turn_log_read(log, i, &record)) continue;
+      if (n < room && events != NULL)
+        events[n] = (dfcclEvent_t){.moment = record.to,
+                                   .collective = df_turn_collective(&record),
+                                   .kind = (dfcclEventKind_t)df_turn_kind(&record),
+                                   .block = b,
+                                   .queueLength = df_turn_length(&record),
+                                   .pendingRuns = df_turn_pending(&record)};
+      n++;
+    }
+  }
+  *count = n;
+  return dfcclSuccess;
+}
+
 /* ---- collectives ---- */
 
 static dfcclResult_t describe(df_rank_device *device, df_device_coll *coll) {
@@ -253,6 +275,7 @@ static const df_executor_ops executor_ops = {
     .progress_release = progress_release,
     .progress_end = progress_end,
     .synchronize = synchronize,
+    .get_events = get_events,
     .holds_while_synchronizing = 1,
 };
 

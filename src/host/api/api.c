@@ -401,6 +401,14 @@ static DF_COLD dfcclResult_t refuse_timers(void) {
                                     "cuda_timers of DFCCL_TUNING is not 1");
 }
 
+static int has_events(dfcclContext_t ctx) { return ctx->device.turns != NULL || has_timers(ctx); }
+
+static DF_COLD dfcclResult_t refuse_events(void) {
+  return df_fail(dfcclInvalidUsage,
+                 "events are not recorded: a CPU needs DFCCL_TRACE_TURNS=1, and a GPU the timers "
+                 "(the number cuda_timers of DFCCL_TUNING)");
+}
+
 dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint64_t *durations,
                             uint64_t *moments, size_t *count) {
   DF_CHECK_CONTEXT(ctx);
@@ -416,7 +424,7 @@ dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint64_t *dura
 dfcclResult_t dfcclGetEvents(dfcclContext_t ctx, dfcclEvent_t *events, size_t *count) {
   DF_CHECK_CONTEXT(ctx);
   if (count == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "count is NULL"));
-  if (!has_timers(ctx)) return df_remember(ctx, refuse_timers());
+  if (!has_events(ctx)) return df_remember(ctx, refuse_events());
   size_t room = *count;
   dfcclResult_t result = ctx->device.executor->get_events(&ctx->device, events, count);
   if (result == dfcclSuccess && events != NULL) df_name_events(ctx, events, DF_MIN(room, *count));

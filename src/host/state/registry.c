@@ -229,7 +229,7 @@ void df_name_events(dfcclContext_t context, dfcclEvent_t *events, size_t count) 
     uint32_t index = (uint32_t)events[i].collective;
     const df_coll *coll =
         index < context->registry.n_indices ? df_registered(context, index) : NULL;
-    if (events[i].kind == dfcclEventLaunched) coll = NULL;
+    if (events[i].kind == dfcclEventLaunched || events[i].kind == dfcclEventLeft) coll = NULL;
     events[i].collective = coll ? coll->id : UINT64_MAX;
   }
   df_rank_unlock(&context->lock);
