@@ -1,6 +1,7 @@
 /* The interface between a rank's host part and its device. */
 #include "host/lifecycle/open_device.h"
 
+#include "base/log.h"
 #include "base/mutex.h"
 #include "host/runs/collective_failure.h"
 #include "host/state/registry.h"
@@ -142,5 +143,9 @@ dfcclResult_t df_host_open_device(dfcclContext_t context) {
                        .read_peer_info = read_peer_info,
                        .end_stream_runs = end_stream_runs,
                        .lost = lose_device};
-  return device->kind->open(device);
+  const dfcclResult_t result = device->kind->open(device);
+  if (result == dfcclSuccess && context->settings.trace_turns && device->turns == NULL)
+    df_log(DF_LOG_WARN, "rank %u: DFCCL_TRACE_TURNS has no effect: the %s device records no turns",
+           context->rank, device->kind->name);
+  return result;
 }

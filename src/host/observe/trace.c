@@ -70,6 +70,7 @@ static void write_head(dfcclContext_t context) {
 }
 
 static void free_tracer(dfcclContext_t context) {
+  context->before_index_is_free = NULL;
   free(context->tracer->lines.bytes);
   free(context->tracer);
   context->tracer = NULL;
