@@ -67,7 +67,14 @@ typedef struct df_flight_loss {
   char why[DF_FLIGHT_WHY_BYTES];
 } df_flight_loss;
 
+/* Apart, because the simulation of the tests restores only small memory between schedules. */
+typedef struct df_flight_ring {
+  df_flight_entry entries[DF_FLIGHT_RUNS];
+  df_flight_rare rare[DF_FLIGHT_RUNS]; /* valid if the entry has DF_FLIGHT_IS_RARE */
+} df_flight_ring;
+
 typedef struct df_flight {
+  df_flight_ring *ring;
   uint64_t n;               /* runs that have ended */
   uint64_t latest_ticks;    /* the latest reading of the counter */
   uint64_t without_reading; /* moments that get its value */
@@ -86,9 +93,6 @@ typedef struct df_flight {
   uint32_t reason;             /* df_flight_reason of the next file */
   uint32_t requested, written; /* numbers of files; read without the lock */
   int has_warned;
-
-  df_flight_entry entries[DF_FLIGHT_RUNS];
-  df_flight_rare rare[DF_FLIGHT_RUNS]; /* valid if the entry has DF_FLIGHT_IS_RARE */
 } df_flight;
 
 /* Returns the counter. A reading takes 10 ns, a tenth of the shortest run. So in a loop of short
@@ -125,14 +129,14 @@ static inline void df_flight_note(df_flight *flight, df_coll *coll, const df_run
                                   dfcclResult_t status, uint64_t begun) DF_RANK_LOCKED {
   const uint64_t place = flight->n++ % DF_FLIGHT_RUNS;
   const int is_rare = begun != run->submitted_ticks || run->count != 0;
-  flight->entries[place] =
+  flight->ring->entries[place] =
       (df_flight_entry){.submitted = run->submitted_ticks,
                         .ended = df_flight_now(flight),
                         .run = coll->runs.taken - 1,
                         .registration = (uint32_t)coll->runs.words->latest,
                         .status = (uint32_t)status | (is_rare ? DF_FLIGHT_IS_RARE : 0u)};
   if (DF_UNLIKELY(is_rare))
-    flight->rare[place] = (df_flight_rare){.begun = begun, .count = run->count};
+    flight->ring->rare[place] = (df_flight_rare){.begun = begun, .count = run->count};
   coll->runs.last_flight = flight->n;
 }
 
