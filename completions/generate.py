@@ -43,7 +43,7 @@ OPERATIONS = (
 ).split()
 ALGORITHMS = (
     "ring doubling rabenseifner direct allpairs halving binomial pairwise twolevel doubletree "
-    "bruck hierarchical flat pat bcube binaryblocks ordered scatter-allgather"
+    "bruck hierarchical flat pat bcube binaryblocks trees ordered scatter-allgather"
 ).split()
 TYPES = (
     "int8 uint8 int16 uint16 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2"

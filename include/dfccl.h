@@ -372,7 +372,7 @@ typedef struct {
                             "rabenseifner", "halving", "binomial", "doubletree",
                             "scatter-allgather", "bruck", "direct", "flat", "twolevel",
                             "dissemination", "ordered", "pat", "hierarchical", "bcube",
-                            "binaryblocks"; or "file:NAME", an algorithm of the
+                            "binaryblocks", "trees"; or "file:NAME", an algorithm of the
                             directory DFCCL_ALGORITHMS (docs/TUNING.md). Limits may follow a name
                             and "auto": "ring slot=256K slots=8", the options of a rule there */
   int varying;  /* 1: each run may have fewer elements than registered (dfcclRun_t.count); the same

@@ -7,7 +7,7 @@ static int same_key(const df_plan_key *a, const df_plan_key *b) {
          a->position == b->position && a->root == b->root && a->split == b->split &&
          a->average == b->average && a->agrees == b->agrees && a->settles == b->settles &&
          a->cuts.row == b->cuts.row && a->cuts.share == b->cuts.share && a->file == b->file &&
-         df_levels_equal(a->levels, b->levels);
+         a->trees == b->trees && df_levels_equal(a->levels, b->levels);
 }
 
 df_plan *df_plan_acquire(df_plan_cache *cache, const df_plan_key *key) {

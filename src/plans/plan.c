@@ -49,6 +49,10 @@ static const struct {
                          df_plan_hierarchical},
     [DF_BCUBE] = {"bcube", BIT(ALL_REDUCE), df_plan_bcube},
     [DF_BINARY_BLOCKS] = {"binaryblocks", BIT(ALL_REDUCE), df_plan_binary_blocks},
+    [DF_TREES] = {"trees",
+                  BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST) | BIT(ALL_GATHER) |
+                      BIT(REDUCE_SCATTER),
+                  df_plan_trees},
     [DF_DISSEMINATION] = {"dissemination", BIT(BARRIER), df_plan_dissemination},
 };
 

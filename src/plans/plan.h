@@ -34,6 +34,7 @@ typedef enum {
   DF_HIERARCHICAL,
   DF_BCUBE,
   DF_BINARY_BLOCKS,
+  DF_TREES,
   DF_ALGORITHMS,
   DF_FROM_FILE = DF_ALGORITHMS /* the algorithm is in the key's file (plans/msccl/file.h) */
 } df_algorithm;
@@ -63,6 +64,8 @@ typedef struct df_plan_key {
    * own copy. */
   const df_levels *levels;
   const struct df_plan_file *file; /* the file of DF_FROM_FILE */
+  /* The trees of DF_TREES, which outlive the plan. NULL: those of equal ports (plans/trees.h). */
+  const struct df_trees *trees;
 } df_plan_key;
 
 typedef struct df_plan_link {
@@ -147,6 +150,7 @@ void df_plan_pat(df_plan *plan);
 void df_plan_hierarchical(df_plan *plan);
 void df_plan_bcube(df_plan *plan);
 void df_plan_binary_blocks(df_plan *plan);
+void df_plan_trees(df_plan *plan);
 void df_plan_ordered(df_plan *plan);
 /* Makes a plan from a file (plans/msccl/file.h); the proof of a file needs it too. */
 void df_plan_from_file(df_plan *plan);

@@ -268,7 +268,8 @@ static int make_plans(timeline *t) {
                      .n = n,
                      .cuts = cuts_of(q, n),
                      .split = q->split ? q->split : t->network->host_ranks[0],
-                     .file = q->file};
+                     .file = q->file,
+                     .trees = q->trees};
   df_levels *levels = NULL;
   if (q->algorithm == DF_HIERARCHICAL) {
     levels = make_levels(q, key.cuts.row == DF_ROW_WHOLE);

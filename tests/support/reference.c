@@ -27,10 +27,10 @@ static const struct {
 };
 
 const char *const df_algorithm_names[] = {
-    "auto",         "ring",    "allpairs",     "pairwise",   "doubling",
-    "rabenseifner", "halving", "binomial",     "doubletree", "scatter-allgather",
-    "bruck",        "direct",  "flat",         "twolevel",   "dissemination",
-    "ordered",      "pat",     "hierarchical", "bcube",      "binaryblocks"};
+    "auto",    "ring",         "allpairs",      "pairwise",          "doubling", "rabenseifner",
+    "halving", "binomial",     "doubletree",    "scatter-allgather", "bruck",    "direct",
+    "flat",    "twolevel",     "dissemination", "ordered",           "pat",      "hierarchical",
+    "bcube",   "binaryblocks", "trees"};
 const int df_algorithm_names_count = sizeof df_algorithm_names / sizeof df_algorithm_names[0];
 
 const char *df_kind_name(df_kind kind) { return kinds[kind].name; }

@@ -99,8 +99,8 @@ rm "$work/probe.xml"
 # ---- files that the tool wrote can be read
 mkdir "$work/plans"
 operations='allreduce reduce broadcast allgather reducescatter alltoall gather scatter'
-algorithms='ring allpairs doubling rabenseifner doubletree direct flat twolevel hierarchical bcube binaryblocks halving
-  binomial scatter-allgather bruck pairwise pat ordered'
+algorithms='ring allpairs doubling rabenseifner doubletree direct flat twolevel hierarchical bcube binaryblocks trees
+  halving  binomial scatter-allgather bruck pairwise pat ordered'
 for operation in $operations; do
   for algorithm in $algorithms; do
     for ranks in 2 5 8; do
