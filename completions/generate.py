@@ -45,6 +45,7 @@ ALGORITHMS = (
     "ring doubling rabenseifner direct allpairs halving binomial pairwise twolevel doubletree "
     "bruck hierarchical flat pat bcube binaryblocks trees ordered scatter-allgather"
 ).split()
+TREE_OPERATIONS = "allreduce reduce broadcast allgather reducescatter".split()
 TYPES = (
     "int8 uint8 int16 uint16 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2"
 ).split()
@@ -118,6 +119,17 @@ TRACE = [
         "id name operation bytes runs failed partial time wait total".split(),
     ),
     option("--each", "one line for each collective instead of each signature"),
+    JSON,
+    *COMMON,
+]
+SYNTHESISE = [
+    option("-n", "ranks", "ranks"),
+    option("-b --bytes", "bytes of a rank's larger buffer", "size"),
+    option("--root", "root of a reduce and a broadcast", "rank"),
+    option("--engine", "way of computing", "auto weighted forest milp".split()),
+    option("--xml", "write the plan in MSCCL's XML", FILE),
+    option("-o --output", "write the trees as JSON", FILE),
+    option("--explain", "print the load of each port, and the trees"),
     JSON,
     *COMMON,
 ]
@@ -204,6 +216,7 @@ PROGRAMS = {
             "time": "the time of a collective on a network",
         },
     ),
+    "dfccl-synthesise": Program({"": SYNTHESISE}, {"": [FILE, TREE_OPERATIONS, ""]}),
     "dfccl-top": Program({"": TOP}, {"": [""]}),
     "dfccl-trace": Program({"": TRACE}, {"": [DIRECTORY, ""]}),
 }

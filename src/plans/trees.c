@@ -119,19 +119,12 @@ dfcclResult_t df_trees_check(const df_trees *trees, df_operation operation, uint
   return result == dfcclSuccess ? check_weights(trees, operation, root, sentence, bytes) : result;
 }
 
-/* ---- equal ports */
+/* ---- stars */
 
-int df_trees_make_equal(df_trees *trees, df_operation operation, uint32_t n, uint32_t root) {
+int df_trees_make_stars(df_trees *trees, df_operation operation, uint32_t n, uint32_t root) {
   df_trees_begin(trees, n);
-  const int rooted = df_operation_has_root(operation);
-  for (uint32_t v = 0; v < n; v++) {
-    if (rooted && v == root) continue;
-    uint16_t *parent = df_trees_add(trees, rooted ? root : v, 1);
-    if (parent == NULL) return 0;
-    /* A piece crosses the root's port once: the next member has it from the root, or brings it
-     * there, and serves the others. */
-    for (uint32_t i = 0; rooted && i < n; i++)
-      if (i != root && i != v) parent[i] = (uint16_t)v;
-  }
+  for (uint32_t v = 0; v < n; v++)
+    if ((!df_operation_has_root(operation) || v == root) && df_trees_add(trees, v, 1) == NULL)
+      return 0;
   return 1;
 }

@@ -29,6 +29,9 @@ typedef struct df_trees {
   uint32_t n, n_trees, capacity;
   df_tree *trees;   /* [n_trees] */
   uint16_t *parent; /* [n_trees][n] by position; a root's parent is itself */
+  /* Relative times that a member's port takes for a piece, out and in; 0 counts as 1. They decide
+   * the order in which a member sends and receives. */
+  uint16_t out_cost[DF_TREES_RANKS_MOST], in_cost[DF_TREES_RANKS_MOST];
 } df_trees;
 
 void df_trees_begin(df_trees *trees, uint32_t n);
@@ -48,8 +51,8 @@ int df_trees_has(df_operation operation);
 dfcclResult_t df_trees_check(const df_trees *trees, df_operation operation, uint32_t root,
                              char *sentence, size_t bytes);
 
-/* The trees of equal ports below one switch: stars, or trees of two hops for a single root. 0: out
- * of memory. */
-int df_trees_make_equal(df_trees *trees, df_operation operation, uint32_t n, uint32_t root);
+/* A star of one piece for each root: of each member, or of the operation's root. 0: out of memory.
+ */
+int df_trees_make_stars(df_trees *trees, df_operation operation, uint32_t n, uint32_t root);
 
 #endif

@@ -266,6 +266,7 @@ static int make_plans(timeline *t) {
   df_plan_key key = {.operation = q->operation,
                      .algorithm = q->algorithm,
                      .n = n,
+                     .root = q->root,
                      .cuts = cuts_of(q, n),
                      .split = q->split ? q->split : t->network->host_ranks[0],
                      .file = q->file,

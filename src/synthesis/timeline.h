@@ -18,6 +18,7 @@ typedef struct df_timeline_question {
   int algorithm;
   const struct df_plan_file *file; /* the file of DF_FROM_FILE */
   const struct df_trees *trees;    /* the trees of DF_TREES, or NULL */
+  uint32_t root;
   uint32_t split; /* subgroup size of two-level plans; 0: as many as the first host has ranks */
   uint32_t lanes; /* channels of hierarchical plans; 0: as many as the library uses */
   uint64_t bytes; /* bytes of a rank's larger buffer, in elements of 4 bytes */

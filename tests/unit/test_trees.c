@@ -1,8 +1,8 @@
 /*
  * Promises of plans/trees.h:
- *   - plans of any trees, with any weights, are proven for each operation: in place or not,
- *     whatever lends, averaged or scaled, with two slots in each link, and if the last loop lacks
- *     pieces;
+ *   - plans of any trees, with any weights and costs of ports, are proven for each operation: in
+ *     place or not, whatever lends, averaged or scaled, with the least slots of the plan, and if
+ *     the last loop lacks pieces;
  *   - trees that are wrong are refused, with the member and the tree;
  *   - a member that receives a piece and then sends it does both in one primitive.
  */
@@ -33,6 +33,10 @@ static void make_random_trees(df_trees *trees, df_operation operation, uint32_t 
   const int wide = df_operation_is_wide(operation, 0) || df_operation_is_wide(operation, 1);
   const uint32_t share = 1 + (uint32_t)df_random_below(random, 4);
   df_trees_begin(trees, n);
+  for (uint32_t v = 0; v < n && share > 1; v++) {
+    trees->out_cost[v] = (uint16_t)df_random_below(random, 20);
+    trees->in_cost[v] = (uint16_t)df_random_below(random, 20);
+  }
   for (uint32_t v = 0; v < (wide ? n : share); v++)
     for (uint32_t left = wide ? share : 1, w; left > 0; left -= w) {
       w = 1 + (uint32_t)df_random_below(random, wide ? (int)left : 4);
@@ -49,7 +53,8 @@ static void prove_trees(df_plan_key key, df_random *random) {
   for (int in_place = 0; in_place <= 1; in_place++)
     for (int scales = 0; scales <= may_scale; scales++)
       for (df_plan_lending lending = DF_LENDS_NOTHING; lending <= DF_LENDS_SOME; lending++) {
-        df_plan_check_options o = {.slots = df_random_chance(random, 50) ? DF_MIN_LINK_SLOTS : 64,
+        df_plan_check_options o = {.slots =
+                                       df_random_chance(random, 50) ? g.plans[0]->least_slots : 64,
                                    .loops = 3,
                                    .in_place = in_place,
                                    .scales = scales,

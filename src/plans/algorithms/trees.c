@@ -16,13 +16,15 @@
 
 #include "plans/build.h"
 
+enum { LEAD_MOST = 3 };
+
 /* Between a member and its parent. */
 typedef struct transfer {
   uint16_t from, to, piece, tree;
-  uint8_t is_up;
-  uint32_t ready, start; /* time at which the sender has the piece; time of the transfer */
-  uint32_t sent;         /* event of the send */
-  uint16_t done, left;   /* hops of the piece before and after */
+  uint8_t is_up, is_first;    /* is_first: the piece is sent when the sender has it */
+  uint32_t ready, start, end; /* the sender has the piece; first and last time of the transfer */
+  uint32_t sent;              /* event of the send */
+  uint16_t done, left;        /* hops of the piece before and after */
 } transfer;
 
 /* The shape of one tree. */
@@ -31,32 +33,42 @@ typedef struct shape {
   uint16_t children[DF_TREES_RANKS_MOST]; /* numbers of children */
 } shape;
 
+/* Events of a link: the latest send, and those after the latest receives, newest first. */
+typedef struct link_state {
+  uint32_t sent, taken[LEAD_MOST];
+} link_state;
+
 typedef struct builder {
   df_plan *plan;
   const df_trees *trees;
   shape *shapes;   /* [n_trees] */
   int up, down;    /* the operation adds up; it distributes */
   uint32_t pieces; /* pieces of all trees */
+  uint16_t *turn;  /* [pieces] part of the tree\'s pieces before it, of 65,536 */
   uint16_t *own;   /* [pieces] number among the pieces of its root */
   uint16_t
       *waits_for; /* [pieces][n] number of messages that a member still receives on the way up */
+  uint32_t *complete; /* [pieces][n] time after the latest of these messages */
   transfer *heap;
   uint32_t n_heap;
   transfer *order; /* in the order of their beginning */
   uint32_t n_order;
   uint32_t out_free[DF_TREES_RANKS_MOST], in_free[DF_TREES_RANKS_MOST];
-  uint32_t *taken; /* [n][n] by sender and receiver: event after the latest receive */
+  link_state *links; /* [n][n] by sender and receiver */
+  uint32_t lead;     /* messages of a link that may be under way when another one is sent */
 } builder;
 
 /* ---- the order of transfers */
 
-/* At the same time older pieces go first, so that a member passes a piece on before it receives the
- * next one; then pieces with the longest way; then pieces that differ from member to member. */
+/* At the same time older pieces go first, so that a member passes a piece on before it receives
+ * the next one; then pieces with the longest way. Then all trees take turns, and members differ
+ * in their order. */
 static int is_before(const builder *b, const transfer *x, const transfer *y) {
   const uint32_t n = b->trees->n;
   if (x->start != y->start) return x->start < y->start;
   if (x->done != y->done) return x->done > y->done;
   if (x->left != y->left) return x->left > y->left;
+  if (b->turn[x->piece] != b->turn[y->piece]) return b->turn[x->piece] < b->turn[y->piece];
   const uint32_t of_x = (x->to + n - x->from) % n, of_y = (y->to + n - y->from) % n;
   if (of_x != of_y) return of_x < of_y;
   return x->piece != y->piece ? x->piece < y->piece : x->from < y->from;
@@ -129,6 +141,17 @@ static void push_first(builder *b) {
 
 static uint32_t received(uint32_t time) { return 4 * time + 1; }
 
+/* The messages of a link are sent in the order in which they are received. */
+static void note_send(builder *b, transfer *t) {
+  link_state *link = &b->links[t->from * b->trees->n + t->to];
+  const uint32_t ready = t->ready ? received(t->ready - 1) + 1 : 0;
+  t->sent = DF_MAX(DF_MAX(ready, link->taken[b->lead - 1]), link->sent);
+  t->is_first = t->ready && t->sent == ready && link->sent < ready;
+  link->sent = t->sent;
+  for (uint32_t i = b->lead - 1; i > 0; i--) link->taken[i] = link->taken[i - 1];
+  link->taken[0] = received(t->end) + 1;
+}
+
 static void make_order(builder *b) {
   const uint32_t n = b->trees->n;
   push_first(b);
@@ -140,20 +163,24 @@ static void make_order(builder *b) {
       add_to_heap(b, next);
       continue;
     }
-    b->out_free[next.from] = b->in_free[next.to] = start + 1;
-    uint32_t *taken = &b->taken[next.from * n + next.to];
-    next.sent = DF_MAX(next.ready ? received(next.ready - 1) + 1 : 0, *taken);
-    *taken = received(start) + 1;
+    const uint32_t out = DF_MAX(b->trees->out_cost[next.from], 1u);
+    const uint32_t in = DF_MAX(b->trees->in_cost[next.to], 1u);
+    b->out_free[next.from] = start + out;
+    b->in_free[next.to] = start + in;
+    next.end = start + DF_MAX(out, in) - 1;
+    note_send(b, &next);
     b->order[b->n_order++] = next;
-    const uint32_t root = b->trees->trees[next.tree].root;
+    const uint32_t root = b->trees->trees[next.tree].root, at = next.piece * n + next.to;
+    /* A message that begins earlier may end later. */
+    b->complete[at] = DF_MAX(b->complete[at], next.end + 1);
     if (!next.is_up)
-      push_down(b, next.tree, next.piece, next.to, start + 1);
-    else if (--b->waits_for[next.piece * n + next.to] > 0)
+      push_down(b, next.tree, next.piece, next.to, next.end + 1);
+    else if (--b->waits_for[at] > 0)
       continue;
     else if (next.to != root)
-      push_up(b, next.tree, next.piece, next.to, start + 1);
+      push_up(b, next.tree, next.piece, next.to, b->complete[at]);
     else if (b->down)
-      push_down(b, next.tree, next.piece, root, start + 1);
+      push_down(b, next.tree, next.piece, root, b->complete[at]);
   }
 }
 
@@ -250,10 +277,9 @@ static uint32_t find_events(const writer *w, event *events) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < w->b->n_order; i++) {
     const transfer *t = &w->b->order[i];
-    if (t->to == w->member) events[n++] = (event){.t = t, .at = received(t->start)};
+    if (t->to == w->member) events[n++] = (event){.t = t, .at = received(t->end)};
     if (t->from != w->member) continue;
-    const int is_first = t->ready && t->sent == received(t->ready - 1) + 1;
-    events[n++] = (event){.t = t, .at = t->sent, .is_send = 1, .is_freed = !is_first};
+    events[n++] = (event){.t = t, .at = t->sent, .is_send = 1, .is_freed = !t->is_first};
   }
   qsort(events, n, sizeof *events, compare_events);
   return n;
@@ -319,8 +345,10 @@ static void measure_tree(const df_trees *trees, uint32_t tree, shape *s) {
 static void number_pieces(builder *b, int wide) {
   uint32_t of[DF_TREES_RANKS_MOST] = {0}, piece = 0;
   for (uint32_t t = 0; t < b->trees->n_trees; t++)
-    for (uint32_t w = 0; w < b->trees->trees[t].weight; w++, piece++)
+    for (uint32_t w = 0; w < b->trees->trees[t].weight; w++, piece++) {
+      b->turn[piece] = (uint16_t)(w * 65536u / b->trees->trees[t].weight);
       b->own[piece] = (uint16_t)(wide ? of[b->trees->trees[t].root]++ : piece);
+    }
 }
 
 static void build(df_plan *plan, const df_trees *trees) {
@@ -337,11 +365,16 @@ static void build(df_plan *plan, const df_trees *trees) {
   const size_t most = (size_t)b.pieces * trees->n * 2;
   b.shapes = calloc(trees->n_trees, sizeof *b.shapes);
   b.own = calloc(b.pieces, sizeof *b.own);
+  b.turn = calloc(b.pieces, sizeof *b.turn);
   b.waits_for = calloc((size_t)b.pieces * trees->n, sizeof *b.waits_for);
+  b.complete = calloc((size_t)b.pieces * trees->n, sizeof *b.complete);
   b.heap = calloc(most, sizeof *b.heap);
   b.order = calloc(most, sizeof *b.order);
-  b.taken = calloc((size_t)trees->n * trees->n, sizeof *b.taken);
-  plan->failed |= !b.shapes || !b.own || !b.waits_for || !b.heap || !b.order || !b.taken;
+  b.links = calloc((size_t)trees->n * trees->n, sizeof *b.links);
+  b.lead = plan->key.trees ? LEAD_MOST : 1;
+  plan->least_slots = b.lead + 1;
+  plan->failed |= !b.shapes || !b.own || !b.turn || !b.waits_for || !b.complete || !b.heap ||
+                  !b.order || !b.links;
   if (!plan->failed) {
     for (uint32_t t = 0; t < trees->n_trees; t++) measure_tree(trees, t, &b.shapes[t]);
     number_pieces(&b, wide);
@@ -350,23 +383,25 @@ static void build(df_plan *plan, const df_trees *trees) {
   }
   free(b.shapes);
   free(b.own);
+  free(b.turn);
   free(b.waits_for);
+  free(b.complete);
   free(b.heap);
   free(b.order);
-  free(b.taken);
+  free(b.links);
 }
 
 void df_plan_trees(df_plan *plan) {
-  if (plan->key.n > DF_TREES_RANKS_MOST) { /* the same data by trees of one kind */
+  if (plan->key.n > DF_TREES_RANKS_MOST) { /* these are stars, too */
     if (df_operation_has_root(plan->key.operation))
-      df_plan_binomial(plan);
+      df_plan_flat(plan);
     else
       df_plan_direct(plan);
     return;
   }
-  df_trees equal = {0};
+  df_trees stars = {0};
   if (plan->key.trees == NULL)
-    plan->failed |= !df_trees_make_equal(&equal, plan->key.operation, plan->key.n, plan->key.root);
-  if (!plan->failed) build(plan, plan->key.trees ? plan->key.trees : &equal);
-  df_trees_free(&equal);
+    plan->failed |= !df_trees_make_stars(&stars, plan->key.operation, plan->key.n, plan->key.root);
+  if (!plan->failed) build(plan, plan->key.trees ? plan->key.trees : &stars);
+  df_trees_free(&stars);
 }
