@@ -64,7 +64,7 @@ typedef struct df_plan_key {
    * own copy. */
   const df_levels *levels;
   const struct df_plan_file *file; /* the file of DF_FROM_FILE */
-  /* The trees of DF_TREES, which outlive the plan. NULL: stars (plans/trees.h). */
+  /* The trees of DF_TREES, which outlive the plan. NULL: stars, as in direct.c and flat.c. */
   const struct df_trees *trees;
 } df_plan_key;
 

@@ -118,13 +118,3 @@ dfcclResult_t df_trees_check(const df_trees *trees, df_operation operation, uint
     result = check_tree(trees, t, sentence, bytes);
   return result == dfcclSuccess ? check_weights(trees, operation, root, sentence, bytes) : result;
 }
-
-/* ---- stars */
-
-int df_trees_make_stars(df_trees *trees, df_operation operation, uint32_t n, uint32_t root) {
-  df_trees_begin(trees, n);
-  for (uint32_t v = 0; v < n; v++)
-    if ((!df_operation_has_root(operation) || v == root) && df_trees_add(trees, v, 1) == NULL)
-      return 0;
-  return 1;
-}

@@ -32,6 +32,9 @@ typedef struct df_trees {
   /* Relative times that a member's port takes for a piece, out and in; 0 counts as 1. They decide
    * the order in which a member sends and receives. */
   uint16_t out_cost[DF_TREES_RANKS_MOST], in_cost[DF_TREES_RANKS_MOST];
+  /* Time that a piece may be late at a member before other pieces wait: a member sends and receives
+   * that much of other pieces first. */
+  uint16_t slack;
 } df_trees;
 
 void df_trees_begin(df_trees *trees, uint32_t n);
@@ -50,9 +53,5 @@ int df_trees_has(df_operation operation);
 /* Checks trees from outside. dfcclInvalidArgument: *sentence gives the reason. */
 dfcclResult_t df_trees_check(const df_trees *trees, df_operation operation, uint32_t root,
                              char *sentence, size_t bytes);
-
-/* A star of one piece for each root: of each member, or of the operation's root. 0: out of memory.
- */
-int df_trees_make_stars(df_trees *trees, df_operation operation, uint32_t n, uint32_t root);
 
 #endif

@@ -52,29 +52,47 @@ static int64_t surplus_of(const df_graph *graph, uint32_t w) {
   return surplus;
 }
 
-/* Reduces the edges out of a switch, or into it, in turn and by about equal parts, until they are
- * equal. */
-static int balance(removal *m, uint32_t w) {
-  df_graph *g = m->graph;
-  for (int64_t part = 1; part > 0;) {
-    const int64_t surplus = surplus_of(g, w);
-    if (surplus == 0) return 1;
-    int64_t left = surplus < 0 ? -surplus : surplus, reduced = 0;
-    part = DF_MAX(left / g->nodes, 1);
-    for (uint32_t v = 0; v < g->nodes && left > 0 && !m->failed; v++) {
-      const uint32_t from = surplus > 0 ? w : v, to = surplus > 0 ? v : w;
-      int64_t *edge = df_graph_edge(g, from, to);
-      const int64_t most = DF_MIN(DF_MIN(part, left), *edge);
-      if (most == 0) continue;
-      const cut c = {.inside = {from}, .outside = {to}, .n_inside = 1, .n_outside = 1};
-      const int64_t amount = slack_of(m, &c, most);
-      *edge -= amount;
-      left -= amount;
-      reduced += amount;
-    }
-    if (reduced == 0) part = 0;
+/* The largest edge on the side of the surplus that has not been tried; NULL: there is none. */
+static int64_t *largest_edge(const removal *m, uint32_t w, int64_t surplus, const uint8_t *tried,
+                             uint32_t *neighbour) {
+  int64_t *largest = NULL;
+  for (uint32_t v = 0; v < m->graph->nodes; v++) {
+    int64_t *edge = surplus > 0 ? df_graph_edge(m->graph, w, v) : df_graph_edge(m->graph, v, w);
+    if (tried[v] || *edge == 0 || (largest && *edge <= *largest)) continue;
+    largest = edge;
+    *neighbour = v;
+  }
+  return largest;
+}
+
+/* Reduces an edge out of a switch, or into it, by a part of what is too much, the largest first.
+ * Returns how much. */
+static int64_t reduce_surplus(removal *m, uint32_t w) {
+  enum { PARTS = 8 };
+  uint8_t tried[DF_GRAPH_NODES_MOST] = {0};
+  const int64_t surplus = surplus_of(m->graph, w), all = surplus < 0 ? -surplus : surplus;
+  uint32_t v = 0;
+  for (int64_t *edge; all > 0 && !m->failed; tried[v] = 1) {
+    edge = largest_edge(m, w, surplus, tried, &v);
+    if (edge == NULL) return 0;
+    const uint32_t from = surplus > 0 ? w : v, to = surplus > 0 ? v : w;
+    const cut c = {.inside = {from}, .outside = {to}, .n_inside = 1, .n_outside = 1};
+    const int64_t amount = slack_of(m, &c, DF_MIN(DF_DIV_UP(all, PARTS), *edge));
+    *edge -= amount;
+    if (amount > 0) return amount;
   }
   return 0;
+}
+
+/* Switches take turns with small parts, since what one of them gives up the others may need. */
+static int balance(removal *m) {
+  for (int64_t reduced = 1; reduced > 0 && !m->failed;) {
+    reduced = 0;
+    for (uint32_t w = m->graph->ranks; w < m->graph->nodes; w++) reduced += reduce_surplus(m, w);
+  }
+  for (uint32_t w = m->graph->ranks; w < m->graph->nodes; w++)
+    if (surplus_of(m->graph, w) != 0) return 0;
+  return 1;
 }
 
 /* ---- splitting */
@@ -122,15 +140,7 @@ static int remove_switch(removal *m, uint32_t w) {
 int df_switches_remove(df_graph *graph, const int64_t *weight, df_splits *splits) {
   removal m = {.graph = graph, .weight = weight, .splits = splits};
   for (uint32_t r = 0; r < graph->ranks; r++) m.all += weight[r];
-  int done = 1;
-  /* The balance of a switch changes that of its neighbours; all of them only lose capacity. */
-  for (int changed = 1; changed && done;) {
-    changed = 0;
-    for (uint32_t w = graph->ranks; w < graph->nodes && done; w++) {
-      changed |= surplus_of(graph, w) != 0;
-      done = balance(&m, w);
-    }
-  }
+  int done = balance(&m);
   for (uint32_t w = graph->ranks; w < graph->nodes && done; w++) done = remove_switch(&m, w);
   return m.failed ? -1 : done;
 }

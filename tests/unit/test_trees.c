@@ -33,6 +33,7 @@ static void make_random_trees(df_trees *trees, df_operation operation, uint32_t 
   const int wide = df_operation_is_wide(operation, 0) || df_operation_is_wide(operation, 1);
   const uint32_t share = 1 + (uint32_t)df_random_below(random, 4);
   df_trees_begin(trees, n);
+  trees->slack = (uint16_t)df_random_below(random, 50);
   for (uint32_t v = 0; v < n && share > 1; v++) {
     trees->out_cost[v] = (uint16_t)df_random_below(random, 20);
     trees->in_cost[v] = (uint16_t)df_random_below(random, 20);

@@ -1,14 +1,13 @@
 /*
  * Weighted trees (plans/trees.h). All members compute the same times of all transfers, by simulated
  * ports that carry one message at a time. A member receives in the order of these times. It sends a
- * piece as soon as it has it, and as soon as the receiver has taken the previous message of the
- * link. A piece that a member receives and sends next takes one primitive.
+ * piece as soon as it has it, and as soon as the receiver has taken all but the latest messages of
+ * the link. A piece that a member receives and sends next takes one primitive.
  *
- * Members never wait for each other in a circle: a receive at time t is event 4 t + 1. A send is
- * an event after the receives that it needs, and before its own receive. So the first event that is
- * left can always be executed, with one slot in each link. If it is a receive in one primitive with
- * a later send, at most one earlier message of that send's link is still there, so two slots
- * suffice.
+ * Members never wait for each other in a circle: a receive that ends at time t is event 4 t + 1. A
+ * send is an event after the receives that it needs, and before its own receive. So the first event
+ * that is left can always be executed, with LEAD_MOST slots in each link, and with one more if it
+ * is a receive in one primitive with a later send.
  */
 #include "plans/trees.h"
 
@@ -104,7 +103,7 @@ static void push_up(builder *b, uint32_t tree, uint32_t piece, uint32_t member, 
                          .tree = (uint16_t)tree,
                          .is_up = 1,
                          .ready = start,
-                         .start = start,
+                         .start = start ? start + b->trees->slack : 0,
                          .done = s->height[member],
                          .left = (uint16_t)(s->depth[member] + (b->down ? s->height[root] : 0u))});
 }
@@ -122,7 +121,7 @@ static void push_down(builder *b, uint32_t tree, uint32_t piece, uint32_t member
                              .piece = (uint16_t)piece,
                              .tree = (uint16_t)tree,
                              .ready = start,
-                             .start = start,
+                             .start = start ? start + b->trees->slack : 0,
                              .done = (uint16_t)(s->depth[member] + (b->up ? s->height[root] : 0u)),
                              .left = (uint16_t)(s->height[c] + 1u)});
 }
@@ -273,20 +272,27 @@ static int compare_events(const void *a, const void *b) {
   return x->t < y->t ? -1 : x->t > y->t;
 }
 
-static uint32_t find_events(const writer *w, event *events) {
-  uint32_t n = 0;
-  for (uint32_t i = 0; i < w->b->n_order; i++) {
-    const transfer *t = &w->b->order[i];
-    if (t->to == w->member) events[n++] = (event){.t = t, .at = received(t->end)};
-    if (t->from != w->member) continue;
-    events[n++] = (event){.t = t, .at = t->sent, .is_send = 1, .is_freed = !t->is_first};
+/* The events of all members, those of member v from first[v] to first[v + 1], in their order. */
+static void find_events(const builder *b, event *events, uint32_t *first) {
+  const uint32_t n = b->trees->n;
+  uint32_t used[DF_TREES_RANKS_MOST] = {0};
+  for (uint32_t i = 0; i < b->n_order; i++) used[b->order[i].from]++, used[b->order[i].to]++;
+  first[0] = 0;
+  for (uint32_t v = 0; v < n; v++) {
+    first[v + 1] = first[v] + used[v];
+    used[v] = first[v];
   }
-  qsort(events, n, sizeof *events, compare_events);
-  return n;
+  for (uint32_t i = 0; i < b->n_order; i++) {
+    const transfer *t = &b->order[i];
+    events[used[t->to]++] = (event){.t = t, .at = received(t->end)};
+    events[used[t->from]++] =
+        (event){.t = t, .at = t->sent, .is_send = 1, .is_freed = !t->is_first};
+  }
+  for (uint32_t v = 0; v < n; v++)
+    qsort(events + first[v], first[v + 1] - first[v], sizeof *events, compare_events);
 }
 
-static void write_member(writer *w, event *events) {
-  const uint32_t n = find_events(w, events);
+static void write_member(writer *w, const event *events, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     const transfer *t = events[i].t;
     const int is_joined = !events[i].is_send && i + 1 < n && events[i + 1].is_send &&
@@ -307,7 +313,9 @@ static void write(builder *b) {
   uint16_t *numbers = calloc(2 * (size_t)b->pieces, sizeof *numbers);
   uint8_t *flags = calloc(2 * (size_t)b->pieces + 1, 1);
   event *events = calloc(2 * (size_t)b->n_order + 1, sizeof *events);
+  uint32_t first[DF_TREES_RANKS_MOST + 1];
   b->plan->failed |= numbers == NULL || flags == NULL || events == NULL;
+  if (!b->plan->failed) find_events(b, events, first);
   for (uint32_t v = 0; v < b->trees->n && !b->plan->failed; v++) {
     for (uint32_t p = 0; p < b->pieces; p++)
       numbers[p] = numbers[b->pieces + p] = flags[p] = flags[b->pieces + p] = 0;
@@ -318,7 +326,7 @@ static void write(builder *b) {
                 .received = numbers + b->pieces,
                 .begun = flags,
                 .in_use = flags + b->pieces};
-    write_member(&w, events);
+    write_member(&w, events + first[v], first[v + 1] - first[v]);
     b->plan->scratch_pieces = DF_MAX(b->plan->scratch_pieces, w.scratch_pieces);
   }
   free(numbers);
@@ -371,7 +379,7 @@ static void build(df_plan *plan, const df_trees *trees) {
   b.heap = calloc(most, sizeof *b.heap);
   b.order = calloc(most, sizeof *b.order);
   b.links = calloc((size_t)trees->n * trees->n, sizeof *b.links);
-  b.lead = plan->key.trees ? LEAD_MOST : 1;
+  b.lead = LEAD_MOST;
   plan->least_slots = b.lead + 1;
   plan->failed |= !b.shapes || !b.own || !b.turn || !b.waits_for || !b.complete || !b.heap ||
                   !b.order || !b.links;
@@ -392,16 +400,10 @@ static void build(df_plan *plan, const df_trees *trees) {
 }
 
 void df_plan_trees(df_plan *plan) {
-  if (plan->key.n > DF_TREES_RANKS_MOST) { /* these are stars, too */
-    if (df_operation_has_root(plan->key.operation))
-      df_plan_flat(plan);
-    else
-      df_plan_direct(plan);
-    return;
-  }
-  df_trees stars = {0};
-  if (plan->key.trees == NULL)
-    plan->failed |= !df_trees_make_stars(&stars, plan->key.operation, plan->key.n, plan->key.root);
-  if (!plan->failed) build(plan, plan->key.trees ? plan->key.trees : &stars);
-  df_trees_free(&stars);
+  if (plan->key.trees)
+    build(plan, plan->key.trees);
+  else if (df_operation_has_root(plan->key.operation))
+    df_plan_flat(plan); /* a star */
+  else
+    df_plan_direct(plan); /* a star for each member */
 }
