@@ -137,6 +137,7 @@ TOP = [
     option("--once", "print the table once"),
     JSON,
     option("--svg", "write a picture", FILE),
+    option("--flight", "write the latest runs of each rank", DIRECTORY),
     *COMMON,
 ]
 ROUNDS = option("--rounds", "number of rounds", "number")
