@@ -134,7 +134,7 @@ typedef struct {
    * excluded */
   const dfcclResult_t *reasons;
   int nLost;
-  const int *joined; /* [nJoined] always empty in this version */
+  const int *joined; /* [nJoined] ranks that have joined since the view before (dfcclJoin) */
   int nJoined;
 } dfcclMembership_t;
 
@@ -184,7 +184,7 @@ typedef struct {
    * 2013) has the agreement as calls. docs/design/membership.md
    */
   int survive;
-  int maxRanks; /* room for ranks that join later; 0: nRanks, the only possible size so far */
+  int maxRanks; /* room for ranks that join later; 0: nRanks. Newcomers take lost numbers so far */
   /* Called on the callback thread for each new view. If a collective has lost a member, the
    * callbacks of its runs that ended before the view have returned, and none of its runs completes
    * in the view before the call returns. It may register and run collectives, and must not wait.
@@ -331,6 +331,70 @@ DFCCL_API dfcclResult_t dfcclGetMembership(dfcclContext_t ctx, dfcclMembership_t
  * dfcclInvalidUsage (config.survive is 0), dfcclRemoteError and others (the context is broken).
  */
 DFCCL_API dfcclResult_t dfcclExclude(dfcclContext_t ctx, const int *ranks, int n);
+
+/*
+ * Makes an id by which processes can join this job (dfcclJoin), and stores it in *id, which belongs
+ * to the caller. Any member may make one. The id stays valid until this rank's dfcclDestroy or the
+ * end of its process; later calls of this rank store the same id. It contains a secret: processes
+ * of the same user on this host that have it can join. From the first call on the rank has one more
+ * thread, which sleeps until a process calls. Only jobs of one host can be joined, of up to 256
+ * ranks. Does not block.
+ *
+ * Errors: dfcclInvalidArgument (id is NULL), dfcclInvalidUsage (config.survive is 0, ranks of
+ * several hosts, DFCCL_NET=tcp), dfcclSystemError, dfcclOutOfMemory, and the failure of a broken
+ * context.
+ */
+DFCCL_API dfcclResult_t dfcclGetJoinId(dfcclContext_t ctx, dfcclUniqueId *id);
+
+/*
+ * Joins a running job that goes on without lost ranks, and makes this rank's context. The process
+ * takes the lowest number of a lost rank whose process has ended, which dfcclGetRank stores.
+ * Blocks until all members have called dfcclAdmit and have taken this rank in, for at most
+ * DFCCL_INIT_TIMEOUT_MS. Until then the job does not notice this rank. Afterwards this rank
+ * registers the collectives that it needs, as the members do.
+ *
+ *   ctx      set only on success; the context belongs to the caller until dfcclDestroy
+ *   id       from dfcclGetJoinId of a member, on this host and by the same user
+ *   config   survive must have the job's value; NULL has 0. maxBlocks is that of the lost rank
+ *
+ * config.membership may be called before dfcclJoin has returned, for views after the first one of
+ * this rank. A process that has or had a rank of the job in another context cannot join it.
+ *
+ * Errors: those of dfcclInit; dfcclInvalidArgument also for a damaged id or the secret of another
+ * job, dfcclInvalidUsage also for an id of another version or host, or a job of another build,
+ * dfcclRemoteError (the job, or the rank that made the id, has ended), dfcclMismatch
+ * (config.survive and others differ from the job), dfcclTimeout (not taken in; the sentence says
+ * why: the members have not called dfcclAdmit, no number is free, another process joins).
+ */
+DFCCL_API dfcclResult_t dfcclJoin(dfcclContext_t *ctx, const dfcclUniqueId *id,
+                                  const dfcclConfig_t *config);
+
+/* status: of dfcclAdmit. Called once on the callback thread, after config.membership. It may
+ * register and run collectives, and call dfcclAdmit; it must not wait. */
+typedef void (*dfcclAdmitCallback_t)(dfcclContext_t ctx, dfcclResult_t status, void *arg);
+
+/*
+ * Takes in one process that calls dfcclJoin. All members call it between the same runs, like a
+ * collective, and go on without waiting for it. When the runs that were submitted before have
+ * ended on all members, and a process has connected to all of them, the next view has that process
+ * as a member (config.membership). Collectives that are registered after the callback may name it.
+ * Groups of earlier registrations stay as they are, also if they have lost a rank of that number,
+ * so runs of these collectives may be submitted and may complete at any time. Nothing can be
+ * registered between the call and the callback (dfcclInvalidUsage).
+ *
+ *   callback   NULL: none. Its status, the same on all members unless the context breaks:
+ *              dfcclSuccess: a process is a member now. dfcclTimeout: none has come within
+ *              DFCCL_INIT_TIMEOUT_MS. dfcclRemoteError: the process was lost while it joined; then,
+ *              as with dfcclTimeout, the members are the same as before. dfcclAborted: this rank
+ *              calls dfcclDestroy
+ *   arg        passed to the callback
+ *
+ * Any thread may call it, also a callback.
+ *
+ * Errors: dfcclInvalidUsage (config.survive is 0, or an earlier call has not ended), and the
+ * failure of a broken context.
+ */
+DFCCL_API dfcclResult_t dfcclAdmit(dfcclContext_t ctx, dfcclAdmitCallback_t callback, void *arg);
 
 /* Returns a constant sentence for a result code; never NULL. The text belongs to the library. Does
  * not block, and callbacks may call it. */

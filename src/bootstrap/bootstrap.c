@@ -433,6 +433,7 @@ void df_mesh_close(df_mesh *mesh) {
   free(mesh->sockets);
   free(mesh->peer_info);
   free(mesh->local);
+  free(mesh->members);
   df_routes_free(mesh->routes);
   if (mesh->remote) sodium_memzero(mesh->remote, (size_t)mesh->n_ranks * sizeof *mesh->remote);
   free(mesh->remote);

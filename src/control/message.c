@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "bootstrap/entry.h"
+
 uint32_t df_group_step(const uint32_t *ranks, uint32_t n) {
   if (n < 2 || ranks[1] <= ranks[0]) return 0;
   uint32_t step = ranks[1] - ranks[0];
@@ -70,6 +72,10 @@ static int payload_fits(const df_message *message) {
            message->payload_bytes <= DF_MOST_ASKED * sizeof(uint64_t);
   case DF_MESSAGE_SNAPSHOT: /* the receiver checks the content */
     return message->payload_bytes > 0;
+  case DF_MESSAGE_ENTRY:
+    return message->payload_bytes == sizeof(df_entry_request);
+  case DF_MESSAGE_NEWCOMER:
+    return message->payload_bytes == 0 || message->payload_bytes == sizeof(df_newcomer);
   case DF_MESSAGE_RELAYED:
     return envelope_fits(payload, message->payload_bytes);
   case DF_MESSAGE_SEGMENT: /* device memory has a handle in place of a descriptor */

@@ -47,6 +47,11 @@ typedef enum {
    * whose states are wanted */
   DF_MESSAGE_QUESTION,
   DF_MESSAGE_SNAPSHOT, /* answers a question; payload: df_snapshot */
+  /* to the lowest member: a process asks to join; payload: df_entry_request */
+  DF_MESSAGE_ENTRY,
+  /* from the lowest member: a newcomer takes a rank; payload: df_newcomer. From the newcomer: it
+   * can be admitted; no payload */
+  DF_MESSAGE_NEWCOMER,
   DF_MESSAGE_KINDS
 } df_message_kind;
 
@@ -99,6 +104,14 @@ const char *df_purpose_name(df_purpose purpose);
 const char *df_purpose_words(df_purpose purpose);
 
 enum { DF_MOST_TIMES = 128, DF_MOST_ASKED = 64 };
+
+/* A process that takes the number of a lost rank. */
+typedef struct df_newcomer {
+  uint32_t rank, incarnation;
+  uint8_t name[16]; /* abstract Unix address at which it listens for the members */
+  uint8_t key[32];  /* proves to it that a caller is a member */
+} df_newcomer;
+DF_STATIC_ASSERT(sizeof(df_newcomer) == 56, "part of the protocol between processes");
 
 /* Two members that differ in one of these fields have a mismatch. */
 typedef struct df_announcement {

@@ -107,6 +107,13 @@ static int has_finished(df_process_inbox *process_inbox) DF_REQUIRES(inboxes_loc
   return 1;
 }
 
+int df_process_inbox_exists(const unsigned char job[16]) {
+  lock_worlds();
+  const int exists = find_world(job) != NULL;
+  df_unlock(&inboxes_lock);
+  return exists;
+}
+
 void df_process_inbox_release(df_process_inbox *process_inbox) {
   lock_worlds();
   process_inbox->references--;

@@ -56,6 +56,8 @@ typedef struct df_process_inbox {
 df_process_inbox *df_process_inbox_join(const unsigned char job[16], uint32_t n_ranks,
                                         uint32_t n_local);
 void df_process_inbox_release(df_process_inbox *process_inbox);
+/* Whether a rank of this process is, or was, in the job. */
+int df_process_inbox_exists(const unsigned char job[16]);
 /* n ranks of this process will never join. */
 void df_process_inbox_expect_less(const unsigned char job[16], uint32_t n);
 /* Called around dfcclInit. When no thread is inside, nobody fetches messages that others have left:

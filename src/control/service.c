@@ -410,6 +410,22 @@ static dfcclResult_t watch(df_control *control, int fd, uint32_t who) {
   return df_fail(dfcclSystemError, "epoll refused descriptor %d: %s", fd, strerror(errno));
 }
 
+dfcclResult_t df_service_replace_peer(df_control *control, uint32_t rank, int socket) {
+  DF_ASSERT_RANK_LOCKED(control->lock);
+  df_peer *peer = &control->peers[rank];
+  DF_ASSERT(peer->socket < 0 && !peer->local && !peer->is_remote);
+  struct epoll_event event = {.events = EPOLLIN, .data.u32 = rank};
+  if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, socket, &event) != 0)
+    return df_fail(dfcclSystemError, "epoll refused descriptor %d: %s", socket, strerror(errno));
+  df_messenger_forget(peer);
+  free(peer->failure_reason);
+  df_socket_close(peer->mesh_socket);
+  *peer->mesh_socket = socket;
+  *peer = (df_peer){.next = rank, .socket = socket, .mesh_socket = peer->mesh_socket};
+  peer->last = &peer->first;
+  return dfcclSuccess;
+}
+
 dfcclResult_t df_service_start(df_control *control) {
   control->receive_buffer = malloc(DF_MAX_MESSAGE_BYTES);
   if (control->receive_buffer == NULL)

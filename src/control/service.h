@@ -19,6 +19,11 @@ void df_service_watch_source(df_control *control, int fd, int on);
 /* The service thread does not run. Safe if the descriptor is no source. */
 void df_service_forget_source(df_control *control, int fd);
 
+/* Only the service thread: another process has the number of a rank whose connection has ended.
+ * Takes over the socket on success. */
+dfcclResult_t df_service_replace_peer(df_control *control, uint32_t rank,
+                                      int socket) DF_RANK_LOCKED;
+
 dfcclResult_t df_service_open(df_control *control);
 dfcclResult_t df_service_start(df_control *control);
 /* Returns when the thread has ended. May be called if the thread was not started. */

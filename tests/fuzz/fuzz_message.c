@@ -223,6 +223,17 @@ static void say(input *in, dfcclContext_t context, uint32_t peer) {
     memset(message + 1, next_byte(in) % COLLECTIVES, message->payload_bytes);
   } else if (message->kind == DF_MESSAGE_SNAPSHOT) {
     message->payload_bytes = (uint32_t)make_snapshot(in, peer, message + 1);
+  } else if (message->kind == DF_MESSAGE_ENTRY) {
+    df_entry_request request; /* the address is one where nobody listens */
+    df_message_start(&request, DF_MESSAGE_ENTRY_REQUEST, sizeof request);
+    request.survive = next_byte(in) % 3;
+    if (next_byte(in) % 4 == 0) request.header.type++;
+    memcpy(message + 1, &request, sizeof request);
+    message->payload_bytes = sizeof request;
+  } else if (message->kind == DF_MESSAGE_NEWCOMER) {
+    const df_newcomer newcomer = {.rank = next_byte(in) % 5, .incarnation = next_byte(in) % 3};
+    message->payload_bytes = next_byte(in) % 2 ? sizeof newcomer : 0;
+    memcpy(message + 1, &newcomer, message->payload_bytes);
   } else if (message->kind == DF_MESSAGE_LINKS) {
     message->a %= DF_MAX_CHANNELS; /* a channel */
     const df_shm_offer offer = {.segment = next_number(in),

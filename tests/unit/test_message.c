@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "bootstrap/entry.h"
 #include "support/harness.h"
 
 typedef struct datagram {
@@ -61,6 +62,7 @@ DF_TEST(message, every_kind, 30) {
                    : kind == DF_MESSAGE_TIMES    ? make(DF_MESSAGE_TIMES, 8)
                    : kind == DF_MESSAGE_QUESTION ? make(DF_MESSAGE_QUESTION, 16)
                    : kind == DF_MESSAGE_SNAPSHOT ? make(DF_MESSAGE_SNAPSHOT, 100)
+                   : kind == DF_MESSAGE_ENTRY    ? make(DF_MESSAGE_ENTRY, sizeof(df_entry_request))
                    : kind == DF_MESSAGE_RELAYED  ? envelope(1, 3, DF_MESSAGE_PING)
                                                  : make((df_message_kind)kind, 0);
     CHECK(df_message_is_valid(&d, bytes), "kind %d", kind);
@@ -78,10 +80,11 @@ DF_TEST(message, every_kind, 30) {
 DF_TEST(message, unknown_kinds, 30) {
   for (uint32_t kind = 0; kind < 65536; kind++) {
     size_t bytes = make((df_message_kind)kind, 0);
-    int known =
-        kind >= DF_MESSAGE_SEGMENT && kind < DF_MESSAGE_KINDS && kind != DF_MESSAGE_ANNOUNCE &&
-        kind != DF_MESSAGE_LINKS && kind != DF_MESSAGE_PROPOSE && kind != DF_MESSAGE_TIMES &&
-        kind != DF_MESSAGE_RELAYED && kind != DF_MESSAGE_SNAPSHOT && !has_sentence((int)kind);
+    int known = kind >= DF_MESSAGE_SEGMENT && kind < DF_MESSAGE_KINDS &&
+                kind != DF_MESSAGE_ANNOUNCE && kind != DF_MESSAGE_LINKS &&
+                kind != DF_MESSAGE_PROPOSE && kind != DF_MESSAGE_TIMES &&
+                kind != DF_MESSAGE_RELAYED && kind != DF_MESSAGE_ENTRY &&
+                kind != DF_MESSAGE_SNAPSHOT && !has_sentence((int)kind);
     CHECK(df_message_is_valid(&d, bytes) == known, "kind %u", kind);
   }
 }

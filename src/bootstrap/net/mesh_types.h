@@ -44,7 +44,10 @@ typedef struct df_mesh {
   df_listeners *listeners; /* listeners of this rank; NULL: all ranks are on this host */
   unsigned char *local;    /* [n_ranks]: 1 for ranks of this process */
   df_routes *routes;       /* NULL: there are no relays */
-  unsigned char job[16];   /* public: a hash of the secret and of a random number of the join */
+  /* [n_ranks] 1: a member, when this rank entered a running job; NULL: the job began with it */
+  unsigned char *members;
+  uint32_t incarnation;  /* this rank's; 0 unless it has entered a running job */
+  unsigned char job[16]; /* public: a hash of the secret and of a random number of the join */
 } df_mesh;
 
 #endif

@@ -57,13 +57,19 @@ typedef enum {
   DF_MESSAGE_PROOF,
   DF_MESSAGE_SPREAD,
   DF_MESSAGE_PLACE,
-  DF_MESSAGE_NEWS
+  DF_MESSAGE_NEWS,
+  /* a process enters a running job (bootstrap/entry.h) */
+  DF_MESSAGE_ENTRY_REQUEST,
+  DF_MESSAGE_ENTRY_NOTED,
+  DF_MESSAGE_ENTRY_TABLE,
+  DF_MESSAGE_ENTRY_RECORDS,
+  DF_MESSAGE_ENTRY_MEMBER
 } df_message_type;
 
 /* The version of everything that ranks send to each other: these messages, peer info, control
  * messages, frames. It is incremented with each change of them between two builds of one
  * version. */
-enum { DF_PROTOCOL = 7 };
+enum { DF_PROTOCOL = 8 };
 
 /* Ranks with different builds refuse each other. */
 #define DF_BUILD ((uint32_t)DF_PROTOCOL << 24 | (uint32_t)DFCCL_VERSION_CODE)

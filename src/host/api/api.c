@@ -17,8 +17,11 @@
 #include "host/observe/dump.h"
 #include "host/runs/collective_failure.h"
 #include "host/settings/abi_struct.h"
+#include "host/lifecycle/join.h"
 #include "host/lifecycle/peer_failure.h"
+#include "host/membership/admits.h"
 #include "host/membership/membership.h"
+#include "host/membership/newcomers.h"
 #include "host/runs/user_memory.h"
 #include "host/runs/dynamic_counts.h"
 #include "host/state/registry.h"
@@ -365,6 +368,25 @@ dfcclResult_t dfcclGetMembership(dfcclContext_t ctx, dfcclMembership_t *membersh
 dfcclResult_t dfcclExclude(dfcclContext_t ctx, const int *ranks, int n) {
   DF_CHECK_CONTEXT(ctx);
   return df_remember(ctx, df_membership_exclude(ctx, ranks, n));
+}
+
+dfcclResult_t dfcclGetJoinId(dfcclContext_t ctx, dfcclUniqueId *id) {
+  DF_CHECK_CONTEXT(ctx);
+  if (id == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "id is NULL"));
+  return df_remember(ctx, df_newcomers_open_entrance(ctx, id));
+}
+
+dfcclResult_t dfcclJoin(dfcclContext_t *ctx, const dfcclUniqueId *id, const dfcclConfig_t *config) {
+  df_settings settings;
+  if (ctx == NULL) return df_fail(dfcclInvalidArgument, "ctx is NULL");
+  if (id == NULL) return df_fail(dfcclInvalidArgument, "id is NULL");
+  const dfcclResult_t result = df_settings_read(&settings, config);
+  return result == dfcclSuccess ? df_job_join(ctx, id, &settings) : result;
+}
+
+dfcclResult_t dfcclAdmit(dfcclContext_t ctx, dfcclAdmitCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_admit_begin(ctx, callback, arg));
 }
 
 dfcclResult_t dfcclGetMemory(dfcclContext_t ctx, dfcclMemory_t *memory) {

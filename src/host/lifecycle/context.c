@@ -178,6 +178,9 @@ static dfcclResult_t open_control(dfcclContext_t context) {
   dfcclResult_t result =
       df_messenger_open(&context->control, &context->lock, &context->mesh, &events);
   if (result == dfcclSuccess) name_hosts(context);
+  for (uint32_t r = 0; result == dfcclSuccess && context->mesh.members && r < context->n_ranks; r++)
+    if (r != context->rank && !context->mesh.members[r])
+      context->control.peers[r].state = DF_PEER_DEAD; /* lost before this rank has joined */
   df_subscribe(context);
   df_jobs_add(context);
   return result;

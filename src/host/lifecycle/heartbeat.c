@@ -75,7 +75,7 @@ static void find_awaited(dfcclContext_t context) DF_RANK_LOCKED {
   /* An agreement waits for all members. */
   const df_survival *survival = context->survival;
   for (uint32_t r = 0; survival && survival->is_frozen && r < context->n_ranks; r++)
-    if (r != context->rank && survival->lost_in[r] == 0) awaited[r] |= 1;
+    if (r != context->rank && df_is_member(survival, r)) awaited[r] |= 1;
   for (uint32_t r = 0; r < context->n_ranks; r++)
     if (awaited[r] == 2) awaited[r] = 0;
   /* A stopped relay also stops the messages about itself, so a relay counts as awaited. */

@@ -12,9 +12,8 @@
 #include "base/mutex.h"
 #include "control/messenger.h"
 #include "control/service.h"
-#include "host/membership/process_ends.h"
-#include "host/membership/run_report.h"
-#include "host/membership/views.h"
+#include "host/membership/admits.h"
+#include "host/membership/membership_parts.h"
 #include "host/observe/flight.h"
 #include "host/registration/successor.h"
 #include "host/runs/collective_failure.h"
@@ -33,17 +32,7 @@ enum {
   DF_MOST_REPORTED = DF_MAX_COLLECTIVES /* collectives that may lose a member at once */
 };
 
-typedef struct df_membership {
-  df_view view;
-  void *memory;
-  size_t memory_bytes;
-  uint8_t *buffer; /* DF_VIEW_MESSAGE_BYTES */
-  df_process_ends ends;
-  df_views views;
-  df_run_report report;
-} df_membership;
-
-static df_membership *of(const dfcclContext_t context) { return context->survival->membership; }
+static df_membership *of(const dfcclContext_t context) { return df_membership_of(context); }
 
 /* Returns 0 while runs of a collective with a suspected member are in the device. */
 static int all_are_quiet(const dfcclContext_t context) DF_RANK_LOCKED {
@@ -65,8 +54,8 @@ static void report(dfcclContext_t context) DF_RANK_LOCKED {
     df_view_report(&membership->view, membership->report.entries, n, df_clock_ns());
 }
 
-/* Gives the agreement what it waits for. Called after each call of it, and at news. */
-static void drive(dfcclContext_t context) DF_RANK_LOCKED {
+void df_membership_drive(dfcclContext_t context) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   while (context->failure.broken == dfcclSuccess && df_view_awaits_report(&of(context)->view) &&
          all_are_quiet(context))
     report(context);
@@ -96,7 +85,7 @@ static void mark_suspects(dfcclContext_t context) {
   df_survival *survival = context->survival;
   for (uint32_t rank = 0; rank < context->n_ranks; rank++)
     survival->suspected[rank] =
-        survival->lost_in[rank] == 0 && !df_view_survives(&of(context)->view, rank);
+        df_is_member(survival, rank) && !df_view_survives(&of(context)->view, rank);
 }
 
 static void freeze(void *owner) DF_RANK_LOCKED {
@@ -124,10 +113,14 @@ static const df_view_outcome *outcome_of(const df_view_content *content, const d
                  compare_outcome);
 }
 
-static int loses_member(const df_view_content *content, const df_coll *coll) {
+static int loses_member(const dfcclContext_t context, const df_view_content *content,
+                        const df_coll *coll) {
+  const uint64_t *joined_in = context->survival->joined_in;
   for (uint32_t i = 0; i < content->n_lost; i++)
     for (uint32_t m = 0; m < coll->survival->n; m++)
-      if (coll->survival->ranks[m] == content->lost[i].rank) return 1;
+      if (coll->survival->ranks[m] == content->lost[i].rank &&
+          joined_in[content->lost[i].rank] <= coll->survival->since)
+        return 1;
   return 0;
 }
 
@@ -135,7 +128,7 @@ static int loses_member(const df_view_content *content, const df_coll *coll) {
 static void go_on_without(dfcclContext_t context, const df_view_content *content) DF_RANK_LOCKED {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    if (coll == NULL || coll->survival == NULL || !loses_member(content, coll)) continue;
+    if (coll == NULL || coll->survival == NULL || !loses_member(context, content, coll)) continue;
     const df_view_outcome *outcome = outcome_of(content, coll);
     df_recall_begin(context, coll);
     if (coll->failure.failed != dfcclSuccess) continue;
@@ -145,7 +138,8 @@ static void go_on_without(dfcclContext_t context, const df_view_content *content
   }
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    if (coll && coll->survival && loses_member(content, coll)) df_successor_expect(context, coll);
+    if (coll && coll->survival && loses_member(context, content, coll))
+      df_successor_expect(context, coll);
   }
 }
 
@@ -159,6 +153,29 @@ static void keep_failures(dfcclContext_t context, const df_view_content *content
     if (!df_survival_keep_outcome(context->survival, outcome))
       df_break(context, dfcclOutOfMemory, "no memory for the failed runs of a collective");
   }
+}
+
+/* The first view of a newcomer. It has no collectives yet. */
+static void begin_in(dfcclContext_t context, const df_view_content *content) DF_RANK_LOCKED {
+  df_survival *survival = context->survival;
+  for (uint32_t rank = 0; rank < context->n_ranks; rank++)
+    survival->lost_in[rank] = content->number;
+  for (uint32_t i = 0; i < content->n_members; i++) survival->lost_in[content->members[i].rank] = 0;
+  survival->admitted_in = survival->told = content->number;
+  of(context)->is_newcomer = 0;
+  df_views_skip(&of(context)->views);
+}
+
+static void take_in(dfcclContext_t context, const df_view_content *content) DF_RANK_LOCKED {
+  df_survival *survival = context->survival;
+  if (content->flags & DF_VIEW_ADMITTED) {
+    survival->joined_in[content->newcomer.rank] = content->number;
+    survival->admitted_in = content->number;
+    df_log(DF_LOG_WARN, "rank %u: view %" PRIu64 " has %u members: rank %u has joined",
+           context->rank, content->number - 1, content->n_members, content->newcomer.rank);
+    df_newcomers_forget(context, content->newcomer.rank);
+  }
+  if (content->flags) df_admit_installed(context, content);
 }
 
 static void install(void *owner, const df_view_content *content) DF_RANK_LOCKED {
@@ -178,9 +195,14 @@ static void install(void *owner, const df_view_content *content) DF_RANK_LOCKED 
            context->rank, content->number - 1, content->n_members, rank,
            df_evidence_words(df_view_evidence(content->lost[i])));
   }
+  take_in(context, content);
   mark_suspects(context);
   if (!df_views_add(&of(context)->views, content)) {
     df_break(context, dfcclOutOfMemory, "no memory for the members of a view");
+    return;
+  }
+  if (of(context)->is_newcomer) {
+    begin_in(context, content);
     return;
   }
   go_on_without(context, content);
@@ -207,47 +229,45 @@ static void refused(void *owner, uint32_t from, const char *why) {
 
 /* ---- evidence */
 
-static int may_tell(const dfcclContext_t context) DF_RANK_LOCKED {
-  return !context->control.said_goodbye && context->failure.broken == dfcclSuccess;
-}
-
 void df_membership_lost(dfcclContext_t context, uint32_t rank) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
+  if (df_newcomers_lost(context, rank)) return;
   df_process_ends_await(&of(context)->ends, rank, df_clock_ns());
   df_service_wake(&context->control);
 }
 
 void df_membership_left(dfcclContext_t context, uint32_t rank) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
-  if (!may_tell(context)) return;
+  if (!df_membership_may_tell(context)) return;
+  if (df_newcomers_lost(context, rank)) return;
   df_view_suspect(&of(context)->view, rank, DF_EVIDENCE_BYE, df_clock_ns());
-  drive(context);
+  df_membership_drive(context);
 }
 
 void df_membership_gave_up(dfcclContext_t context, uint32_t rank, const char *why) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
-  if (!may_tell(context)) return;
+  if (!df_membership_may_tell(context)) return;
   df_log(DF_LOG_WARN, "rank %u goes on without rank %u, which %s", context->rank, rank, why);
   df_view_suspect(&of(context)->view, rank, DF_EVIDENCE_GAVE_UP, df_clock_ns());
-  drive(context);
+  df_membership_drive(context);
 }
 
 void df_membership_suspect(dfcclContext_t context, uint32_t rank, const char *why) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
-  if (!may_tell(context)) return;
+  if (!df_membership_may_tell(context)) return;
   df_log(DF_LOG_WARN, "rank %u suspects rank %u: it %s", context->rank, rank, why);
   df_view_suspect(&of(context)->view, rank, DF_EVIDENCE_SILENT, df_clock_ns());
-  drive(context);
+  df_membership_drive(context);
 }
 
 static void handle_message(void *room, uint32_t from, const df_message *message,
                            int fd) DF_RANK_LOCKED {
   dfcclContext_t context = room;
   (void)fd;
-  if (!may_tell(context)) return;
+  if (!df_membership_may_tell(context)) return;
   df_view_receive(&of(context)->view, from, df_message_payload(message), message->payload_bytes,
                   df_clock_ns());
-  drive(context);
+  df_membership_drive(context);
 }
 
 /* ---- leaving */
@@ -263,6 +283,8 @@ static int may_go(const dfcclContext_t context) DF_RANK_LOCKED {
  * on the departure while this rank still has a vote. */
 void df_membership_leave(dfcclContext_t context) {
   if (context->survival == NULL) return;
+  df_admit_end(context);
+  df_newcomers_close_entrance(context);
   const df_view_config *config = &of(context)->view.config;
   if (config->on_one_host && config->quorum != DF_QUORUM_STRICT) return;
   const uint64_t begin = df_clock_ns();
@@ -272,7 +294,7 @@ void df_membership_leave(dfcclContext_t context) {
   df_rank_lock(&context->lock);
   if (!may_go(context)) {
     df_view_leave(&of(context)->view, df_clock_ns());
-    drive(context);
+    df_membership_drive(context);
   }
   while (!may_go(context) && df_clock_ns() - begin < patience_ns) {
     df_rank_unlock(&context->lock);
@@ -289,10 +311,12 @@ static int tick_ms(void *room) {
   df_rank_lock(&context->lock);
   int ms = df_process_ends_tick_ms(&of(context)->ends);
   const uint64_t now = df_clock_ns(), deadline = df_view_deadline(&of(context)->view);
-  if (may_tell(context) && deadline != UINT64_MAX) {
+  if (df_membership_may_tell(context) && deadline != UINT64_MAX) {
     const int left = deadline > now ? (int)DF_MIN((deadline - now) / 1000000 + 1, 1000u) : 0;
     if (ms < 0 || left < ms) ms = left;
   }
+  const int admit_ms = df_admit_tick_ms(context);
+  if (admit_ms >= 0 && (ms < 0 || admit_ms < ms)) ms = admit_ms;
   df_rank_unlock(&context->lock);
   return ms;
 }
@@ -317,23 +341,26 @@ static void look(void *room) {
   int is_proved;
   while (df_process_ends_take(context, &membership->ends, now, &rank, &is_proved)) {
     df_peer *peer = &context->control.peers[rank];
-    if (!may_tell(context)) { /* nobody waits for messages to the rank */
+    if (!df_membership_may_tell(context)) { /* nobody waits for messages to the rank */
       if (peer->state == DF_PEER_ALIVE) peer->state = DF_PEER_GIVEN_UP;
       continue;
     }
     /* Nothing of the rank is used any more once its collectives have other homes. */
     is_proved |= peer->has_refused && context->settings.quorum != DF_QUORUM_STRICT;
     if (is_proved && peer->state != DF_PEER_LEFT) peer->state = DF_PEER_DEAD;
+    if (!df_is_member(context->survival, rank)) df_newcomers_forget(context, rank);
     df_view_disconnected(&membership->view, rank, is_proved, now);
-    drive(context);
+    df_membership_drive(context);
   }
-  if (may_tell(context) && df_view_deadline(&membership->view) <= now) {
+  if (df_membership_may_tell(context) && df_view_deadline(&membership->view) <= now) {
     df_view_tick(&membership->view, now);
-    drive(context);
+    df_membership_drive(context);
   }
+  if (df_membership_may_tell(context)) df_newcomers_progress(context);
+  df_admit_progress(context);
   if (context->survival->has_news) {
     context->survival->has_news = 0;
-    drive(context);
+    df_membership_drive(context);
     look_at_homes(context);
   }
   df_rank_unlock(&context->lock);
@@ -342,64 +369,11 @@ static void look(void *room) {
 /* ---- the application */
 
 static int tell(dfcclContext_t context) {
-  if (df_load_relaxed_u64(&context->survival->told) ==
-      df_load_relaxed_u64(&context->survival->view))
-    return 0;
-  return df_views_tell(context, &of(context)->views);
-}
-
-static dfcclResult_t check_excluded(dfcclContext_t context, const int *ranks, int n) {
-  if (context->survival == NULL)
-    return df_fail(dfcclInvalidUsage,
-                   "dfcclExclude needs config.survive 1 or 2; it is 0 on rank %u", context->rank);
-  if (ranks == NULL || n < 1)
-    return df_fail(dfcclInvalidArgument, "ranks is %p and n is %d; name at least one rank",
-                   (const void *)ranks, n);
-  uint32_t members = 0, excluded = 0;
-  for (uint32_t rank = 0; rank < context->n_ranks; rank++) {
-    int is_named = 0;
-    for (int i = 0; i < n; i++) is_named |= ranks[i] == (int)rank;
-    members += context->survival->lost_in[rank] == 0;
-    excluded += is_named && context->survival->lost_in[rank] == 0;
-  }
-  for (int i = 0; i < n; i++) {
-    if (ranks[i] < 0 || (uint32_t)ranks[i] >= context->n_ranks)
-      return df_fail(dfcclInvalidArgument, "ranks[%d] is %d; ranks go from 0 to %u", i, ranks[i],
-                     context->n_ranks - 1);
-    if ((uint32_t)ranks[i] == context->rank)
-      return df_fail(dfcclInvalidArgument,
-                     "ranks[%d] is %d, this rank itself; dfcclDestroy leaves a job", i, ranks[i]);
-  }
-  if (excluded > 0 && excluded + 1 == members && members > 2)
-    return df_fail(dfcclInvalidArgument, "ranks names all other %u members", excluded);
-  return dfcclSuccess;
-}
-
-dfcclResult_t df_membership_exclude(dfcclContext_t context, const int *ranks, int n) {
-  df_rank_lock(&context->lock);
-  dfcclResult_t result = check_excluded(context, ranks, n);
-  if (result == dfcclSuccess && context->failure.broken != dfcclSuccess)
-    result = df_fail_again(context->failure.broken, context->failure.broken_sentence);
-  for (int i = 0; result == dfcclSuccess && i < n; i++) {
-    if (context->survival->lost_in[ranks[i]]) continue;
-    df_view_suspect(&of(context)->view, (uint32_t)ranks[i], DF_EVIDENCE_ASKED, df_clock_ns());
-    drive(context);
-  }
-  df_rank_unlock(&context->lock);
-  return result;
-}
-
-dfcclResult_t df_membership_get(dfcclContext_t context, dfcclMembership_t *membership) {
-  dfcclResult_t result = dfcclSuccess;
-  df_rank_lock(&context->lock);
-  if (context->survival == NULL)
-    result = df_fail(dfcclInvalidUsage,
-                     "dfcclGetMembership needs config.survive 1 or 2; it is 0 on rank %u",
-                     context->rank);
-  else
-    df_views_get(&of(context)->views, membership);
-  df_rank_unlock(&context->lock);
-  return result;
+  if (df_load_relaxed_u64(&context->survival->told) !=
+          df_load_relaxed_u64(&context->survival->view) &&
+      df_views_tell(context, &of(context)->views))
+    return 1;
+  return df_admit_tell(context);
 }
 
 /* ---- opening and closing */
@@ -439,6 +413,7 @@ static dfcclResult_t make(dfcclContext_t context) {
   const uint64_t grace_ms = on_one_host ? DF_GRACE_MS : DF_GRACE_BETWEEN_HOSTS_MS;
   static const df_view_events events = {send_message, cut, freeze, install, end, refused};
   const df_view_config config = {.rank = context->rank,
+                                 .incarnation = context->mesh.incarnation,
                                  .n_ranks = context->n_ranks,
                                  .max_collectives = DF_MOST_REPORTED,
                                  .memory_is_zero = 1,
@@ -459,8 +434,17 @@ static dfcclResult_t make(dfcclContext_t context) {
   if (!df_process_ends_open(context, &membership->ends)) goto no_memory;
   df_view_open(&membership->view, &config, &events, context, membership->memory,
                membership->buffer);
-  for (uint32_t rank = 0; rank < context->n_ranks; rank++) members[rank].rank = (uint16_t)rank;
-  df_view_start(&membership->view, context->survival->view, members, context->n_ranks);
+  membership->is_newcomer = context->mesh.members != NULL;
+  for (uint32_t rank = 0; rank < context->n_ranks; rank++) {
+    members[rank].rank = (uint16_t)rank;
+    if (!membership->is_newcomer) continue;
+    if (context->mesh.members[rank])
+      df_view_connected(&membership->view, rank);
+    else if (rank != context->rank)
+      context->survival->lost_in[rank] = 1;
+  }
+  if (!membership->is_newcomer)
+    df_view_start(&membership->view, context->survival->view, members, context->n_ranks);
   free(members);
   return df_views_open(context, &membership->views);
 no_memory:
@@ -478,12 +462,16 @@ dfcclResult_t df_membership_open(dfcclContext_t context) {
   context->home_progress = df_successor_progress;
   context->control.ignores_lost = 1;
   df_messenger_subscribe(&context->control, DF_MESSAGE_VIEW, handle_message, context, 0);
+  df_newcomers_subscribe(context);
   df_service_add_job(&context->control, context, tick_ms, look);
   return dfcclSuccess;
 }
 
 void df_membership_close_in_child(dfcclContext_t context) {
-  if (context->survival && of(context)) df_process_ends_close_files(&of(context)->ends);
+  if (context->survival && of(context)) {
+    df_process_ends_close_files(&of(context)->ends);
+    df_newcomers_close_in_child(context);
+  }
 }
 
 void df_membership_close(dfcclContext_t context) {

@@ -82,6 +82,17 @@ static int was_notified(dfcclContext_t context, uint32_t by) DF_RANK_LOCKED {
   return df_observe_u32(notice(home, context->n_ranks, by)) != 0;
 }
 
+int df_process_ends_is_over(dfcclContext_t context, const df_process_ends *ends, uint32_t rank) {
+  return ends->lost_ns[rank] == 0 && has_ended(ends->pidfds[rank]) && !was_notified(context, rank);
+}
+
+void df_process_ends_replace(df_process_ends *ends, uint32_t rank, int socket) {
+  if (ends->lost_ns[rank]) ends->n_awaited--;
+  ends->lost_ns[rank] = 0;
+  if (ends->pidfds[rank] >= 0) close(ends->pidfds[rank]);
+  ends->pidfds[rank] = open_pidfd(socket);
+}
+
 void df_process_ends_notify(dfcclContext_t context, uint32_t rank) {
   df_home *home = (df_home *)df_shm_bell(context->transports.shm, rank);
   if (home) df_publish_u32(notice(home, context->n_ranks, context->rank), 1);

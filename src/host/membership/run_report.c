@@ -22,11 +22,12 @@ static df_view_runs *add_entry(df_run_report *report, uint32_t n) {
   return &report->entries[n];
 }
 
-static uint32_t count_survivors(const dfcclContext_t context, const uint32_t *ranks, uint32_t n) {
+static uint32_t count_survivors(const dfcclContext_t context, const uint32_t *ranks, uint32_t n,
+                                uint64_t since) {
   uint32_t survivors = 0;
   for (uint32_t i = 0; i < n; i++)
-    survivors +=
-        context->survival->lost_in[ranks[i]] == 0 && !context->survival->suspected[ranks[i]];
+    survivors += df_is_registered_rank(context->survival, ranks[i], since) &&
+                 !context->survival->suspected[ranks[i]];
   return survivors;
 }
 
@@ -42,7 +43,8 @@ static df_view_runs entry_of(const dfcclContext_t context, const df_coll *coll) 
     done = DF_VIEW_TAKEN_BACK;
   return (df_view_runs){.collective = coll->id,
                         .registration = survival->registration,
-                        .survivors = count_survivors(context, survival->ranks, survival->n),
+                        .survivors =
+                            count_survivors(context, survival->ranks, survival->n, survival->since),
                         .done = done,
                         .submitted = submitted};
 }
@@ -53,15 +55,16 @@ static int is_taken_back(dfcclContext_t context, const df_remote *remote,
   int has_suspect = 0;
   *survivors = 0;
   if (!remote->met || remote->bound || remote->deregistered) return 0;
-  if (context->survival->lost_in[remote->peer]) return 0;
+  if (!df_is_member(context->survival, remote->peer)) return 0;
   const df_coll *coll = df_find(context, remote->id);
   if (coll && coll->survival->registration == remote->registration) return 0;
   for (uint32_t i = 0; i < remote->announcement.group_size; i++) {
     const uint32_t rank =
         remote->ranks ? remote->ranks[i] : remote->first_rank + i * remote->announcement.group_step;
     if (rank >= context->n_ranks) return 0;
-    has_suspect |= context->survival->suspected[rank];
-    *survivors += count_survivors(context, &rank, 1);
+    has_suspect |= context->survival->suspected[rank] &&
+                   df_is_registered_rank(context->survival, rank, remote->since);
+    *survivors += count_survivors(context, &rank, 1, remote->since);
   }
   return has_suspect;
 }

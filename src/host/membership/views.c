@@ -59,6 +59,10 @@ int df_views_add(df_views *views, const df_view_content *content) {
     record->lost[i] = content->lost[i].rank;
     record->reasons[i] = reason_of(content->lost[i]);
   }
+  if (content->flags & DF_VIEW_ADMITTED) {
+    record->n_joined = 1;
+    record->joined = content->newcomer.rank;
+  }
   views->latest->next = record;
   views->latest = record;
   return 1;
@@ -71,9 +75,11 @@ static void fill(const df_view_record *record, dfcclMembership_t *membership) {
   membership->lost = record->lost;
   membership->reasons = record->reasons;
   membership->nLost = record->n_lost;
-  membership->joined = NULL;
-  membership->nJoined = 0;
+  membership->joined = &record->joined;
+  membership->nJoined = record->n_joined;
 }
+
+void df_views_skip(df_views *views) { views->told = views->latest; }
 
 void df_views_get(const df_views *views, dfcclMembership_t *membership) {
   fill(views->latest, membership);
@@ -101,7 +107,8 @@ int df_views_tell(dfcclContext_t context, df_views *views) {
   fill(record, &membership);
   df_rank_unlock(&context->lock);
 
-  if (settings->membership) {
+  /* The end of an admit without a newcomer is a view, too. */
+  if (settings->membership && record->n_lost + record->n_joined > 0) {
     df_enter_callback(NULL);
     settings->membership(context, &membership, settings->membership_arg);
     df_leave_callback();

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "host/registration/user_operators.h"
 #include "host/state/registry.h"
+#include "host/state/survival.h"
 #include "plans/msccl/file.h"
 
 static uint32_t operator_of(const df_coll *coll) {
@@ -53,7 +54,7 @@ void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) {
     return;
   }
   for (uint32_t i = from; i < coll->members.n_paired; i++) {
-    if (i == coll->position) continue;
+    if (i == coll->position || df_coll_has_lost(context, coll, coll->ranks[i])) continue;
     if (coll->pairs && i < coll->n) {
       announcement.sends = coll->pairs[i].sends;
       announcement.receives = coll->pairs[i].receives;

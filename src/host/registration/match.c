@@ -77,11 +77,17 @@ static uint32_t registration_of(const df_coll *coll) {
   return registered->survival ? registered->survival->registration : 0;
 }
 
+static uint64_t since_of(const df_coll *coll) {
+  const df_coll *registered = coll->registered ? coll->registered : coll;
+  return registered->survival ? registered->survival->since : 0;
+}
+
 static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) DF_RANK_LOCKED {
   char difference[384], sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   remote->bound = coll;
   remote->met = 1;
   remote->registration = registration_of(coll);
+  remote->since = since_of(coll);
   uint32_t position = df_coll_place_of(coll, remote->peer, coll->members.n_paired);
   coll->members.remotes[position] = remote;
   if (position < coll->n) coll->members.n_bound++;
@@ -124,7 +130,7 @@ static void bind(dfcclContext_t context, df_coll *coll, df_remote *remote) DF_RA
 void df_match_bind(dfcclContext_t context, df_coll *coll) {
   for (uint32_t i = 0; i < coll->n && !coll->deregistered; i++) {
     uint32_t peer = coll->ranks[i];
-    if (peer == context->rank) continue;
+    if (peer == context->rank || df_coll_has_lost(context, coll, peer)) continue;
     df_remote *remote = first_unbound(context, peer, coll);
     if (remote)
       bind(context, coll, remote);
@@ -168,7 +174,7 @@ dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer, const df
   if (ranks) memcpy(ranks, payload, rank_bytes);
   if (!append_remote(context, remote)) goto no_memory;
   df_coll *coll = df_find_variant(context, message->id, message->variant);
-  if (coll) {
+  if (coll && !df_coll_has_lost(context, coll, peer)) {
     uint32_t i = df_coll_place_of(coll, peer, coll->members.n_paired);
     if (i < coll->members.n_paired && coll->members.remotes[i] == NULL) {
       coll->references++; /* a variant that differs is freed at once */
@@ -185,7 +191,8 @@ no_memory:
                  peer, message->id);
 }
 
-static void drop(dfcclContext_t context, df_remote *remote) DF_RANK_LOCKED {
+/* Takes the record out of the table. */
+static void take_from_table(dfcclContext_t context, df_remote *remote) DF_RANK_LOCKED {
   unsigned long hash = CK_HS_HASH(&context->registry.remotes, context->registry.remotes.hf, remote);
   df_remote *first = ck_hs_get(&context->registry.remotes, hash, remote);
   if (first == remote) {
@@ -195,6 +202,16 @@ static void drop(dfcclContext_t context, df_remote *remote) DF_RANK_LOCKED {
   } else {
     while (first->next != remote) first = first->next;
     first->next = remote->next;
+  }
+}
+
+static void drop(dfcclContext_t context, df_remote *remote) DF_RANK_LOCKED {
+  df_remote **at = &context->registry.gone;
+  if (!remote->is_gone)
+    take_from_table(context, remote);
+  else {
+    while (*at != remote) at = &(*at)->next;
+    *at = remote->next;
   }
   df_remote_free(context, remote);
 }
@@ -222,8 +239,9 @@ static void drop_if_finished(dfcclContext_t context, df_remote *remote) DF_RANK_
                 remote->variant; /* the peer makes and frees a variant together with this rank */
   /* The process of a rank that the job survives has ended, or it writes nowhere itself. */
   has_left |= context->survival && context->control.peers[remote->peer].state == DF_PEER_DEAD;
-  has_left |= context->survival && context->survival->lost_in[remote->peer] &&
+  has_left |= context->survival && !df_is_member(context->survival, remote->peer) &&
               context->transports.to[remote->peer] == context->transports.wire;
+  has_left |= remote->is_gone;
   if ((remote->deregistered || has_left) && was_met && remote->bound == NULL) drop(context, remote);
 }
 
@@ -232,7 +250,7 @@ static void drop_if_finished(dfcclContext_t context, df_remote *remote) DF_RANK_
 static void expect(dfcclContext_t context, const df_coll *coll, uint32_t peer) DF_RANK_LOCKED {
   df_peer_state state = context->control.peers[peer].state;
   if (state == DF_PEER_LEFT || state == DF_PEER_DEAD) return; /* no announcement will come */
-  if (context->survival && context->survival->lost_in[peer]) return;
+  if (df_coll_has_lost(context, coll, peer)) return;
   df_remote *place = calloc(1, sizeof *place);
   uint32_t *ranks = place && context->survival ? malloc(coll->n * sizeof *ranks) : NULL;
   if (place && (ranks || context->survival == NULL)) {
@@ -242,6 +260,7 @@ static void expect(dfcclContext_t context, const df_coll *coll, uint32_t peer) D
       place->ranks = ranks;
       place->announcement.group_size = coll->n;
       place->registration = registration_of(coll);
+      place->since = since_of(coll);
     }
     if (append_remote(context, place)) return;
   }
@@ -307,7 +326,7 @@ void df_match_limit_anew(dfcclContext_t context, df_coll *coll) {
   for (uint32_t i = 0; i < coll->n; i++) {
     const df_remote *remote = coll->members.remotes[i];
     if (remote && remote->deregistered && !remote->moved &&
-        context->survival->lost_in[remote->peer] == 0)
+        !df_coll_has_lost(context, coll, remote->peer))
       limit_runs(context, coll, remote, remote->leaves);
   }
 }
@@ -343,7 +362,49 @@ void df_match_left(dfcclContext_t context, df_remote *remote) {
   df_match_deregistered(context, remote, remote->bound ? remote->bound->runs.submitted : 0, 1);
 }
 
+/* All announcements of the peer in the table, linked by next. */
+static df_remote *take_all(dfcclContext_t context, uint32_t peer) DF_RANK_LOCKED {
+  df_remote *taken = NULL;
+  for (int found = 1; found;) { /* the table changes at each removal */
+    ck_hs_iterator_t iterator = CK_HS_ITERATOR_INITIALIZER;
+    void *entry;
+    found = 0;
+    while (!found && ck_hs_next(&context->registry.remotes, &iterator, &entry)) {
+      df_remote *remote = entry;
+      if (remote->peer != peer) continue;
+      found = 1;
+      ck_hs_remove(&context->registry.remotes,
+                   CK_HS_HASH(&context->registry.remotes, context->registry.remotes.hf, remote),
+                   remote);
+      df_remote *last = remote;
+      while (last->next) last = last->next;
+      last->next = taken;
+      taken = remote;
+    }
+  }
+  return taken;
+}
+
+void df_match_replaced(dfcclContext_t context, uint32_t peer) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
+  for (df_remote *next, *remote = take_all(context, peer); remote; remote = next) {
+    next = remote->next;
+    if (remote->bound == NULL) {
+      df_remote_free(context, remote);
+      continue;
+    }
+    remote->is_gone = 1;
+    remote->next = context->registry.gone;
+    context->registry.gone = remote;
+  }
+}
+
 void df_match_free(dfcclContext_t context) {
+  for (df_remote *next, *remote = context->registry.gone; remote; remote = next) {
+    next = remote->next;
+    df_remote_free(context, remote);
+  }
+  context->registry.gone = NULL;
   if (context->registry.remotes.map == NULL) return;
   ck_hs_iterator_t iterator = CK_HS_ITERATOR_INITIALIZER;
   void *entry;

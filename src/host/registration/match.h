@@ -27,6 +27,8 @@ void df_match_differing(dfcclContext_t context, df_remote *remote, uint64_t runs
                         const char *sentence) DF_RANK_LOCKED;
 /* The peer has left the job. */
 void df_match_left(dfcclContext_t context, df_remote *remote) DF_RANK_LOCKED;
+/* The peer's process has ended, and another one takes its number: forgets what it has announced. */
+void df_match_replaced(dfcclContext_t context, uint32_t peer) DF_RANK_LOCKED;
 void df_match_free(dfcclContext_t context) DF_RANK_LOCKED;
 void df_remote_free(dfcclContext_t context, df_remote *remote) DF_RANK_LOCKED;
 

@@ -304,6 +304,12 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
   df_rank_lock(&context->lock);
   if (context->failure.broken != dfcclSuccess)
     result = df_fail_again(context->failure.broken, context->failure.broken_sentence);
+  else if (context->survival && context->survival->admits)
+    result = df_fail(dfcclInvalidUsage,
+                     "collective %" PRIu64
+                     " was registered before the callback of dfcclAdmit was called: it is not "
+                     "known yet whether a process joins",
+                     coll->id);
   else if (context->survival && coll->varying == DF_VARIES_BY_PAIR)
     result = df_fail(dfcclInvalidUsage,
                      "collective %" PRIu64

@@ -23,10 +23,6 @@
     (b) = kept;                                                                                    \
   } while (0)
 
-static int is_lost(const dfcclContext_t context, uint32_t rank) {
-  return context->survival->lost_in[rank] != 0;
-}
-
 /* ---- the group without lost ranks */
 
 /* Positions of the present members, by the position in the group as registered; lost ranks have
@@ -36,9 +32,9 @@ static uint32_t renumber(const dfcclContext_t context, const df_coll *coll, uint
   const df_coll_survival *survival = coll->survival;
   uint32_t n = 0;
   for (uint32_t i = 0; i < survival->n; i++)
-    if (!is_lost(context, survival->ranks[i])) n++;
+    if (!df_coll_has_lost(context, coll, survival->ranks[i])) n++;
   for (uint32_t i = 0, next = 0; i < survival->n; i++) {
-    const int is_member = !is_lost(context, survival->ranks[i]);
+    const int is_member = !df_coll_has_lost(context, coll, survival->ranks[i]);
     positions[i] = is_member ? next : n;
     if (is_member) ranks[next++] = (int)survival->ranks[i];
   }
@@ -182,8 +178,8 @@ void df_successor_expect(dfcclContext_t context, df_coll *coll) {
   const uint32_t root = survival->ranks[survival->root];
   const uint32_t other = survival->ranks[survival->n - 1];
   const int is_pair = coll->operation == DF_OP_SEND_RECV;
-  const uint32_t lost = is_pair && !is_lost(context, root) ? other : root;
-  if (needs_root(coll) && is_lost(context, lost)) {
+  const uint32_t lost = is_pair && !df_coll_has_lost(context, coll, root) ? other : root;
+  if (needs_root(coll) && df_coll_has_lost(context, coll, lost)) {
     char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
     snprintf(sentence, sizeof sentence,
              "%s on rank %u: its %s, rank %u, is lost since view %" PRIu64,

@@ -67,6 +67,8 @@ typedef struct df_remote {
   df_remote_ends *more;  /* [n_more] for channels 1 and up, which plans from files have */
   uint32_t n_more;
   uint32_t registration; /* df_coll_survival.registration of the local registration */
+  uint64_t since;        /* and its `since` */
+  int is_gone;           /* its process's number belongs to another one; in registry.gone */
   int moved;             /* deregistered because the peer's runs go on in another home */
   int expected;     /* placeholder: the local registration left before the announcement arrived */
   int deregistered; /* by the peer, after `runs` runs */

@@ -84,6 +84,7 @@ enum { DF_RECENT_IDS = 64 };
 typedef struct df_registry {
   ck_hs_t colls;
   ck_hs_t remotes; /* by peer, id and variant: lists, oldest announcement first */
+  df_remote *gone; /* announcements of processes whose numbers belong to others, still bound */
   df_coll **by_index;
   df_coll **by_line;
   uint32_t *generations;

@@ -215,9 +215,21 @@ void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
   df_coll_free(coll);
 }
 
+/* A lost member's number may belong to another process now. */
+static void send_to_registered(dfcclContext_t context, const df_coll *coll,
+                               const df_message *message, const void *payload) DF_RANK_LOCKED {
+  for (uint32_t i = 0; i < coll->members.n_paired; i++)
+    if (i != coll->position && !df_coll_has_lost(context, coll, coll->ranks[i]))
+      df_messenger_send(&context->control, coll->ranks[i], message, payload, -1);
+}
+
 void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,
                   const void *payload) {
   const uint32_t after = coll->position + 1;
+  if (context->survival) {
+    send_to_registered(context, coll, message, payload);
+    return;
+  }
   df_messenger_send_many(&context->control, coll->ranks, coll->position, message, payload);
   df_messenger_send_many(&context->control, coll->ranks + after, coll->members.n_paired - after,
                          message, payload);

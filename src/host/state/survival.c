@@ -10,10 +10,12 @@ dfcclResult_t df_survival_open(dfcclContext_t context, int mode) {
   df_survival *survival = calloc(1, sizeof *survival);
   if (survival) {
     survival->lost_in = calloc(context->n_ranks, sizeof *survival->lost_in);
+    survival->joined_in = calloc(context->n_ranks, sizeof *survival->joined_in);
     survival->suspected = calloc(context->n_ranks, 1);
   }
   context->survival = survival;
-  if (survival == NULL || survival->lost_in == NULL || survival->suspected == NULL) {
+  if (survival == NULL || survival->lost_in == NULL || survival->joined_in == NULL ||
+      survival->suspected == NULL) {
     df_survival_close(context);
     return df_fail(dfcclOutOfMemory, "no memory for the members of %u ranks", context->n_ranks);
   }
@@ -26,6 +28,7 @@ void df_survival_close(dfcclContext_t context) {
   df_survival *survival = context->survival;
   if (survival == NULL) return;
   free(survival->lost_in);
+  free(survival->joined_in);
   free(survival->suspected);
   free(survival->ids);
   free(survival->outcomes);
@@ -63,10 +66,11 @@ static int grow(df_survival *survival) {
 }
 
 /* FNV-1a */
-static uint32_t hash_of(const uint32_t *ranks, uint32_t n) {
+static uint32_t hash_of(const uint32_t *ranks, uint32_t n, uint64_t since) {
   uint32_t hash = 2166136261u;
   for (uint32_t i = 0; i < n; i++)
     for (int byte = 0; byte < 2; byte++) hash = (hash ^ (ranks[i] >> (8 * byte) & 255)) * 16777619u;
+  for (; since; since >>= 8) hash = (hash ^ (uint32_t)(since & 255)) * 16777619u;
   return hash;
 }
 
@@ -74,7 +78,7 @@ enum { ORDINAL_BITS = 8 };
 
 /* Counts the registration. 0: no memory. */
 static int count_id(df_survival *survival, const df_coll *coll, uint32_t *registration) {
-  const uint32_t group = hash_of(coll->ranks, coll->n);
+  const uint32_t group = hash_of(coll->ranks, coll->n, survival->admitted_in);
   if (2 * (survival->n_ids + 1) > survival->ids_capacity && !grow(survival)) return 0;
   df_id_count *count = place_of(survival->ids, survival->ids_capacity, coll->id, group);
   if (count->n == 0) {
@@ -86,7 +90,8 @@ static int count_id(df_survival *survival, const df_coll *coll, uint32_t *regist
 }
 
 void df_coll_survival_undo(df_survival *survival, const df_coll *coll) {
-  place_of(survival->ids, survival->ids_capacity, coll->id, hash_of(coll->ranks, coll->n))->n--;
+  const uint32_t group = hash_of(coll->ranks, coll->n, coll->survival->since);
+  place_of(survival->ids, survival->ids_capacity, coll->id, group)->n--;
 }
 
 int df_survival_keep_outcome(df_survival *survival, const df_view_outcome *outcome) {
@@ -157,8 +162,11 @@ dfcclResult_t df_coll_survival_make(dfcclContext_t context, df_coll *coll,
     fine = survival->lists.sends && survival->lists.receives;
   }
   if (fine) fine = count_id(context->survival, coll, &survival->registration);
+  if (fine) survival->since = context->survival->admitted_in;
   if (fine && !take_outcomes(context->survival, coll->id, survival)) {
+    coll->survival = survival;
     df_coll_survival_undo(context->survival, coll);
+    coll->survival = NULL;
     fine = 0;
   }
   if (!fine) {
@@ -176,17 +184,29 @@ dfcclResult_t df_coll_survival_make(dfcclContext_t context, df_coll *coll,
   return dfcclSuccess;
 }
 
+int df_coll_has_lost(const dfcclContext_t context, const df_coll *coll, uint32_t rank) {
+  const df_coll *registered = coll->registered ? coll->registered : coll;
+  return context->survival && registered->survival &&
+         !df_is_registered_rank(context->survival, rank, registered->survival->since);
+}
+
 int df_coll_has_suspect(const dfcclContext_t context, const df_coll *coll) {
-  for (uint32_t i = 0; i < coll->survival->n; i++)
-    if (context->survival->suspected[coll->survival->ranks[i]]) return 1;
+  const df_survival *survival = context->survival;
+  for (uint32_t i = 0; i < coll->survival->n; i++) {
+    const uint32_t rank = coll->survival->ranks[i];
+    if (survival->suspected[rank] && survival->joined_in[rank] <= coll->survival->since) return 1;
+  }
   return 0;
 }
 
 uint64_t df_coll_lost_in(const dfcclContext_t context, const df_coll *coll) {
   uint64_t latest = 0;
-  for (uint32_t i = 0; i < coll->survival->n; i++)
-    latest = DF_MAX(latest, context->survival->lost_in[coll->survival->ranks[i]]);
-  return latest;
+  for (uint32_t i = 0; i < coll->survival->n; i++) {
+    const uint32_t rank = coll->survival->ranks[i];
+    if (df_coll_has_lost(context, coll, rank))
+      latest = DF_MAX(latest, context->survival->lost_in[rank]);
+  }
+  return latest ? DF_MAX(latest, coll->survival->since) : 0;
 }
 
 const df_failed_range *df_coll_failed_range(const df_coll *coll, uint64_t run) {

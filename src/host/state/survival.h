@@ -21,12 +21,15 @@ typedef struct df_id_count {
 
 /* The part of a context. */
 typedef struct df_survival {
-  int reruns;         /* 1: runs without a result are executed again; 0: they fail */
-  uint64_t view;      /* number of the latest view, from 1 on */
-  uint64_t told;      /* the latest view of which the application knows */
-  uint64_t *lost_in;  /* [n_ranks] the first view without the rank; 0: it is a member */
-  uint8_t *suspected; /* [n_ranks] 1: a member that is lost for the next view */
-  df_id_count *ids;   /* [ids_capacity] hash table with linear probing */
+  int reruns;           /* 1: runs without a result are executed again; 0: they fail */
+  uint64_t view;        /* number of the latest view, from 1 on */
+  uint64_t told;        /* the latest view of which the application knows */
+  uint64_t *lost_in;    /* [n_ranks] the latest view that left the rank out; 0: none has */
+  uint64_t *joined_in;  /* [n_ranks] the view that admitted the rank; 0: it began with the job */
+  uint64_t admitted_in; /* the latest view that admitted a rank; 0: none has */
+  int admits;           /* dfcclAdmit is under way: nothing is registered meanwhile */
+  uint8_t *suspected;   /* [n_ranks] 1: a member that is lost for the next view */
+  df_id_count *ids;     /* [ids_capacity] hash table with linear probing */
   uint32_t ids_capacity, n_ids;
   df_view_outcome *outcomes; /* [n_outcomes] for registrations that this rank has not made yet */
   uint32_t n_outcomes;
@@ -50,10 +53,13 @@ typedef struct df_failed_range {
 /* The part of a registered collective. */
 typedef struct df_coll_survival {
   /* The registration, from which later groups are made: */
-  /* Equal on all members: a hash of the group, and the number of earlier registrations of the id
-   * with this group, modulo 256. */
+  /* Equal on all members: a hash of the group and of `since`, and the number of earlier
+   * registrations of the id with both, modulo 256. */
   uint32_t registration;
   uint32_t n, root; /* the group as registered */
+  /* df_survival.admitted_in at the registration. Ranks that are admitted later are no members, even
+   * if they have the number of a lost one. */
+  uint64_t since;
   uint32_t *ranks;  /* [n] */
   uint64_t count;   /* elements of a buffer, or of a piece of a wide buffer */
   uint64_t longest; /* df_registration.longest */
@@ -71,6 +77,8 @@ typedef struct df_coll_survival {
 
   df_failed_range *failed; /* [n_failed] in order */
   uint32_t n_failed;
+
+  uint64_t before_admit; /* runs submitted before the latest dfcclAdmit */
 
   uint64_t home_due;         /* the view whose members the next home needs; 0: the home is right */
   struct df_coll *successor; /* the next home, in preparation; or NULL */
@@ -94,9 +102,23 @@ dfcclResult_t df_coll_survival_make(dfcclContext_t context, df_coll *coll,
                                     const struct df_registration *registration);
 void df_coll_survival_free(df_coll_survival *survival);
 
+/* Whether the rank is a member of the latest view. */
+static inline int df_is_member(const df_survival *survival, uint32_t rank) {
+  return survival->lost_in[rank] == 0 || survival->joined_in[rank] > survival->lost_in[rank];
+}
+/* Whether a rank that has now this number took part when a collective was registered. since: that
+ * of the collective. */
+static inline int df_is_registered_rank(const df_survival *survival, uint32_t rank,
+                                        uint64_t since) {
+  return df_is_member(survival, rank) && survival->joined_in[rank] <= since;
+}
+/* Whether a rank of the group as registered is no member any more: it was lost, and its number may
+ * belong to another process. coll: also a plan variant, and the next home. 0 without survival. */
+int df_coll_has_lost(const dfcclContext_t context, const df_coll *coll, uint32_t rank);
 /* Whether a member of the group as registered is lost for the next view. */
 int df_coll_has_suspect(const dfcclContext_t context, const df_coll *coll) DF_RANK_LOCKED;
-/* The latest view in which the group as registered lost a member; 0: it is whole. */
+/* The latest view in which the group as registered lost a member, but not below `since`: newcomers
+ * have no numbers of earlier losses. 0: the group is whole. */
 uint64_t df_coll_lost_in(const dfcclContext_t context, const df_coll *coll) DF_RANK_LOCKED;
 /* NULL: the run has not failed because a rank was lost. */
 const df_failed_range *df_coll_failed_range(const df_coll *coll, uint64_t run) DF_RANK_LOCKED;

@@ -123,6 +123,14 @@ void df_common_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment
     if (common->range.segment == record->segment) publish_if_mapped(common, record);
 }
 
+void df_common_replaced(df_shm_endpoint *endpoint, uint32_t peer) {
+  DF_ASSERT_RANK_LOCKED(endpoint->base.owner.control->lock);
+  for (df_common_segment *at = endpoint->common_segments; at; at = at->next) {
+    at->mapping[peer] = DF_NOT_MAPPED;
+    at->offered[peer] = 0;
+  }
+}
+
 void df_common_moved(df_shm_endpoint *endpoint, const df_common *from, df_common *to) {
   if (to->range.segment == NULL) return;
   df_common **at = &endpoint->common_users;

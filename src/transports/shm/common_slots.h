@@ -24,6 +24,9 @@ void df_common_reserve(df_shm_endpoint *endpoint, df_common *common, const df_pl
 /* A peer has mapped a segment at `address` in its process. */
 void df_common_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment,
                       uint64_t address) DF_RANK_LOCKED;
+/* Another process has the number of the peer, and has mapped nothing. No run uses common slots that
+ * the former one read. */
+void df_common_replaced(df_shm_endpoint *endpoint, uint32_t peer) DF_RANK_LOCKED;
 void df_common_give(df_shm_endpoint *endpoint, df_common *common) DF_RANK_LOCKED;
 /* The record was copied to another place, which has no common slots of its own. */
 void df_common_moved(df_shm_endpoint *endpoint, const df_common *from,

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/mutex.h"
 #include "control/messenger.h"
 #include "control/service.h"
 #include "transports/shm/unmap.h"
@@ -78,18 +80,35 @@ dfcclResult_t df_shm_open(df_endpoint **out, const df_endpoint_owner *owner) {
   return dfcclSuccess;
 }
 
-static void close_peers(df_shm_endpoint *endpoint) {
-  for (uint32_t r = 0; endpoint->peers && r < endpoint->base.owner.control->n_ranks; r++) {
-    df_shm_peer *peer = &endpoint->peers[r];
-    free(peer->announced);
-    free(peer->mapped_ranges);
-    free(peer->ways);
-    while (peer->segments) {
-      df_segment *next = peer->segments->next;
-      df_segment_destroy(peer->segments);
-      peer->segments = next;
-    }
+static void close_peer(df_shm_peer *peer) {
+  free(peer->announced);
+  free(peer->mapped_ranges);
+  free(peer->ways);
+  while (peer->segments) {
+    df_segment *next = peer->segments->next;
+    df_segment_destroy(peer->segments);
+    peer->segments = next;
   }
+}
+
+/* older_ns: only those whose ranks were taken over before this time. */
+static void close_formers(df_shm_endpoint *endpoint, uint64_t older_ns) {
+  for (df_shm_former **at = &endpoint->formers; *at;) {
+    df_shm_former *former = *at;
+    if (former->since_ns > older_ns) {
+      at = &former->next;
+      continue;
+    }
+    *at = former->next;
+    close_peer(&former->peer);
+    free(former);
+  }
+}
+
+static void close_peers(df_shm_endpoint *endpoint) {
+  for (uint32_t r = 0; endpoint->peers && r < endpoint->base.owner.control->n_ranks; r++)
+    close_peer(&endpoint->peers[r]);
+  close_formers(endpoint, UINT64_MAX);
   free(endpoint->peers);
 }
 
@@ -134,6 +153,32 @@ void df_shm_announce_home(df_shm_endpoint *endpoint) {
   for (uint32_t r = 0; r < control->n_ranks; r++)
     if (r != control->rank && !control->peers[r].local && !control->peers[r].is_remote)
       df_shm_offer_segment(endpoint, r, endpoint->home, DF_SEGMENT_HOME);
+}
+
+int df_shm_replace_peer(df_shm_endpoint *endpoint, uint32_t rank) {
+  const df_control *control = endpoint->base.owner.control;
+  DF_ASSERT_RANK_LOCKED(control->lock);
+  df_home *home = (df_home *)endpoint->home->base;
+  df_shm_former *former = malloc(sizeof *former);
+  if (former == NULL) return 0;
+  *former = (df_shm_former){
+      .next = endpoint->formers, .peer = endpoint->peers[rank], .since_ns = df_clock_ns()};
+  endpoint->formers = former;
+  endpoint->peers[rank] = (df_shm_peer){0};
+  df_store_relaxed_u32(&home->refusals[rank], 0);
+  df_store_relaxed_u32(&home->refusals[control->n_ranks + rank], 0);
+  df_common_replaced(endpoint, rank);
+  df_shm_offer_segment(endpoint, rank, endpoint->home, DF_SEGMENT_HOME);
+  df_shm_share_again(endpoint, rank);
+  return 1;
+}
+
+/* Threads read the bells of all peers without the lock, each for a moment. */
+void df_shm_free_formers(df_shm_endpoint *endpoint) {
+  enum { MOMENT_NS = 1000000000 };
+  DF_ASSERT_RANK_LOCKED(endpoint->base.owner.control->lock);
+  const uint64_t now = df_clock_ns();
+  close_formers(endpoint, now > MOMENT_NS ? now - MOMENT_NS : 0);
 }
 
 df_bell *df_shm_bell(df_shm_endpoint *endpoint, uint32_t rank) {

@@ -25,6 +25,14 @@ typedef struct df_shm_peer {
   int is_probed; /* this rank has tried to read the memory of its process */
 } df_shm_peer;
 
+/* Memory of a process whose rank belongs to another process now. Links of collectives that have not
+ * run since still point to it. */
+typedef struct df_shm_former {
+  struct df_shm_former *next;
+  df_shm_peer peer;
+  uint64_t since_ns; /* when its rank was taken over */
+} df_shm_former;
+
 /* Memory that peers may have mapped. */
 typedef struct df_shared {
   struct df_shared *next;
@@ -40,6 +48,7 @@ typedef struct df_shm_endpoint {
   df_segment *home;   /* df_home: holds the work bell */
   uint64_t number;    /* a random number, which peers read to identify this process */
   df_shm_peer *peers; /* [n_ranks] */
+  df_shm_former *formers;
   df_arena arena;
   df_arena commons;
   struct df_common_segment *common_segments;
@@ -68,6 +77,12 @@ void df_shm_close(df_endpoint *endpoint, int keep);
 void df_shm_leave(df_shm_endpoint *endpoint);
 /* Announces the home segment. Every peer must have it before any other message. */
 void df_shm_announce_home(df_shm_endpoint *endpoint) DF_RANK_LOCKED;
+/* The process of the rank has ended, and another one takes its number: keeps the memory of the
+ * former process, and announces this rank's memory to the new one. 0: no memory. */
+int df_shm_replace_peer(df_shm_endpoint *endpoint, uint32_t rank) DF_RANK_LOCKED;
+/* No link points to memory of former processes any more: frees it, if other threads cannot use it
+ * either. */
+void df_shm_free_formers(df_shm_endpoint *endpoint) DF_RANK_LOCKED;
 /* Returns NULL if the peer has not announced its bell yet. */
 df_bell *df_shm_bell(df_shm_endpoint *endpoint, uint32_t rank) DF_RANK_LOCKED;
 /* Returns 1 if it is the memory of a device, and the peer will map it. */
@@ -87,6 +102,8 @@ void df_shm_release(df_endpoint *endpoint, df_link_handle *handle);
 void df_shm_add_memory(df_endpoint *endpoint, const df_link_handle *handle, df_ring_memory *memory);
 void df_shm_add_all_memory(df_endpoint *endpoint, df_ring_memory *memory);
 
+/* Offers all shared memory to the rank, which has not mapped any. */
+void df_shm_share_again(df_shm_endpoint *endpoint, uint32_t rank) DF_RANK_LOCKED;
 void df_shm_share(df_endpoint *endpoint, df_segment *segment, uint64_t *mapping) DF_RANK_LOCKED;
 int df_shm_unshare(df_endpoint *endpoint, df_segment *segment, int may_be_read) DF_RANK_LOCKED;
 /* A peer has mapped a segment at `address` in its process. */

@@ -40,6 +40,17 @@ void df_shm_share(df_endpoint *base, df_segment *segment, uint64_t *mapping) {
       shared->is_mapped[r] = (uint8_t)df_shm_offer_segment(endpoint, r, segment, DF_SEGMENT_USER);
 }
 
+void df_shm_share_again(df_shm_endpoint *endpoint, uint32_t rank) {
+  DF_ASSERT_RANK_LOCKED(endpoint->base.owner.control->lock);
+  for (df_shared *shared = endpoint->shared; shared; shared = shared->next) {
+    if (shared->mapping) df_publish_u64(&shared->mapping[rank], DF_NOT_MAPPED);
+    shared->is_mapped[rank] = 0;
+    if (!shared->is_unshared && maps_ours(endpoint, rank))
+      shared->is_mapped[rank] =
+          (uint8_t)df_shm_offer_segment(endpoint, rank, shared->segment, DF_SEGMENT_USER);
+  }
+}
+
 static void report_unshared(df_shm_endpoint *endpoint, df_shared *shared,
                             int may_be_read) DF_RANK_LOCKED {
   df_control *control = endpoint->base.owner.control;
