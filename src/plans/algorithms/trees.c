@@ -309,7 +309,7 @@ static void write_member(writer *w, const event *events, uint32_t n) {
 }
 
 /* All members have the same number of scratch pieces. */
-static void write(builder *b) {
+static void write_steps(builder *b) {
   uint16_t *numbers = calloc(2 * (size_t)b->pieces, sizeof *numbers);
   uint8_t *flags = calloc(2 * (size_t)b->pieces + 1, 1);
   event *events = calloc(2 * (size_t)b->n_order + 1, sizeof *events);
@@ -387,7 +387,7 @@ static void build(df_plan *plan, const df_trees *trees) {
     for (uint32_t t = 0; t < trees->n_trees; t++) measure_tree(trees, t, &b.shapes[t]);
     number_pieces(&b, wide);
     make_order(&b);
-    write(&b);
+    write_steps(&b);
   }
   free(b.shapes);
   free(b.own);
