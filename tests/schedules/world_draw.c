@@ -293,7 +293,7 @@ static void draw_survivors(uint64_t seed) {
     if (coll->count * sim_plan.n_ranks > MAX_ELEMENTS && coll->operation != DF_OP_ALL_REDUCE)
       coll->count = MAX_ELEMENTS / sim_plan.n_ranks;
     coll->root = sim_below(&random, sim_plan.n_ranks);
-    coll->in_place = coll->operation == DF_OP_ALL_REDUCE && sim_one_in(&random, 2);
+    coll->in_place = sim_one_in(&random, 2);
   }
   sim_plan.settings.survive = 1 + (int)sim_below(&random, 2);
   sim_plan.settings.membership = sim_survive_notified;
@@ -313,6 +313,8 @@ void sim_world_draw(uint64_t seed) {
   if (sim_only_survivors) draw_survivors(seed);
   draw_groups(seed);
   if (sim_only_others) draw_others(seed);
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+    sim_plan.coll[c].in_place &= sim_plan.coll[c].operation == DF_OP_ALL_REDUCE;
   if (sim_endings) draw_endings(seed);
   if (sim_only_switches) draw_switches(seed);
   if (sim_only_varying) draw_counts(seed);

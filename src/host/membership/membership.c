@@ -23,12 +23,15 @@
 #include "host/state/registry.h"
 #include "transports/shm/home.h"
 
+/* How long a suspicion of a lower rank is held back: longer than a message and its handling. */
+#if defined(DF_SIMULATION) /* simulated time passes slowly */
+enum { DF_GRACE_MS = 1, DF_GRACE_BETWEEN_HOSTS_MS = 2 };
+#else
+enum { DF_GRACE_MS = 200, DF_GRACE_BETWEEN_HOSTS_MS = 500 };
+#endif
+
 enum {
-  /* How long a suspicion of a lower rank is held back: longer than a message and its handling. */
-  DF_GRACE_MS = 200,
-  DF_GRACE_BETWEEN_HOSTS_MS = 500,
-  /* Time that a leaving rank gives to an agreement without silence. */
-  LEAVING_MS = 5000,
+  LEAVING_MS = 5000, /* for an agreement without silence, after which a leaving rank goes */
   DF_MOST_REPORTED = DF_MAX_COLLECTIVES /* collectives that may lose a member at once */
 };
 
@@ -285,8 +288,7 @@ void df_membership_leave(dfcclContext_t context) {
   if (context->survival == NULL) return;
   df_admit_end(context);
   df_newcomers_close_entrance(context);
-  const df_view_config *config = &of(context)->view.config;
-  if (config->on_one_host && config->quorum != DF_QUORUM_STRICT) return;
+  if (of(context)->view.config.on_one_host && context->settings.quorum != DF_QUORUM_STRICT) return;
   const uint64_t begin = df_clock_ns();
   /* A rank that is stopped meanwhile is found within the time of silence. */
   const uint64_t patience_ns =
@@ -341,13 +343,11 @@ static void look(void *room) {
   int is_proved;
   while (df_process_ends_take(context, &membership->ends, now, &rank, &is_proved)) {
     df_peer *peer = &context->control.peers[rank];
-    if (!df_membership_may_tell(context)) { /* nobody waits for messages to the rank */
-      if (peer->state == DF_PEER_ALIVE) peer->state = DF_PEER_GIVEN_UP;
-      continue;
-    }
-    /* Nothing of the rank is used any more once its collectives have other homes. */
     is_proved |= peer->has_refused && context->settings.quorum != DF_QUORUM_STRICT;
+    /* Nothing of the rank is used any more once its collectives have other homes. */
     if (is_proved && peer->state != DF_PEER_LEFT) peer->state = DF_PEER_DEAD;
+    if (peer->state == DF_PEER_ALIVE) peer->state = DF_PEER_GIVEN_UP;
+    if (!df_membership_may_tell(context)) continue;
     if (!df_is_member(context->survival, rank)) df_newcomers_forget(context, rank);
     df_view_disconnected(&membership->view, rank, is_proved, now);
     df_membership_drive(context);
