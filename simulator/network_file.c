@@ -408,7 +408,7 @@ static dfcclResult_t fill_ports(df_network *m, const defaults *d) {
 static dfcclResult_t read_network(reader *input, const cJSON *root) {
   df_network *m = input->network;
   defaults d = {.inside = {20e9, 20e9, 1e-6}, .card = {12.5e9, 12.5e9, 5e-6}, .cards = 1};
-  sections s = {NULL};
+  sections s = {.ports = NULL};
   double switches = 0;
   const field number = {"switches", &switches, 0, 1, DF_NETWORK_LINK_NODES_MOST};
   dfcclResult_t result = root ? find_sections(input, root, &s) : dfcclSuccess;

@@ -226,7 +226,8 @@ typedef struct {
 } made_call;
 
 /* A wait for a call that is left out becomes one for the latest kept call of its collective, so
- * that chains stay chains. At the end the computing behind such a wait is left out with its call. */
+ * that chains stay chains. At the end the computing behind such a wait is left out with the
+ * call. */
 static void copy_steps(maker *make, const df_call *call, const made_call *made, bool is_end,
                        replay_item *item) {
   replay_plan *plan = make->plan;

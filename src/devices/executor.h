@@ -66,7 +66,8 @@ typedef struct df_executor_ops {
   /* NULL: the device has no timers. */
   dfcclResult_t (*get_times)(df_rank_device *device, df_timed kind, uint64_t *durations,
                              uint64_t *moments, size_t *count);
-  /* NULL: the device records no events. Does the same as dfcclGetEvents, but with the indices of collectives. */
+  /* NULL: the device records no events. Does the same as dfcclGetEvents, but with the indices of
+   * collectives. */
   dfcclResult_t (*get_events)(df_rank_device *device, dfcclEvent_t *events, size_t *count);
 } df_executor_ops;
 

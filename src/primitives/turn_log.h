@@ -39,7 +39,7 @@ typedef struct DF_ALIGNED(64) df_turn_log {
   /* Only the owner of the block uses these; they describe the turn under way. */
   uint64_t turn_from, wait_from, waited, longest, polls, steps;
   const df_link *awaited; /* NULL: the block does not wait */
-  uint32_t peer, side;    /* of the longest wait */
+  uint32_t peer, side;    /* end of the longest wait */
   df_turn_record records[DF_TURN_RECORDS];
 } df_turn_log;
 

@@ -3,8 +3,9 @@
  * daemon. The lines are as many as dfcclGetStats counts: preemptions, quits, starts, runs that were
  * taken, contexts that were saved and loaded. Records that the ring has lost are counted in the
  * trace. Turns of collectives that share an index one after the other keep their names. A full disk
- * ends the trace, never the job. Without the variable the trace has no turns. dfcclGetEvents returns
- * the same records, without DFCCL_TRACE, too: at most the latest 8,192 of a block, in order.
+ * ends the trace, never the job. Without the variable the trace has no turns. dfcclGetEvents
+ * returns the same records, without DFCCL_TRACE, too: at most the latest 8,192 of a block, in
+ * order.
  */
 #include "support/buffers.h"
 

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "base/mutex.h"
+#include "bootstrap/entry.h"
+#include "bootstrap/rendezvous/handshake.h"
 #include "host/state/context.h"
 #include "host/state/peer_info.h"
 #include "control/service.h"

@@ -47,7 +47,8 @@ typedef struct df_executor {
   uint32_t exit;
 } df_executor;
 
-/* Starts the threads. turns: a log for each block, or NULL. After a failure no thread and no memory remains. */
+/* Starts the threads. turns: a log for each block, or NULL. After a failure no thread and no memory
+ * remains. */
 dfcclResult_t df_executor_start(df_executor *executor, df_device *device, df_block *blocks,
                                 const df_mover_cpu *mover, uint32_t yield_polls, uint64_t nap_ns,
                                 df_bell *work_bell, df_device_host host, df_turn_log *turns);
