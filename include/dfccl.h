@@ -185,10 +185,10 @@ typedef struct {
    */
   int survive;
   int maxRanks; /* room for ranks that join later; 0: nRanks. Newcomers take lost numbers so far */
-  /* Called on the callback thread for each new view. If a collective has lost a member, the
-   * callbacks of its runs that ended before the view have returned, and none of its runs completes
-   * in the view before the call returns. It may register and run collectives, and must not wait.
-   * NULL: nothing is called. */
+  /* Called on the callback thread for each new view that has lost or admitted ranks. If a
+   * collective has lost a member, the callbacks of its runs that ended before the view have
+   * returned, and none of its runs completes in the view before the call returns. It may register
+   * and run collectives, and must not wait. NULL: nothing is called. */
   void (*membership)(dfcclContext_t ctx, const dfcclMembership_t *membership, void *arg);
   void *membershipArg;
 } dfcclConfig_t;
@@ -673,10 +673,10 @@ DFCCL_API dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id);
  * may overlap.
  *
  * A callback may call dfcclRun*, dfcclRegister*, dfcclDeregister, dfcclTest, dfcclAbort,
- * dfcclAbortCollectives and dfcclGet*. It must not call dfcclWait*, dfcclDeviceSynchronize or
- * dfcclDestroy (dfcclInvalidUsage). A callback that blocks delays callbacks of its own collective,
- * and callbacks of other collectives until a thread waits for them. It never delays the daemon, a
- * peer, or a thread that waits for another collective.
+ * dfcclAbortCollectives, dfcclExclude, dfcclAdmit and dfcclGet*. It must not call dfcclWait*,
+ * dfcclDeviceSynchronize, dfcclJoin or dfcclDestroy (dfcclInvalidUsage). A callback that blocks
+ * delays callbacks of its own collective, and callbacks of other collectives until a thread waits
+ * for them. It never delays the daemon, a peer, or a thread that waits for another collective.
  */
 typedef void (*dfcclCallback_t)(dfcclCollId_t coll, dfcclResult_t status, void *arg);
 

@@ -185,7 +185,7 @@ static bool is_of_program(const char *file) {
 
 static dfcclResult_t read_stack(emission *emit, const df_trace_rank *rank,
                                 const df_trace_call *call, uint32_t *stack) {
-  enum { FRAMES = 5, BYTES = 2048 };
+  enum { FRAMES = 5, FRAME_BYTES = 400, BYTES = FRAMES * FRAME_BYTES };
   char text[BYTES];
   size_t used = 0;
   int shown = 0;
@@ -195,7 +195,8 @@ static dfcclResult_t read_stack(emission *emit, const df_trace_rank *rank,
          frame && shown < FRAMES; frame = frame->next) {
       const cJSON *name = get(frame, "name"), *file = get(frame, "filename"),
                   *line = get(frame, "line");
-      if (!cJSON_IsString(name) || !cJSON_IsString(file) || !cJSON_IsNumber(line))
+      if (!cJSON_IsString(name) || !cJSON_IsString(file) || !cJSON_IsNumber(line) ||
+          !(line->valuedouble >= 0 && line->valuedouble <= UINT32_MAX))
         return df_fail(dfcclInvalidArgument,
                        "%s: call %llu: frames: expected name, filename and line", rank->file,
                        (unsigned long long)call->number);

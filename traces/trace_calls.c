@@ -151,7 +151,7 @@ dfcclResult_t df_trace_add(df_trace *trace, df_trace_rank *rank, const df_trace_
   if (bytes > DF_TRACE_MAX_NAME_BYTES - 32)
     return df_trace_bad(place, "", "the call's names are too long", NULL);
   if (rank->count == rank->room) {
-    uint64_t room = 2 * rank->room + 256;
+    uint64_t room = 2 * rank->room + 16;
     df_trace_call *grown =
         room > DF_TRACE_MAX_EVENTS ? NULL : realloc(rank->call, room * sizeof *grown);
     if (!grown) return df_trace_no_memory(place->file);

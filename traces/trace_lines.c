@@ -366,6 +366,10 @@ static dfcclResult_t append_ranks(program *read, const cJSON *first) {
   if (job > 0 && read->ranks != job)
     return df_fail(dfcclInvalidArgument, "%s: the program of %u ranks, not of %u", read->file,
                    read->ranks, job);
+  if ((uint64_t)read->ranks * (read->count + 1) > DF_TRACE_MAX_EVENTS / 8)
+    return df_fail(dfcclOutOfMemory,
+                   "%s: %llu lines for each of %u ranks are more than can be held in memory",
+                   read->file, (unsigned long long)read->count, read->ranks);
   TRY(describe_all(read, &place));
   for (uint32_t rank = 0; rank < read->ranks; rank++) TRY(append_rank(read, rank));
   return dfcclSuccess;

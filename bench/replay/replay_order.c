@@ -117,6 +117,13 @@ bool df_replay_plan_check(const replay_plan *plan, const char *file) {
 
 /* ---- orders ---- */
 
+/* Whether the call has a wait before it, which stays the first of its window. */
+static bool waits_first(const replay_plan *plan, const replay_item *item) {
+  for (uint32_t i = 0; i < item->step_count; i++)
+    if (plan->step[item->first_step + i].waits) return true;
+  return false;
+}
+
 static void shuffle(uint32_t *order, uint64_t count, df_tool_random *random) {
   for (uint64_t i = count; i > 1; i--) {
     const uint64_t j = df_tool_random_below(random, (uint32_t)i);
@@ -134,7 +141,8 @@ void df_replay_order(const replay_plan *plan, const replay_options *options, int
   if (options->order != REPLAY_SHUFFLE) return;
   for (uint64_t from = first, to; from < last; from = to) {
     for (to = from + 1; to < last && plan->item[to].window == plan->item[from].window;) to++;
-    shuffle(order + (from - first), to - from, &random);
+    const uint64_t head = waits_first(plan, &plan->item[from]);
+    shuffle(order + (from - first) + head, to - from - head, &random);
   }
 }
 

@@ -83,6 +83,11 @@ static bool same_content(const df_call_content *a, const df_call_content *b, uin
          (!df_operation_has_root((df_operation)a->operation) || a->root == b->root);
 }
 
+/* Whether all members of the group make the call. */
+static bool is_played(const maker *make, uint32_t event) {
+  return make->fates[event].callers == group_size(make, event);
+}
+
 /* Finds each collective's callers; all must agree on what it moves. */
 static bool find_callers(maker *make) {
   const df_schedule *schedule = &make->schedule;
@@ -239,6 +244,10 @@ static void copy_steps(maker *make, const df_call *call, const made_call *made, 
                         .compute_us = step->compute_us * make->options->scale_compute};
     if (copy.waits) {
       const made_call *awaited = &made[step->collective];
+      if (!is_played(make, step->collective)) { /* nobody waits for a call without counterpart */
+        leaves_out = is_end;
+        continue;
+      }
       copy.collective = make->fates[step->collective].collective;
       const uint32_t kept = make->kept[copy.collective];
       copy.ordinal = awaited->kept ? awaited->ordinal : kept - 1;

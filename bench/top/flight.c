@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -66,9 +67,10 @@ static int copy(int from, int to) {
 static bool save(const char *directory, uint32_t rank, int from) {
   char path[4096], early[4096 + 8];
   snprintf(path, sizeof path, "%s/rank-%u.flight.json", directory, rank);
-  snprintf(early, sizeof early, "%s.new", path);
-  const int fd = open(early, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  snprintf(early, sizeof early, "%s.XXXXXX", path);
+  const int fd = mkstemp(early);
   int error = fd < 0 ? errno : copy(from, fd);
+  if (fd >= 0 && error == 0 && fchmod(fd, 0644) != 0) error = errno;
   if (fd >= 0 && close(fd) != 0 && error == 0) error = errno;
   if (error == 0 && rename(early, path) != 0) error = errno;
   if (error && fd >= 0) unlink(early);

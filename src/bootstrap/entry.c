@@ -90,6 +90,10 @@ static dfcclResult_t ask_entrance(const entry *e, const df_entrance *entrance,
   unsigned char key[DF_KEY_BYTES];
   int fd = df_connect_abstract(SOCK_SEQPACKET, entrance->name);
   if (fd < 0) return no_entrance(-fd);
+  if (!df_socket_same_user(fd, NULL)) { /* the name is free again once its rank has ended */
+    df_socket_close(&fd);
+    return df_fail(dfcclRemoteError, "the process at the address of the id is of another user");
+  }
   df_message_start(&request, DF_MESSAGE_ENTRY_REQUEST, sizeof request);
   request.pid = getpid();
   request.survive = survive;
@@ -212,9 +216,12 @@ static dfcclResult_t take_records(entry *e) {
 
 static void accept_members(entry *e) {
   while (e->n_callers < CALLERS_MOST) {
-    const int fd = df_accept(e->listener.fd);
+    int fd = df_accept(e->listener.fd);
     if (fd < 0) return;
-    e->callers[e->n_callers++] = fd;
+    if (df_socket_same_user(fd, NULL))
+      e->callers[e->n_callers++] = fd;
+    else
+      df_socket_close(&fd);
   }
 }
 
@@ -261,7 +268,7 @@ static dfcclResult_t meet_members(entry *e) {
     /* A MEMBER that waits for the TABLE would end each poll at once. */
     for (int i = 0; i < n; i++)
       if (!may_read(e, e->callers[i])) waits_for_table = 1, polled[i].fd = -1;
-    polled[n] = (struct pollfd){.fd = e->listener.fd, .events = POLLIN};
+    polled[n] = (struct pollfd){.fd = n < CALLERS_MOST ? e->listener.fd : -1, .events = POLLIN};
     /* The lowest member hangs up if another member was lost. */
     const int has_records = e->mesh.sockets && e->n_records < e->mesh.n_ranks;
     polled[n + 1] = (struct pollfd){.fd = e->records_fd,

@@ -93,7 +93,9 @@ int df_entry_receive(int fd, const unsigned char secret[DF_SECRET_BYTES],
                      df_entry_request *request) {
   unsigned char key[DF_KEY_BYTES];
   uid_t user;
-  if (df_socket_wait(fd, POLLIN, df_after_ms(REQUEST_MS)) != 1) return 0;
+  const bool is_of_user = df_socket_same_user(fd, &user);
+  /* Another user gets no time, only an answer to what it has sent already. */
+  if (is_of_user && df_socket_wait(fd, POLLIN, df_after_ms(REQUEST_MS)) != 1) return 0;
   const ssize_t got = recv(fd, request, sizeof *request, MSG_TRUNC | MSG_DONTWAIT);
   if (got < (ssize_t)sizeof request->header) return 0;
   if (df_header_is_foreign(&request->header)) {
@@ -109,7 +111,7 @@ int df_entry_receive(int fd, const unsigned char secret[DF_SECRET_BYTES],
   if (!is_right)
     refuse(fd, request->key, dfcclInvalidArgument,
            "the id has the secret of another job, or of an earlier id of this rank");
-  else if (!df_socket_same_user(fd, &user))
+  else if (!is_of_user)
     refuse(fd, request->key, dfcclInvalidUsage, "the job belongs to another user");
   else
     return 1;

@@ -29,11 +29,12 @@ static void register_run_deregister(dfcclContext_t *ctxs, int cycles) {
 DF_TEST(endurance, registrations_keep_no_memory, 150) {
   enum {
     CYCLES = 4000,
+    RECORDED = 2200, /* the flight recorder keeps the collectives of its latest 2,048 runs */
     NOISE = 2 * CYCLES
   }; /* less than any allocation that would be kept at each registration */
   dfcclContext_t ctxs[2];
   df_make_contexts(ctxs, 2, NULL);
-  register_run_deregister(ctxs, CYCLES / 4);
+  register_run_deregister(ctxs, RECORDED);
   size_t before = mallinfo2().uordblks;
   register_run_deregister(ctxs, (int)shortened(CYCLES));
   size_t after = mallinfo2().uordblks;

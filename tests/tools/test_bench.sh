@@ -38,7 +38,6 @@ usage_error "$bench" disorder -a bruck
 usage_error "$bench" allreduce --survive 3
 usage_error "$bench" tune --survive 1
 usage_error "$bench" allreduce --survive 1 --backend cuda
-usage_error "$bench" events
 usage_error "$bench" events --backend cuda --processes
 run 0 "$bench" --help
 out_has 'usage: dfccl-bench'

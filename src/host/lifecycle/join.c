@@ -8,6 +8,7 @@
 #include "bootstrap/entry.h"
 #include "control/process_inbox.h"
 #include "host/membership/newcomers.h"
+#include "host/runs/runs.h"
 #include "host/state/peer_info.h"
 
 static df_peer_info_content content_of(const df_peer_info *info) {
@@ -92,6 +93,8 @@ static dfcclResult_t try_once(dfcclContext_t *out, const df_entrance *entrance,
 dfcclResult_t df_job_join(dfcclContext_t *context, const dfcclUniqueId *id,
                           const df_settings *settings) {
   df_entrance entrance;
+  if (df_in_callback())
+    return df_fail(dfcclInvalidUsage, "dfcclJoin was called from a callback; it waits for others");
   if (settings->survive == 0)
     return df_fail(dfcclInvalidUsage, "dfcclJoin needs config.survive 1 or 2, as the job has");
   dfcclResult_t result = df_entrance_read(id, &entrance);

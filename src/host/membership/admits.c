@@ -18,6 +18,9 @@ static dfcclResult_t check(dfcclContext_t context) DF_RANK_LOCKED {
                    context->rank);
   if (context->failure.broken != dfcclSuccess)
     return df_fail_again(context->failure.broken, context->failure.broken_sentence);
+  if (of(context)->is_closing)
+    return df_fail(dfcclInvalidUsage, "rank %u calls dfcclAdmit while dfcclDestroy waits for it",
+                   context->rank);
   if (of(context)->is_pending)
     return df_fail(dfcclInvalidUsage, "rank %u calls dfcclAdmit before an earlier one has ended",
                    context->rank);
@@ -30,13 +33,13 @@ dfcclResult_t df_admit_begin(dfcclContext_t context, dfcclAdmitCallback_t callba
   const dfcclResult_t result = check(context);
   if (result == dfcclSuccess) {
     const uint64_t now = df_clock_ns();
-    *of(context) =
-        (df_admit){.callback = callback,
-                   .argument = argument,
-                   .is_pending = 1,
-                   .calls_back = of(context)->calls_back,
-                   .begin_ns = now,
-                   .deadline_ns = now + (uint64_t)context->settings.init_timeout_ms * 1000000};
+    df_admit *admit = of(context);
+    admit->callback = callback;
+    admit->argument = argument;
+    admit->is_pending = 1;
+    admit->is_reported = 0;
+    admit->begin_ns = now;
+    admit->deadline_ns = now + (uint64_t)context->settings.init_timeout_ms * 1000000;
     context->survival->admits = 1;
     for (uint32_t i = 0; i < context->registry.n_indices; i++) {
       const df_coll *coll = df_registered(context, i);
@@ -126,7 +129,7 @@ int df_admit_tell(dfcclContext_t context) {
   const df_admit over = *admit;
   if (is_due) {
     admit->is_pending = 0;
-    admit->is_over = 0;
+    df_store_relaxed_u32(&admit->is_over, 0);
     admit->calls_back = 1;
     context->survival->admits = 0;
   }
@@ -146,6 +149,7 @@ int df_admit_tell(dfcclContext_t context) {
 void df_admit_end(dfcclContext_t context) {
   df_admit *admit = of(context);
   df_rank_lock(&context->lock);
+  admit->is_closing = 1;
   if (admit->is_pending && !admit->is_over) end(context, dfcclAborted);
   while (admit->is_pending || admit->calls_back) {
     df_rank_unlock(&context->lock);

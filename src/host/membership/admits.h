@@ -14,6 +14,7 @@ typedef struct df_admit {
   dfcclAdmitCallback_t callback; /* NULL: none */
   void *argument;
   int is_pending;   /* the callback has not been called */
+  int is_closing;   /* dfcclDestroy has begun */
   int calls_back;   /* a callback of an earlier admit, or of this one, runs */
   int is_reported;  /* the agreement has this rank's part */
   uint32_t is_over; /* `status` is known; read without the lock */

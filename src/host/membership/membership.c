@@ -277,7 +277,7 @@ static void handle_message(void *room, uint32_t from, const df_message *message,
 
 static int may_go(const dfcclContext_t context) DF_RANK_LOCKED {
   const df_view_phase phase = of(context)->view.phase;
-  return phase == DF_VIEW_LEFT || phase == DF_VIEW_STOPPED ||
+  return phase == DF_VIEW_LEFT || phase == DF_VIEW_STOPPED || phase == DF_VIEW_JOINING ||
          context->failure.broken != dfcclSuccess;
 }
 

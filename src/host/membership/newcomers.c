@@ -29,11 +29,18 @@ static int is_free(const dfcclContext_t context, uint32_t rank) DF_RANK_LOCKED {
   df_membership *membership = df_membership_of(context);
   df_peer *peer = &context->control.peers[rank];
   if (rank == context->rank || df_is_member(context->survival, rank) || peer->local ||
-      peer->socket >= 0 || membership->ends.lost_ns[rank] || membership->view.peers[rank].open)
+      peer->is_remote || peer->socket >= 0 || membership->ends.lost_ns[rank] ||
+      membership->view.peers[rank].open)
     return 0;
-  if (peer->state == DF_PEER_GIVEN_UP && df_process_ends_is_over(context, &membership->ends, rank))
+  if (peer->state == DF_PEER_GIVEN_UP && df_process_ends_is_over(&membership->ends, rank))
     peer->state = DF_PEER_DEAD;
   return peer->state == DF_PEER_DEAD || peer->state == DF_PEER_LEFT;
+}
+
+/* Other jobs send and take no messages about newcomers. */
+static int is_joinable(const dfcclContext_t context) DF_RANK_LOCKED {
+  return df_membership_of(context)->view.config.on_one_host && context->transports.wire == NULL &&
+         context->n_ranks <= DF_ENTRY_RANKS_MOST;
 }
 
 static uint32_t free_number(const dfcclContext_t context) DF_RANK_LOCKED {
@@ -76,6 +83,10 @@ static void handle_newcomer(void *room, uint32_t from, const df_message *message
   char reason[200];
   (void)fd;
   if (!df_membership_may_tell(context)) return;
+  if (!is_joinable(context)) {
+    context->control.events.refused(context->control.events.owner, from);
+    return;
+  }
   if (message->payload_bytes == 0) {
     newcomers->is_ready |= newcomers->is_joining && newcomers->joining.rank == from;
     return;
@@ -167,7 +178,7 @@ static void handle_entry(void *room, uint32_t from, const df_message *message,
   df_entry_request request;
   (void)fd;
   if (!df_membership_may_tell(context)) return;
-  if (!df_is_member(context->survival, from) ||
+  if (!is_joinable(context) || !df_is_member(context->survival, from) ||
       !df_entry_is_request(df_message_payload(message), message->payload_bytes)) {
     context->control.events.refused(context->control.events.owner, from);
     return;
@@ -195,8 +206,10 @@ static void free_formers(dfcclContext_t context) DF_RANK_LOCKED {
 void df_newcomers_forget(dfcclContext_t context, uint32_t rank) {
   df_newcomers *newcomers = of(context);
   df_peer *peer = &context->control.peers[rank];
-  if (newcomers->joining.rank == rank) newcomers->is_joining = newcomers->is_ready = 0;
-  /* It has no collectives with this rank, so nobody need wait for the end of its process. */
+  if (!newcomers->is_joining || newcomers->joining.rank != rank) return;
+  newcomers->is_joining = newcomers->is_ready = 0;
+  /* It has no collectives with this rank, so nobody need wait for the end of its process. A former
+   * member has. */
   if (!df_is_member(context->survival, rank) && peer->state != DF_PEER_LEFT)
     peer->state = DF_PEER_DEAD;
 }
@@ -210,6 +223,8 @@ int df_newcomers_lost(dfcclContext_t context, uint32_t rank) {
     return 1;
   }
   if (df_is_member(context->survival, rank)) return 0;
+  if (!membership->newcomers.is_joining || rank != membership->newcomers.joining.rank)
+    return context->control.peers[rank].state == DF_PEER_LEFT;
   if (membership->admit.is_reported && membership->newcomers.is_joining) {
     const int has_left = context->control.peers[rank].state == DF_PEER_LEFT;
     membership->newcomers.has_left |= has_left;

@@ -82,8 +82,8 @@ static int was_notified(dfcclContext_t context, uint32_t by) DF_RANK_LOCKED {
   return df_observe_u32(notice(home, context->n_ranks, by)) != 0;
 }
 
-int df_process_ends_is_over(dfcclContext_t context, const df_process_ends *ends, uint32_t rank) {
-  return ends->lost_ns[rank] == 0 && has_ended(ends->pidfds[rank]) && !was_notified(context, rank);
+int df_process_ends_is_over(const df_process_ends *ends, uint32_t rank) {
+  return ends->lost_ns[rank] == 0 && has_ended(ends->pidfds[rank]);
 }
 
 void df_process_ends_replace(df_process_ends *ends, uint32_t rank, int socket) {

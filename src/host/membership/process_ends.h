@@ -28,9 +28,8 @@ int df_process_ends_tick_ms(const df_process_ends *ends);
 /* Returns 1 and a rank whose connection was lost, when there is a proof or none came in time. */
 int df_process_ends_take(dfcclContext_t context, df_process_ends *ends, uint64_t now_ns,
                          uint32_t *rank, int *is_proved) DF_RANK_LOCKED;
-/* Whether the kernel has reported the end of the rank's process, and it has missed no notice. */
-int df_process_ends_is_over(dfcclContext_t context, const df_process_ends *ends,
-                            uint32_t rank) DF_RANK_LOCKED;
+/* Whether the kernel has reported the end of the rank's process. */
+int df_process_ends_is_over(const df_process_ends *ends, uint32_t rank);
 /* Another process has the rank: it is the one at the other end of the socket. */
 void df_process_ends_replace(df_process_ends *ends, uint32_t rank, int socket);
 /* Sets the word by which the rank learns that this rank excludes it. */

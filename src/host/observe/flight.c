@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/whole_file.h"
 #include "control/service.h"
 
 enum {
@@ -28,6 +29,9 @@ static int has_directory(const dfcclContext_t context) {
 void df_flight_request(dfcclContext_t context, df_flight_reason reason) {
   if (!has_directory(context)) return;
   df_store_relaxed_u32(&context->flight->reason, (uint32_t)reason);
+  /* A disk that hangs holds up the threads that wait for the file together, not each call. */
+  if (df_observe_u32(&context->flight->requested) == df_load_relaxed_u32(&context->flight->written))
+    df_store_relaxed_u64(&context->flight->await_until_ns, df_after_ms(PATIENCE_MS));
   df_system_add_u32(&context->flight->requested, 1);
   df_service_wake(&context->control);
 }
@@ -133,19 +137,6 @@ int df_flight_memory(dfcclContext_t context) {
 
 /* ---- the file ---- */
 
-/* Returns 0, or the number of the error. A reader never sees a part of a file. */
-static int write_file(const char *path, const df_growing_text *text) {
-  char early[sizeof((df_settings *)0)->flight + 40];
-  snprintf(early, sizeof early, "%s.new", path);
-  const int fd = open(early, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return errno;
-  int error = write_text(fd, text);
-  if (close(fd) != 0 && error == 0) error = errno;
-  if (error == 0 && rename(early, path) != 0) error = errno;
-  if (error) unlink(early);
-  return error;
-}
-
 static void warn(dfcclContext_t context, const char *path, int error) {
   if (context->flight->has_warned) return;
   context->flight->has_warned = 1;
@@ -165,7 +156,9 @@ static void write_due(dfcclContext_t context) {
   if (number == df_load_relaxed_u32(&flight->written)) return;
   say_path(context, path, sizeof path);
   const df_flight_reason reason = (df_flight_reason)df_load_relaxed_u32(&flight->reason);
-  const int error = make_text(context, reason, &text) ? write_file(path, &text) : ENOMEM;
+  const int error = make_text(context, reason, &text)
+                        ? df_write_whole_file(path, text.bytes, text.length)
+                        : ENOMEM;
   free(text.bytes);
   if (error) warn(context, path, error);
   df_publish_u32(&flight->written, number);
@@ -191,10 +184,9 @@ void df_flight_await(dfcclContext_t context) {
   const df_flight *flight = context->flight;
   const uint32_t number = df_observe_u32(&flight->requested);
   if (!context->control.started || pthread_equal(pthread_self(), context->control.thread)) return;
-  for (int ms = 0; ms < PATIENCE_MS; ms++) {
-    if ((int32_t)(df_observe_u32(&flight->written) - number) >= 0) return;
+  while ((int32_t)(df_observe_u32(&flight->written) - number) < 0 &&
+         df_clock_ns() < df_load_relaxed_u64(&flight->await_until_ns))
     usleep(1000);
-  }
 }
 
 void df_flight_open(dfcclContext_t context) {

@@ -60,7 +60,7 @@ static uint64_t next_reading(const df_writer *w, uint64_t ticks) {
 }
 
 static uint64_t unix_ns(const df_writer *w, uint64_t ticks) {
-  return df_flight_unix_ns(w->copy, ticks & ~(uint64_t)DF_FLIGHT_MAY_BE_LATER);
+  return df_flight_unix_ns(w->copy, ticks & ~(uint64_t)DF_FLIGHT_ORDER);
 }
 
 /* How much later the moment may have been. */
@@ -330,14 +330,14 @@ static void grow_entry(df_writer *w, const df_flight_run *run, uint64_t number, 
 }
 
 static void grow_entries(df_writer *w) {
-  uint64_t number = w->copy->n_before, written = 0;
+  uint64_t written = 0;
   df_grow_text(w->text, ",\n\"entries\":[");
-  for (uint32_t i = 0; i < w->copy->n_runs; i++, number++) {
+  for (uint32_t i = 0; i < w->copy->n_runs; i++) {
     const df_flight_run *run = &w->copy->runs[i];
     const char *torch = run->coll == DF_NOBODY ? NULL : torch_name(&w->copy->colls[run->coll]);
     if (torch == NULL) continue;
-    df_grow_text(w->text, written++ ? ",\n" : "\n");
-    grow_entry(w, run, number, torch);
+    df_grow_text(w->text, written ? ",\n" : "\n");
+    grow_entry(w, run, w->copy->n_before + written++, torch); /* without those that are left out */
   }
   df_grow_text(w->text, "]");
 }

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/whole_file.h"
 #include "control/service.h"
 #include "host/observe/awaited_ranks.h"
 #include "host/state/registry.h"
@@ -87,29 +88,12 @@ static void sample_waits(dfcclContext_t context, uint64_t now) DF_RANK_LOCKED {
 
 /* ---- the file ---- */
 
-static int write_text(int fd, const df_growing_text *text) {
-  for (size_t at = 0; at < text->length;) {
-    const ssize_t n = df_write(fd, text->bytes + at, text->length - at);
-    if (n == -EINTR) continue;
-    if (n <= 0) return n < 0 ? (int)-n : ENOSPC;
-    at += (size_t)n;
-  }
-  return 0;
-}
-
-/* Returns 0, or the number of the error. A reader never sees a part of a file. */
+/* Returns 0, or the number of the error. */
 static int write_file(dfcclContext_t context) {
-  char early[sizeof context->metrics->path + 8];
   df_growing_text text = {0};
-  int error = ENOMEM;
-  if (df_metrics_say(context, &text)) {
-    snprintf(early, sizeof early, "%s.new", context->metrics->path);
-    const int fd = open(early, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    error = fd < 0 ? errno : write_text(fd, &text);
-    if (fd >= 0 && close(fd) != 0 && error == 0) error = errno;
-    if (error == 0 && rename(early, context->metrics->path) != 0) error = errno;
-    if (error && fd >= 0) unlink(early);
-  }
+  const int error = df_metrics_say(context, &text)
+                        ? df_write_whole_file(context->metrics->path, text.bytes, text.length)
+                        : ENOMEM;
   free(text.bytes);
   return error;
 }

@@ -18,7 +18,14 @@
 #include "control/service.h"
 #include "host/observe/metrics.h"
 
-enum { CALLERS = 8, BACKLOG = 8, CALLER_MS = 5000, REQUEST_BYTES = 4096, LISTENER = CALLERS };
+enum {
+  CALLERS = 8,
+  BACKLOG = 8,
+  CALLER_MS = 5000,
+  RETRY_MS = 1000, /* without descriptors, until the next look */
+  REQUEST_BYTES = 4096,
+  LISTENER = CALLERS
+};
 
 typedef struct df_metrics_caller {
   int fd; /* -1: free */
@@ -31,8 +38,10 @@ typedef struct df_metrics_caller {
 
 typedef struct df_metrics_server {
   df_listener listener;
-  int epoll_fd; /* contains the listener and the callers; the service thread watches it */
-  int is_full;
+  int epoll_fd;      /* contains the listener and the callers; the service thread watches it */
+  int is_full;       /* nobody is accepted */
+  uint64_t retry_ns; /* with room: the next look is not before */
+  ino_t inode;       /* the socket's name */
   df_metrics_caller callers[CALLERS];
 } df_metrics_server;
 
@@ -110,7 +119,12 @@ static int serve(dfcclContext_t context, df_metrics_caller *caller) {
 static void accept_one(df_metrics_server *server) {
   uint32_t place = 0;
   int fd = df_accept(server->listener.fd);
-  if (fd < 0) return;
+  if (fd < 0) {
+    /* Without a descriptor the caller stays in the queue: the next look is later. */
+    if (fd != -EAGAIN) listen_again(server, 0);
+    server->retry_ns = df_after_ms(RETRY_MS);
+    return;
+  }
   while (place < CALLERS && server->callers[place].fd >= 0) place++;
   struct epoll_event event = {.events = EPOLLIN, .data.u32 = place};
   if (place == CALLERS || !df_socket_same_user(fd, NULL) ||
@@ -143,10 +157,11 @@ static void ready(void *room) {
 int df_metrics_expire(df_metrics *metrics) {
   df_metrics_server *server = metrics->server;
   const uint64_t now = df_clock_ns();
-  int least = -1;
+  int least = -1, n_callers = 0;
   for (int i = 0; i < CALLERS; i++) {
     df_metrics_caller *caller = &server->callers[i];
     if (caller->fd < 0) continue;
+    n_callers++;
     if (caller->until_ns <= now) {
       hang_up(server, caller);
       continue;
@@ -154,7 +169,8 @@ int df_metrics_expire(df_metrics *metrics) {
     const int ms = (int)((caller->until_ns - now) / 1000000) + 1;
     if (least < 0 || ms < least) least = ms;
   }
-  return least;
+  if (server->is_full && n_callers < CALLERS && server->retry_ns <= now) listen_again(server, 1);
+  return server->is_full && (least < 0 || least > RETRY_MS) ? RETRY_MS : least;
 }
 
 /* ---- opening and closing ---- */
@@ -166,11 +182,22 @@ static int set_address(struct sockaddr_un *address, const char *path, const char
          (int)sizeof address->sun_path;
 }
 
+static int is_answered(const struct sockaddr_un *address) {
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int answered =
+      fd >= 0 &&
+      (connect(fd, (const struct sockaddr *)address, sizeof *address) == 0 || errno == EAGAIN);
+  df_socket_close(&fd);
+  return answered;
+}
+
 /* The socket gets its name when it listens, and replaces that of a process that is dead. Another
  * kind of file is never replaced. */
 static int listen_at(int fd, const char *path) {
   struct sockaddr_un address;
   struct stat status;
+  if (!set_address(&address, path, "")) return ENAMETOOLONG;
+  if (is_answered(&address)) return EADDRINUSE;
   if (!set_address(&address, path, ".new")) return ENAMETOOLONG;
   if (lstat(path, &status) == 0 && !S_ISSOCK(status.st_mode)) return EEXIST;
   if (lstat(address.sun_path, &status) == 0 && S_ISSOCK(status.st_mode)) unlink(address.sun_path);
@@ -191,6 +218,8 @@ static int start(dfcclContext_t context, df_metrics_server *server) {
     close(fd);
     return error;
   }
+  struct stat status;
+  if (lstat(context->metrics->path, &status) == 0) server->inode = status.st_ino;
   df_listener_open(&server->listener, fd);
   struct epoll_event event = {.events = EPOLLIN, .data.u32 = LISTENER};
   server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -214,7 +243,10 @@ int df_metrics_listen(dfcclContext_t context) {
 void df_metrics_server_close(dfcclContext_t context) {
   df_metrics_server *server = context->metrics->server;
   if (server == NULL) return;
-  if (server->listener.fd >= 0) unlink(context->metrics->path);
+  struct stat status; /* another process may have the name by now */
+  if (server->listener.fd >= 0 && lstat(context->metrics->path, &status) == 0 &&
+      status.st_ino == server->inode)
+    unlink(context->metrics->path);
   df_service_forget_source(&context->control, server->epoll_fd);
   for (int i = 0; i < CALLERS; i++)
     if (server->callers[i].fd >= 0) hang_up(server, &server->callers[i]);

@@ -17,6 +17,7 @@ enum {
   DF_FLIGHT_LOSSES = 16,
   DF_FLIGHT_WHY_BYTES = 256,
   DF_FLIGHT_MAY_BE_LATER = 1,     /* bit of a time */
+  DF_FLIGHT_ORDER = 31,           /* bits of a time: moments after a reading differ */
   DF_FLIGHT_WITHOUT_READING = 15, /* moments after a reading, if it follows the one before within */
   DF_FLIGHT_TIGHT_TICKS = 16384,  /* some microseconds */
   DF_FLIGHT_IS_RARE = 1 << 16     /* bit of a status */
@@ -90,6 +91,7 @@ typedef struct df_flight {
   df_flight_loss losses[DF_FLIGHT_LOSSES];
   uint32_t n_losses;
   uint64_t hold_until_ns;      /* the next file is not written before */
+  uint64_t await_until_ns;     /* nobody waits longer for the files that were requested */
   uint32_t reason;             /* df_flight_reason of the next file */
   uint32_t requested, written; /* numbers of files; read without the lock */
   int has_warned;
@@ -97,13 +99,15 @@ typedef struct df_flight {
 
 /* Returns the counter. A reading takes 10 ns, a tenth of the shortest run. So in a loop of short
  * runs most moments get the value of the latest reading with the lowest bit set. The bit says that
- * the moment may be later, up to the next reading. */
+ * the moment may be later, up to the next reading. The four bits above it count these moments, so
+ * that their order is known. */
 static inline uint64_t df_flight_now(df_flight *flight) DF_RANK_LOCKED {
   if (DF_LIKELY(flight->without_reading > 0)) {
-    flight->without_reading--;
-    return flight->latest_ticks | DF_FLIGHT_MAY_BE_LATER;
+    const uint64_t order = 1 + DF_FLIGHT_WITHOUT_READING - flight->without_reading--;
+    return flight->latest_ticks | order << 1 | DF_FLIGHT_MAY_BE_LATER;
   }
-  const uint64_t now = df_ticks() & ~(uint64_t)DF_FLIGHT_MAY_BE_LATER;
+  const uint64_t read = df_ticks() & ~(uint64_t)DF_FLIGHT_ORDER;
+  const uint64_t now = DF_MAX(read, flight->latest_ticks + DF_FLIGHT_ORDER + 1);
   flight->without_reading =
       now - flight->latest_ticks < DF_FLIGHT_TIGHT_TICKS ? DF_FLIGHT_WITHOUT_READING : 0;
   flight->latest_ticks = now;
