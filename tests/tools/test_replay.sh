@@ -65,6 +65,11 @@ refused() {
   err_has "$pattern"
 }
 refused 'unknown.jsonl: line 2, collective: unknown operation "allshuffle"' "$work/unknown.jsonl"
+{
+  echo '{"trace":"many","ranks":1048576}'
+  yes '{"collective":"barrier"}' | head -1000
+} >"$work/many.jsonl"
+refused '1000 lines for each of 1048576 ranks are more than' "$work/many.jsonl"
 refused 'negative.jsonl: line 2, bytes: expected .*-4' "$work/negative.jsonl"
 refused 'twice.jsonl: line 1, group: a rank is in the group twice' "$work/twice.jsonl"
 refused 'overlap.jsonl: line 1, group: the groups overlap' "$work/overlap.jsonl"
