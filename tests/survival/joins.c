@@ -173,7 +173,7 @@ static void get_memory(int c) {
   const size_t out = count * pieces_of(collectives[c].kind, 1);
   for (int d = 0; d < DEPTH; d++) {
     void *memory[2] = {NULL, NULL};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < (collectives[c].in_place ? 1 : 2); i++) {
       const size_t bytes = (in > out ? in : out) * sizeof(uint64_t);
       if (shape.lends)
         OK(dfcclMemAlloc(ctx, &memory[i], bytes));
