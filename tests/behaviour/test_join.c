@@ -246,7 +246,7 @@ static void be_misused(int rank, int ranks, const dfcclUniqueId *id, void *arg) 
   RESULT(dfcclGetJoinId(ctx, NULL), dfcclInvalidArgument);
   EVENTUALLY(atomic_load(&scene->ends));
   sum(ctx, BEFORE, 5);
-  CHECK(atomic_load(&joined_seen) == 0 && atomic_load(&lost_seen) == 1, "somebody has joined");
+  CHECK(atomic_load(&joined_seen) == 0, "somebody has joined"); /* ranks that are ahead have left */
   OK(dfcclAdmit(ctx, admitted, NULL));
   RESULT(dfcclAdmit(ctx, admitted, NULL), dfcclInvalidUsage);
   RESULT(dfcclRegisterAllReduce(ctx, AFTER, 1, dfcclInt32, dfcclSum, NULL), dfcclInvalidUsage);

@@ -77,7 +77,7 @@ grep -qE '^rail0 +10.77.0.2/24 +[0-9a-z]+ +no$' "$work/0" &&
 pids=()
 for rank in 0 1; do
   bed_on $((rank + 1)) env RANK=$rank WORLD_SIZE=3 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
-    DFCCL_INIT_TIMEOUT_MS=2000 \
+    DFCCL_INIT_TIMEOUT_MS=5000 \
     DFCCL_SECRET=0123456789abcdef0123456789abcdef timeout 100 "$info" net --env --json \
       >"$work/$rank" 2>"$work/$rank.errors" &
   pids+=($!)
