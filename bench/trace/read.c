@@ -40,13 +40,13 @@ bool df_read_number(const cJSON *line, const char *name, uint64_t *number) {
   return (double)*number == item->valuedouble;
 }
 
-const char *df_read_word(const cJSON *line, const char *name) {
+const char *df_trace_read_word(const cJSON *line, const char *name) {
   return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(line, name));
 }
 
 /* A number of 64 bits is a string. */
 static bool read_big(const cJSON *line, const char *name, uint64_t *number) {
-  const char *text = df_read_word(line, name);
+  const char *text = df_trace_read_word(line, name);
   char *end = NULL;
   errno = 0;
   if (text == NULL || *text < '0' || *text > '9') return false;
@@ -60,7 +60,7 @@ static bool read_big(const cJSON *line, const char *name, uint64_t *number) {
 static bool read_head(place *at, const cJSON *line) {
   df_job_trace *job = at->job;
   uint64_t version, rank, ranks, process, clock_ns, unix_ns;
-  const char *host = df_read_word(line, "host");
+  const char *host = df_trace_read_word(line, "host");
   if (!df_read_number(line, "dfccl_trace", &version) || version != 1)
     return df_place_fails(at, "this is no trace that DFCCL_TRACE has written");
   if (!df_read_number(line, "rank", &rank) || !df_read_number(line, "ranks", &ranks) ||
@@ -119,13 +119,13 @@ static uint64_t number_or(const cJSON *line, const char *name, uint64_t other) {
 }
 
 static void copy_word(const cJSON *line, const char *name, char *word, size_t bytes) {
-  const char *text = df_read_word(line, name);
+  const char *text = df_trace_read_word(line, name);
   snprintf(word, bytes, "%s", text ? text : "");
 }
 
 /* An older trace does not say from which run on: from the next one whose end it tells. */
 static bool read_configuration(place *at, const cJSON *line, df_traced_collective *traced) {
-  const char *why = df_read_word(line, "why");
+  const char *why = df_trace_read_word(line, "why");
   uint64_t ns = 0;
   if (!df_make_room((void **)&traced->configurations, &traced->configurations_room,
                     traced->n_configurations, sizeof *traced->configurations))
@@ -168,8 +168,9 @@ static void note_time(const place *at, int64_t ns) {
 static bool read_collective(place *at, const cJSON *line) {
   df_job_trace *job = at->job;
   uint64_t number, id, bytes;
-  const char *name = df_read_word(line, "name"), *operation = df_read_word(line, "operation"),
-             *algorithm = df_read_word(line, "algorithm");
+  const char *name = df_trace_read_word(line, "name"),
+             *operation = df_trace_read_word(line, "operation"),
+             *algorithm = df_trace_read_word(line, "algorithm");
   if (!df_read_number(line, "collective", &number) || !read_big(line, "id", &id) ||
       !df_read_number(line, "bytes", &bytes) || !name || !operation || !algorithm)
     return df_place_fails(
@@ -237,7 +238,7 @@ static bool read_waiting(place *at, const cJSON *line, uint64_t of) {
 
 static bool read_failure(place *at, const cJSON *line, df_traced_failure *failure) {
   uint64_t status, ns;
-  const char *why = df_read_word(line, "why");
+  const char *why = df_trace_read_word(line, "why");
   if (!df_read_number(line, "status", &status) || status == 0 || status > INT32_MAX || why == NULL)
     return df_place_fails(at, "the failure lacks status or why");
   if (!df_read_number(line, "at", &ns) || ns > MOST_CLOCK_NS)
@@ -274,7 +275,7 @@ static bool read_line(place *at, const cJSON *line) {
   if (df_read_number(line, "broken", &of))
     return read_failure(at, line, &at->job->ranks[at->rank].failure);
   if (cJSON_GetObjectItemCaseSensitive(line, "collective")) return read_collective(at, line);
-  if (df_read_word(line, "end")) {
+  if (df_trace_read_word(line, "end")) {
     at->job->ranks[at->rank].is_whole = true;
     return true;
   }

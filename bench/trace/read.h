@@ -33,7 +33,7 @@ bool df_place_fails(const place *at, const char *what);
 bool df_make_room(void **array, size_t *room, size_t used, size_t bytes);
 /* A whole number that a double holds exactly. */
 bool df_read_number(const cJSON *line, const char *name, uint64_t *number);
-const char *df_read_word(const cJSON *line, const char *name);
+const char *df_trace_read_word(const cJSON *line, const char *name);
 /* The collective with this number in the file; NULL: no earlier line has it. */
 df_traced_collective *df_place_find(const place *at, uint64_t number);
 

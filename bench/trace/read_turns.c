@@ -26,7 +26,7 @@ static bool read_duration(const cJSON *line, const char *name, int64_t *ns) {
 }
 
 static bool read_wait(const place *at, const cJSON *line, df_traced_turn *turn) {
-  const char *on = df_read_word(line, "on");
+  const char *on = df_trace_read_word(line, "on");
   if (on == NULL) return true;
   turn->sends = strcmp(on, "send") == 0;
   return (turn->sends || strcmp(on, "receive") == 0) && read_small(line, "peer", &turn->peer) &&
@@ -36,7 +36,7 @@ static bool read_wait(const place *at, const cJSON *line, df_traced_turn *turn) 
 }
 
 static bool read_ended_turn(const place *at, const cJSON *line, df_traced_turn *turn) {
-  const char *end = df_read_word(line, "end");
+  const char *end = df_trace_read_word(line, "end");
   if (end == NULL || !read_time(at, line, "from", &turn->from) ||
       !read_time(at, line, "to", &turn->to) || turn->to < turn->from)
     return false;
@@ -59,7 +59,7 @@ static bool read_event(const place *at, const cJSON *line, df_traced_turn *turn)
   case DF_TURN_TAKEN:
     return read_small(line, "queue", &turn->queue) && read_small(line, "pending", &turn->pending);
   case DF_TURN_STARTED: {
-    const char *what = df_read_word(line, "daemon");
+    const char *what = df_trace_read_word(line, "daemon");
     if (what == NULL || (strcmp(what, "start") != 0 && strcmp(what, "quit") != 0)) return false;
     if (strcmp(what, "quit") == 0) turn->kind = DF_TURN_QUIT;
     return read_small(line, "queue", &turn->queue);

@@ -24,6 +24,7 @@ for name in (
     "simulator",
     "bench/common",
     "bench/info",
+    "bench/synthesise",
     "bench/top",
     "bench/trace",
 ):
