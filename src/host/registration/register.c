@@ -302,29 +302,19 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
   coll->exec.configuration = configuration;
 
   df_rank_lock(&context->lock);
+  result = context->survival ? df_survival_check(context, coll) : dfcclSuccess;
   if (context->failure.broken != dfcclSuccess)
     result = df_fail_again(context->failure.broken, context->failure.broken_sentence);
-  else if (context->survival && context->survival->admits)
-    result = df_fail(dfcclInvalidUsage,
-                     "collective %" PRIu64
-                     " was registered before the callback of dfcclAdmit was called: it is not "
-                     "known yet whether a process joins",
-                     coll->id);
-  else if (context->survival && coll->varying == DF_VARIES_BY_PAIR)
-    result = df_fail(dfcclInvalidUsage,
-                     "collective %" PRIu64
-                     " is an AllToAllDynamic, which cannot go on without a lost rank yet "
-                     "(config.survive is %d)",
-                     coll->id, context->survival->reruns ? 1 : 2);
-  else if (df_find(context, registration->id) != NULL)
+  else if (result == dfcclSuccess && df_find(context, registration->id) != NULL)
     result = df_fail(dfcclInvalidUsage, "collective %" PRIu64 " is registered already on rank %u",
                      registration->id, context->rank);
-  else if (context->registry.n_colls + context->registry.n_variants >= context->device.capacity)
+  else if (result == dfcclSuccess &&
+           context->registry.n_colls + context->registry.n_variants >= context->device.capacity)
     result = df_fail(dfcclInvalidUsage,
                      "%u collectives, and %u variants of them, are registered on rank %u; no more "
                      "are possible",
                      context->registry.n_colls, context->registry.n_variants, context->rank);
-  else
+  else if (result == dfcclSuccess)
     result = enter(context, coll, registration, &question);
   if (result == dfcclSuccess) {
     df_log(DF_LOG_TRACE, "rank %u registers collective %" PRIu64 ": %s of %" PRIu64 " elements, %s",

@@ -1,5 +1,6 @@
 #include "host/state/survival.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,6 +118,22 @@ int df_survival_is_to_come(const df_survival *survival, const df_view_outcome *o
 }
 
 /* ---- a collective */
+
+dfcclResult_t df_survival_check(const dfcclContext_t context, const df_coll *coll) {
+  if (context->survival->admits)
+    return df_fail(dfcclInvalidUsage,
+                   "collective %" PRIu64
+                   " was registered before the callback of dfcclAdmit was called: it is not known "
+                   "yet whether a process joins",
+                   coll->id);
+  if (coll->varying == DF_VARIES_BY_PAIR)
+    return df_fail(dfcclInvalidUsage,
+                   "collective %" PRIu64
+                   " is an AllToAllDynamic, which cannot go on without a lost rank yet "
+                   "(config.survive is %d)",
+                   coll->id, context->survival->reruns ? 1 : 2);
+  return dfcclSuccess;
+}
 
 static df_list_item *copy_items(const df_list_item *items, uint32_t n) {
   df_list_item *copy = malloc(DF_MAX(n, 1u) * sizeof *copy);

@@ -97,6 +97,9 @@ int df_survival_keep_outcome(df_survival *survival, const df_view_outcome *outco
 /* Whether it is for a registration that this rank has still to make, if it is in the group. */
 int df_survival_is_to_come(const df_survival *survival, const df_view_outcome *outcome);
 
+/* Whether the job can have the collective now; config.survive is set. */
+dfcclResult_t df_survival_check(const dfcclContext_t context, const df_coll *coll) DF_RANK_LOCKED;
+
 /* Keeps what is needed of a registration. registration->options is complete. */
 dfcclResult_t df_coll_survival_make(dfcclContext_t context, df_coll *coll,
                                     const struct df_registration *registration);
