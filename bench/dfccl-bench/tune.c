@@ -139,25 +139,25 @@ static uint64_t time_of_passes(const tune_case *one, int algorithm) {
   return least;
 }
 
-static uint64_t best_of_passes(const tune_case *one) {
+static uint64_t best_of_passes(const tune_case *one, int ways) {
   uint64_t best = UINT64_MAX;
-  for (int way = 0; way < DF_TUNE_WAYS; way++)
+  for (int way = 0; way < ways; way++)
     if (one->is_warm[way]) best = DF_MIN(best, time_of_passes(one, way));
   return best;
 }
 
 /* Rank 0: leaves out what is far slower than the best. */
 static void leave_out(const tune_case *one) {
-  const uint64_t best = best_of_passes(one);
+  const uint64_t best = best_of_passes(one, DF_TUNE_WAYS);
   for (int way = 0; way < DF_TUNE_WAYS; way++)
     if (one->is_warm[way] &&
         time_of_passes(one, way) > best * (uint64_t)effort_of(&one->options)->hopeless)
       one->job->shared->is_wanted[way] = false;
 }
 
-/* Rank 0: other slot sizes of algorithms that are not much slower than the best. */
+/* Rank 0: other slot sizes of algorithms that are not much slower than the best of them. */
 static void want_slot_sizes(const tune_case *one) {
-  const uint64_t most = best_of_passes(one) * SLOTS_WORTH;
+  const uint64_t most = best_of_passes(one, DF_ALGORITHMS) * SLOTS_WORTH;
   for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++) {
     if (!one->is_warm[algorithm] || time_of_passes(one, algorithm) > most) continue;
     for (int i = 0; i < DF_TUNE_SLOT_SIZES; i++) {
