@@ -138,8 +138,8 @@ DF_TEST(streams, runs_in_the_order_of_streams, 120) {
       }
     for (int rank = 0; rank < RANKS; rank++)
       for (int c = 0; c < COLLECTIVES; c++) {
-        check_output(&j.lanes[rank][c], c, round);
         OK(dfcclWaitRun(j.ctxs[rank], (dfcclCollId_t)c, (uint64_t)round, -1));
+        check_output(&j.lanes[rank][c], c, round);
       }
   }
   for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(j.ctxs[rank]));

@@ -121,6 +121,7 @@ DF_TEST(emulated_streams, a_launch_behind_a_wait_ends_runs_on_streams, 60) {
   df_collective wide = df_simple(WIDE, RANKS);
   setenv("DFCCL_MAX_BLOCKS", "3", 1);
   df_tune("block_min", "4096");
+  df_tune("cuda_patience_ms", "100");
   CUDA(cudaHostAlloc((void **)&memory, 2 * RANKS * WIDE * sizeof *memory, cudaHostAllocMapped));
   memset(memory, 0, 2 * RANKS * WIDE * sizeof *memory);
   open_scene(&s, QUEUES);
@@ -144,13 +145,15 @@ DF_TEST(emulated_streams, a_launch_behind_a_wait_ends_runs_on_streams, 60) {
 
 static void CUDART_CB take_long(void *argument) {
   (void)argument;
-  const struct timespec time = {.tv_nsec = 300 * 1000 * 1000};
+  const struct timespec time = {.tv_sec = 3};
   nanosleep(&time, NULL);
 }
 
-/* Queued behind commands that end by themselves, and behind no wait. */
+/* Queued behind commands that end by themselves, and behind no wait. When they have ended, streams
+ * wait while the launch begins, which takes some time on a busy machine. */
 DF_TEST(emulated_streams, a_launch_that_begins_late_ends_nothing, 60) {
   scene s;
+  df_tune("cuda_patience_ms", "2000");
   open_scene(&s, QUEUES);
   run_without_streams(&s, 0);
   for (int queue = 0; queue < QUEUES; queue++)
