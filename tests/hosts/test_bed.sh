@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Promises of bed.sh: Its hosts reach each other over both rails by IPv4 and IPv6. They share
 # neither name, nor IPC, nor /dev/shm. A disconnected host gets no answer. Two beds do not
-# interfere. Nothing is left afterwards.
+# interfere. Nothing is left afterwards. A limit of a host's sending, of its receiving, or of a pair
+# of hosts, is near its nominal rate, and limits nothing else.
 set -u
 . "$(dirname "$0")/bed.sh"
 fail() { echo "$*" >&2; exit 1; }
@@ -27,6 +28,38 @@ reaches 1 10.77.0.3 && fail "a cut cable carries packets"
 reaches 1 10.77.1.3 || fail "cutting one rail cut the other"
 bed_join 3 0
 reaches 1 10.77.0.3 || fail "the cable was put back, and carries nothing"
+
+# Measures the rate from host I to host J until it is that of MBIT within 15 %. A busy machine can
+# make a single measurement wrong in both directions.
+near() { # I J MBIT
+  local bytes seconds measured=() end=$((SECONDS + 60))
+  while ((SECONDS < end)); do
+    coproc RECEIVER { bed_on "$2" timeout 60 "$folder/rate.py" receive "10.77.0.$2" 7777; }
+    read -r _ <&"${RECEIVER[0]}"
+    bed_on "$1" timeout 60 "$folder/rate.py" send "10.77.0.$2" 7777 $((40000 * $3)) ||
+      fail "host $1 cannot send to host $2"
+    read -r bytes seconds <&"${RECEIVER[0]}"
+    wait "$RECEIVER_PID"
+    measured+=("$(awk "BEGIN {printf \"%.1f\", $bytes * 8 / $seconds / 1e6}")")
+    awk "BEGIN {exit !(${measured[-1]} > 0.85 * $3 && ${measured[-1]} < 1.02 * $3)}" && return
+  done
+  fail "host $1 to host $2: ${measured[*]} Mbit/s, where the limit is $3"
+}
+folder=$(dirname "$0")
+bed_rate 1 0 out 40mbit || fail "no limit of host 1's sending"
+bed_rate 2 0 in 20mbit || fail "no limit of host 2's receiving"
+near 1 2 20
+near 1 3 40
+near 3 2 20
+bed_pair 1 3 10mbit || fail "no limit of a pair"
+near 1 3 10
+near 3 1 10
+bed_rate 2 0 in 100mbit
+bed_rate 1 0 out 60mbit || fail "no other limit of a host with a pair"
+near 1 2 60
+near 1 3 10
+bed_rate 1 0 out 20 2>/dev/null && fail "a rate without a unit is accepted"
+bed_rate 1 0 up 20mbit 2>/dev/null && fail "a direction that does not exist is accepted"
 
 before=$(ip netns list | grep -c "^$bed_name-")
 other=$(bash -c '. "$0"
