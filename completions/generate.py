@@ -56,7 +56,7 @@ PROCESSES = option("--processes", "one process for each rank instead of a thread
 ENV = option("--env", "this process is one rank of a job that a launcher has started")
 BACKEND = option("--backend", "device that executes the collectives", ["cpu", "cuda"])
 
-ENGINES = ["dfccl", "ordered", "coordinator", "first-step"]
+ENGINES = ["dfccl", "ordered", "coordinator", "first-step", "mpi", "gloo"]
 BENCH = [
     RANKS,
     PROCESSES,
@@ -85,6 +85,10 @@ BENCH = [
     option("--order", "replay: order of the program", ["given", "shuffle", "priority"]),
     option("--scale", "replay: factors BYTES:COUNTS:COMPUTE", "factors"),
     option("--compute", "replay: the computing", ["spin", "sleep", "memory"]),
+    option("--float", "replay: type of all floating-point numbers", "type"),
+    option("--rate", "replay: units of computing in a microsecond", "number"),
+    option("--peer", "replay: module of the engine mpi or gloo", FILE),
+    option("--rendezvous", "replay: directory of the ranks of gloo", DIRECTORY),
     option("--iterations", "replay: timed iterations", "number"),
     JSON,
     *COMMON,

@@ -79,6 +79,23 @@ int64_t df_tool_parse_integer(const char *option, const char *text, int64_t min,
   return value;
 }
 
+void df_tool_parse_numbers(const char *option, const char *form, const char *text, int count,
+                           const df_tool_range *ranges, double *values) {
+  const char *at = text;
+  for (int i = 0; i < count; i++) {
+    char *end = NULL;
+    const double value = strtod(at, &end);
+    const bool more = *end == ':' && i + 1 < count;
+    if (end == at || !(value >= ranges[i].least && value <= ranges[i].most) ||
+        (*end != '\0' && !more))
+      break;
+    values[i] = value;
+    if (!more) return;
+    at = end + 1;
+  }
+  df_tool_usage_error("option %s wants %s, not '%s'", option, form, text);
+}
+
 size_t df_tool_parse_size(const char *option, const char *text) {
   char *end = NULL;
   errno = 0;

@@ -44,6 +44,16 @@ void df_tool_print_version(void);
  * error that names the option. */
 int64_t df_tool_parse_integer(const char *option, const char *text, int64_t min, int64_t max);
 
+typedef struct {
+  double least, most; /* a value may be either */
+} df_tool_range;
+
+/* Numbers such as 0.5, of which at most `count` are separated by colons; the ranges are theirs.
+ * Numbers that the text does not have stay as they are. A text of another form is a usage error,
+ * which names the option and the form. */
+void df_tool_parse_numbers(const char *option, const char *form, const char *text, int count,
+                           const df_tool_range *ranges, double *values);
+
 /* A size in bytes: a whole number, optionally followed by K, M or G (powers of 1024). */
 size_t df_tool_parse_size(const char *option, const char *text);
 

@@ -54,9 +54,10 @@ static double own_ns(void) {
   return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-void df_replay_compute_calibrate(replay_compute_kind kind) {
+double df_replay_compute_calibrate(replay_compute_kind kind, double rate) {
   double fastest_ns = 0;
-  if (kind == REPLAY_SLEEP) return;
+  if (kind == REPLAY_SLEEP) return 0;
+  if (rate > 0) return units_each_us = rate;
   work(kind, STREAM_BYTES / STREAM_BLOCK_BYTES); /* the stream's pages */
   for (int i = 0; i < CALIBRATIONS; i++) {
     const double begin = own_ns();
@@ -66,6 +67,7 @@ void df_replay_compute_calibrate(replay_compute_kind kind) {
   }
   units_each_us = CALIBRATION_WORK / (fastest_ns * 1e-3);
   df_replay_compute_end();
+  return units_each_us;
 }
 
 void df_replay_compute(replay_compute_kind kind, double us) {

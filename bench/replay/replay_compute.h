@@ -5,8 +5,9 @@
 
 #include "replay_options.h"
 
-/* Measures how much work a microsecond is on a core of its own; once, before ranks are started. */
-void df_replay_compute_calibrate(replay_compute_kind kind);
+/* Sets how many units of work a microsecond is; rate 0: measures how many a core of its own does.
+ * Once, before ranks are started. Returns the rate; 0 for a sleep. */
+double df_replay_compute_calibrate(replay_compute_kind kind, double rate);
 
 /* Computes for so long, as calibrated. Any thread. */
 void df_replay_compute(replay_compute_kind kind, double us);

@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "common/cli.h"
+#include "common/element.h"
 
-const char *const replay_engine_names[] = {"dfccl", "ordered", "coordinator", "first-step"};
+const char *const replay_engine_names[] = {"dfccl",      "ordered", "coordinator",
+                                           "first-step", "mpi",     "gloo"};
 const char *const replay_order_names[] = {"given", "shuffle", "priority"};
 const char *const replay_compute_names[] = {"spin", "sleep", "memory"};
 
@@ -24,6 +26,12 @@ static const char options_text[] =
     "  -n, --ranks RANKS         ranks on this machine; a single trace of one rank is\n"
     "                            then the trace of each of them (as in the files)\n"
     "      --processes           one process for each rank instead of one thread\n"
+    "                            (always, with the engines mpi and gloo)\n"
+    "      --env                 this process is one rank of a job that torchrun,\n"
+    "                            mpirun or Slurm has started, or a shell with RANK,\n"
+    "                            WORLD_SIZE, MASTER_ADDR and MASTER_PORT; rank 0\n"
+    "                            prints. Engine mpi: mpirun; engine gloo: the same,\n"
+    "                            and --rendezvous\n"
     "      --engine ENGINE       who decides the order of the collectives (dfccl):\n"
     "                              dfccl        nobody: each rank submits at once\n"
     "                              ordered      the file: its order on all ranks\n"
@@ -31,6 +39,8 @@ static const char options_text[] =
     "                                           ready for, round by round (Horovod)\n"
     "                              first-step   the first iteration of the first\n"
     "                                           member: later calls wait (KungFu)\n"
+    "                              mpi, gloo    the file, and the calls are executed\n"
+    "                                           by Open MPI or MPICH, or by Gloo\n"
     "      --order ORDER         order in which the program makes its calls (given):\n"
     "                              given        that of the file\n"
     "                              shuffle      a random one on each rank and in each\n"
@@ -43,6 +53,15 @@ static const char options_text[] =
     "                            and of computing times (1:1:1)\n"
     "      --compute KIND        computing is a spin, a sleep, or a stream through\n"
     "                            memory (spin)\n"
+    "      --float TYPE          numbers of all floating-point types are played as\n"
+    "                            TYPE, with the same bytes (float, for libraries\n"
+    "                            without bfloat16)\n"
+    "      --rate UNITS          units of computing in a microsecond, as in the output\n"
+    "                            of --json (measured)\n"
+    "      --peer FILE           module of the engine mpi or gloo (the one that was\n"
+    "                            built with this program)\n"
+    "      --rendezvous DIR      engine gloo with --env: an empty directory of this\n"
+    "                            job, which all ranks share\n"
     "      --iterations N        timed iterations (5)\n"
     "      --seed SEED           seed of the random orders (1)\n"
     "      --json                print one JSON object\n";
@@ -63,10 +82,15 @@ void df_replay_print_options(void) { fputs(options_text, stdout); }
 
 enum {
   OPTION_PROCESSES = 256,
+  OPTION_ENV,
   OPTION_ENGINE,
   OPTION_ORDER,
   OPTION_SCALE,
   OPTION_COMPUTE,
+  OPTION_FLOAT,
+  OPTION_RATE,
+  OPTION_PEER,
+  OPTION_RENDEZVOUS,
   OPTION_ITERATIONS,
   OPTION_SEED,
   OPTION_JSON,
@@ -77,10 +101,15 @@ enum {
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, 'n'},
     {"processes", no_argument, NULL, OPTION_PROCESSES},
+    {"env", no_argument, NULL, OPTION_ENV},
     {"engine", required_argument, NULL, OPTION_ENGINE},
     {"order", required_argument, NULL, OPTION_ORDER},
     {"scale", required_argument, NULL, OPTION_SCALE},
     {"compute", required_argument, NULL, OPTION_COMPUTE},
+    {"float", required_argument, NULL, OPTION_FLOAT},
+    {"rate", required_argument, NULL, OPTION_RATE},
+    {"peer", required_argument, NULL, OPTION_PEER},
+    {"rendezvous", required_argument, NULL, OPTION_RENDEZVOUS},
     {"iterations", required_argument, NULL, OPTION_ITERATIONS},
     {"seed", required_argument, NULL, OPTION_SEED},
     {"json", no_argument, NULL, OPTION_JSON},
@@ -99,23 +128,23 @@ static int parse_word(const char *option, const char *text, const char *const *w
 
 /* BYTES, BYTES:COUNTS or BYTES:COUNTS:COMPUTE. */
 static void parse_scale(replay_options *options, const char *text) {
-  double *const factors[] = {&options->scale_bytes, &options->scale_counts,
-                             &options->scale_compute};
-  const char *at = text;
-  for (int i = 0; i < 3; i++) {
-    char *end = NULL;
-    const double value = strtod(at, &end);
-    const bool may_be_zero = i == 2; /* no computing */
-    if (end == at || !(value > 0 || (may_be_zero && value == 0)) || value > (i == 1 ? 1 : 1e6))
-      df_tool_usage_error("option --scale wants BYTES:COUNTS:COMPUTE, factors such as 0.01:0.5:1 "
-                          "(BYTES and COUNTS above 0, COUNTS at most 1), not '%s'",
-                          text);
-    *factors[i] = value;
-    if (*end == '\0') return;
-    if (*end != ':' || i == 2)
-      df_tool_usage_error("option --scale wants BYTES:COUNTS:COMPUTE, not '%s'", text);
-    at = end + 1;
-  }
+  static const df_tool_range ranges[] = {{1e-12, 1e6}, {1e-12, 1}, {0, 1e6}};
+  double factors[] = {1, 1, 1};
+  df_tool_parse_numbers("--scale",
+                        "BYTES:COUNTS:COMPUTE, factors such as 0.01:0.5:1 (BYTES and COUNTS above "
+                        "0, COUNTS at most 1)",
+                        text, 3, ranges, factors);
+  options->scale_bytes = factors[0];
+  options->scale_counts = factors[1];
+  options->scale_compute = factors[2];
+}
+
+static void parse_float(replay_options *options, const char *text) {
+  if (!df_tool_type_parse(text, &options->float_type) ||
+      !df_tool_type_of(options->float_type)->is_float)
+    df_tool_usage_error("option --float wants a type such as float, double or bfloat16, not '%s'",
+                        text);
+  options->has_float = true;
 }
 
 static void apply(replay_options *options, int option, char **argv) {
@@ -125,6 +154,9 @@ static void apply(replay_options *options, int option, char **argv) {
     break;
   case OPTION_PROCESSES:
     options->processes = true;
+    break;
+  case OPTION_ENV:
+    options->env = true;
     break;
   case OPTION_ENGINE:
     options->engine =
@@ -139,6 +171,19 @@ static void apply(replay_options *options, int option, char **argv) {
   case OPTION_COMPUTE:
     options->compute =
         (replay_compute_kind)parse_word("--compute", optarg, replay_compute_names, REPLAY_COMPUTES);
+    break;
+  case OPTION_FLOAT:
+    parse_float(options, optarg);
+    break;
+  case OPTION_RATE:
+    df_tool_parse_numbers("--rate", "a number above 0", optarg, 1, &(df_tool_range){1e-9, 1e9},
+                          &options->rate);
+    break;
+  case OPTION_PEER:
+    options->peer_file = optarg;
+    break;
+  case OPTION_RENDEZVOUS:
+    options->rendezvous = optarg;
     break;
   case OPTION_ITERATIONS:
     options->iterations =
@@ -163,6 +208,24 @@ static void apply(replay_options *options, int option, char **argv) {
   }
 }
 
+static void check_engine(const replay_options *options) {
+  const bool is_peer = df_replay_is_peer(options);
+  const char *name = replay_engine_names[options->engine];
+  if ((options->engine == REPLAY_ORDERED || is_peer) && options->order == REPLAY_SHUFFLE)
+    df_tool_usage_error("engine %s has the order of the file: --order shuffle is for the other "
+                        "engines",
+                        name);
+  if (is_peer && options->order == REPLAY_PRIORITY)
+    df_tool_usage_error("engine %s has no priorities: --order priority is for the other engines",
+                        name);
+  if (options->peer_file && !is_peer)
+    df_tool_usage_error("option --peer is for the engines mpi and gloo");
+  if (options->env && options->engine == REPLAY_GLOO && !options->rendezvous)
+    df_tool_usage_error("engine gloo with --env wants --rendezvous: a directory of all ranks");
+  if (options->rendezvous && !(options->env && options->engine == REPLAY_GLOO))
+    df_tool_usage_error("option --rendezvous is for engine gloo with --env");
+}
+
 replay_options df_replay_parse(int argc, char **argv) {
   replay_options options = {.scale_bytes = 1,
                             .scale_counts = 1,
@@ -177,8 +240,6 @@ replay_options df_replay_parse(int argc, char **argv) {
   options.files = (const char *const *)argv + optind;
   options.file_count = argc - optind;
   if (options.file_count == 0) df_tool_usage_error("replay wants a file (try replay --help)");
-  if (options.engine == REPLAY_ORDERED && options.order == REPLAY_SHUFFLE)
-    df_tool_usage_error("engine ordered has the order of the file: --order shuffle is for the "
-                        "other engines");
+  check_engine(&options);
   return options;
 }

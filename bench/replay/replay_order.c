@@ -14,6 +14,10 @@ typedef struct {
   uint64_t *first_call; /* by collective: its calls in arrived */
   uint64_t *at, *open;  /* by rank: the next item; all items before `open` are complete */
   uint32_t *step;       /* by rank: the next step of that item */
+  bool *has_arrived;    /* by rank: at its next item, a call */
+  bool blocks;          /* a rank is past a call only when the call is complete */
+  bool progressed;
+  const char *engine;
 } worklist;
 
 static bool is_complete(const worklist *work, uint32_t collective, uint32_t ordinal) {
@@ -42,10 +46,17 @@ static bool advance(worklist *work, int rank) {
   if (item->collective == REPLAY_WAIT_ALL) {
     if (!all_complete(work, rank)) return false;
   } else {
-    work->arrived[work->first_call[item->collective] + item->ordinal]++;
+    if (!work->has_arrived[rank]) {
+      work->arrived[work->first_call[item->collective] + item->ordinal]++;
+      work->progressed = true;
+    }
+    work->has_arrived[rank] = true;
+    if (work->blocks && !is_complete(work, item->collective, item->ordinal)) return false;
   }
   work->at[rank]++;
   work->step[rank] = 0;
+  work->has_arrived[rank] = false;
+  work->progressed = true;
   return true;
 }
 
@@ -54,6 +65,7 @@ static const char *awaited_by(const worklist *work, int rank) {
   const replay_item *item = &plan->item[work->at[rank]];
   if (work->step[rank] < item->step_count)
     return plan->collective[plan->step[item->first_step + work->step[rank]].collective].name;
+  if (item->collective != REPLAY_WAIT_ALL) return plan->collective[item->collective].name;
   return plan->collective[plan->item[work->open[rank]].collective].name;
 }
 
@@ -65,7 +77,12 @@ static bool report(const worklist *work, const char *file) {
       count++;
     }
   if (count == 0) return true;
-  if (count == 1)
+  if (work->blocks)
+    df_tool_error("%s: the ranks have no common order, which engine %s needs: rank %d has "
+                  "\"%.80s\" next, and rank %d \"%.80s\"",
+                  file, work->engine, stuck[0], awaited_by(work, stuck[0]), stuck[1],
+                  awaited_by(work, stuck[1]));
+  else if (count == 1)
     df_tool_error("%s: rank %d waits for \"%.80s\" for ever", file, stuck[0],
                   awaited_by(work, stuck[0]));
   else
@@ -78,21 +95,24 @@ static bool report(const worklist *work, const char *file) {
 
 static bool run_worklist(worklist *work, const char *file) {
   const replay_plan *plan = work->plan;
-  bool progressed = true;
   for (int rank = 0; rank < plan->n_ranks; rank++)
     work->at[rank] = work->open[rank] = plan->first_item[rank];
-  while (progressed) {
-    progressed = false;
+  do {
+    work->progressed = false;
     for (int rank = 0; rank < plan->n_ranks; rank++)
-      while (work->at[rank] < plan->first_item[rank + 1] && advance(work, rank)) progressed = true;
-  }
+      while (work->at[rank] < plan->first_item[rank + 1] && advance(work, rank)) continue;
+  } while (work->progressed);
   return report(work, file);
 }
 
-bool df_replay_plan_check(const replay_plan *plan, const char *file) {
+/* engine: NULL, or its name, if its calls block. */
+static bool check_plan(const replay_plan *plan, const char *file, const char *engine) {
   const size_t ranks = (size_t)plan->n_ranks;
   uint64_t calls = 0;
   worklist work = {.plan = plan,
+                   .blocks = engine != NULL,
+                   .engine = engine,
+                   .has_arrived = calloc(ranks, sizeof *work.has_arrived),
                    .first_call = calloc(plan->collective_count + 1u, sizeof *work.first_call),
                    .at = calloc(ranks, sizeof *work.at),
                    .open = calloc(ranks, sizeof *work.open),
@@ -102,7 +122,8 @@ bool df_replay_plan_check(const replay_plan *plan, const char *file) {
     calls += plan->collective[i].calls;
   }
   work.arrived = calloc(calls + 1, sizeof *work.arrived);
-  bool fine = work.arrived && work.first_call && work.at && work.open && work.step;
+  bool fine =
+      work.arrived && work.first_call && work.at && work.open && work.step && work.has_arrived;
   if (!fine)
     df_tool_error("out of memory for the trace");
   else
@@ -112,7 +133,16 @@ bool df_replay_plan_check(const replay_plan *plan, const char *file) {
   free(work.at);
   free(work.open);
   free(work.step);
+  free(work.has_arrived);
   return fine;
+}
+
+bool df_replay_plan_check(const replay_plan *plan, const char *file) {
+  return check_plan(plan, file, NULL);
+}
+
+bool df_replay_plan_check_common_order(const replay_plan *plan, const replay_options *options) {
+  return check_plan(plan, options->files[0], replay_engine_names[options->engine]);
 }
 
 /* ---- orders ---- */

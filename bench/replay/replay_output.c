@@ -61,13 +61,20 @@ replay_result df_replay_summarise(const replay_job *job, const char *reports, si
   return result;
 }
 
+static void print_calls(const replay_plan *plan, uint64_t count, const char *what,
+                        const char (*names)[192], int shown) {
+  if (count == 0) return;
+  fprintf(stderr, "note: %llu of %llu calls %s and are left out:\n", (unsigned long long)count,
+          (unsigned long long)plan->file_calls, what);
+  for (int i = 0; i < shown; i++) fprintf(stderr, "note:   %s\n", names[i]);
+}
+
 void df_replay_print_notes(const replay_plan *plan) {
   for (int i = 0; i < plan->note_count; i++) fprintf(stderr, "note: %s\n", plan->note[i]);
-  if (plan->left_out == 0) return;
-  fprintf(stderr, "note: %llu of %llu calls have no counterpart and are left out:\n",
-          (unsigned long long)plan->left_out, (unsigned long long)plan->file_calls);
-  for (int i = 0; i < plan->left_out_shown; i++)
-    fprintf(stderr, "note:   %s\n", plan->left_out_names[i]);
+  print_calls(plan, plan->left_out, "have no counterpart", plan->left_out_names,
+              plan->left_out_shown);
+  print_calls(plan, plan->lacked, "do not exist in the engine's library", plan->lacked_names,
+              plan->lacked_shown);
 }
 
 static void add_texts(cJSON *object, const replay_job *job) {
@@ -81,6 +88,9 @@ static void add_texts(cJSON *object, const replay_job *job) {
   cJSON *left_out = cJSON_AddArrayToObject(object, "left_out_calls");
   for (int i = 0; i < plan->left_out_shown; i++)
     cJSON_AddItemToArray(left_out, cJSON_CreateString(plan->left_out_names[i]));
+  cJSON *lacked = cJSON_AddArrayToObject(object, "lacked_calls");
+  for (int i = 0; i < plan->lacked_shown; i++)
+    cJSON_AddItemToArray(lacked, cJSON_CreateString(plan->lacked_names[i]));
 }
 
 static bool print_json(const replay_job *job, const replay_result *result) {
@@ -88,17 +98,20 @@ static bool print_json(const replay_job *job, const replay_result *result) {
   cJSON *object = cJSON_CreateObject();
   cJSON_AddStringToObject(object, "file", options->files[0]);
   cJSON_AddStringToObject(object, "engine", replay_engine_names[options->engine]);
+  cJSON_AddStringToObject(object, "library", job->library);
   cJSON_AddStringToObject(object, "order", replay_order_names[options->order]);
   cJSON_AddStringToObject(object, "compute", replay_compute_names[options->compute]);
   cJSON_AddNumberToObject(object, "ranks", job->plan.n_ranks);
   cJSON_AddNumberToObject(object, "iterations", options->iterations);
   cJSON_AddNumberToObject(object, "file_calls", (double)job->plan.file_calls);
   cJSON_AddNumberToObject(object, "left_out", (double)job->plan.left_out);
+  cJSON_AddNumberToObject(object, "lacked", (double)job->plan.lacked);
   cJSON_AddNumberToObject(object, "calls", (double)job->plan.calls);
   cJSON_AddNumberToObject(object, "runs", (double)result->runs);
   cJSON_AddNumberToObject(object, "wrong", (double)result->wrong);
   cJSON_AddNumberToObject(object, "seconds", result->seconds);
   cJSON_AddNumberToObject(object, "compute_s", result->compute_s);
+  cJSON_AddNumberToObject(object, "rate", options->rate);
   cJSON_AddNumberToObject(object, "planned_compute_s", df_replay_planned_compute_s(&job->plan));
   cJSON_AddNumberToObject(object, "communication_s", result->communication_s);
   cJSON_AddNumberToObject(object, "exposed_s", result->exposed_s);
@@ -123,6 +136,9 @@ bool df_replay_print(const replay_job *job, const replay_result *result) {
          replay_engine_names[options->engine], replay_order_names[options->order],
          replay_compute_names[options->compute]);
   printf("  %-32s %12llu\n", "calls in the files", (unsigned long long)job->plan.file_calls);
+  if (options->peer) printf("  %-32s %s\n", "library", job->library);
+  if (job->plan.lacked > 0)
+    printf("  %-32s %12llu\n", "calls that it does not have", (unsigned long long)job->plan.lacked);
   printf("  %-32s %12llu\n", "runs of an iteration", (unsigned long long)result->runs);
   printf("  %-32s %12lld\n", "wrong elements", (long long)result->wrong);
   printf("  %-32s %12.6f\n", "iteration, s", result->seconds);

@@ -10,6 +10,8 @@
 #include "common/cli.h"
 #include "common/element.h"
 #include "plans/operation.h"
+#include "primitives/elements/types.h"
+#include "replay_peer.h"
 #include "schedule.h"
 
 /* The fate of one collective of the schedule, which each member calls once. */
@@ -18,7 +20,7 @@ typedef struct {
   uint32_t callers;    /* members that call it */
   uint32_t content;    /* the first caller's */
   int first_rank;
-  bool kept, known;
+  bool known, lacked; /* lacked: the engine's library does not have it */
 } fate;
 
 typedef struct {
@@ -83,9 +85,9 @@ static bool same_content(const df_call_content *a, const df_call_content *b, uin
          (!df_operation_has_root((df_operation)a->operation) || a->root == b->root);
 }
 
-/* Whether all members of the group make the call. */
+/* Whether all members of the group make the call, and the engine has it. */
 static bool is_played(const maker *make, uint32_t event) {
-  return make->fates[event].callers == group_size(make, event);
+  return make->fates[event].callers == group_size(make, event) && !make->fates[event].lacked;
 }
 
 /* Finds each collective's callers; all must agree on what it moves. */
@@ -114,8 +116,22 @@ static bool find_callers(maker *make) {
   return true;
 }
 
-static uint64_t scaled_count(const maker *make, uint64_t count) {
-  const double scaled = (double)count * make->options->scale_bytes;
+static dfcclDataType_t recorded_type(const df_call_content *content) {
+  return content->type < 0 ? dfcclFloat32 : (dfcclDataType_t)content->type;
+}
+
+/* The type in which the call is played. */
+static dfcclDataType_t type_of(const maker *make, const df_call_content *content) {
+  const dfcclDataType_t type = recorded_type(content);
+  const bool changes = make->options->has_float && df_tool_type_of(type)->is_float;
+  return changes ? make->options->float_type : type;
+}
+
+static uint64_t scaled_count(const maker *make, uint32_t event, const df_call_content *content) {
+  const uint64_t count = df_content_count(content, group_size(make, event));
+  const double factor = (double)df_tool_type_of(recorded_type(content))->bytes /
+                        (double)df_tool_type_of(type_of(make, content))->bytes;
+  const double scaled = (double)count * factor * make->options->scale_bytes;
   if (count == 0) return 0;
   return scaled < 1 ? 1 : (uint64_t)(scaled + 0.5);
 }
@@ -138,12 +154,11 @@ static bool add_collective(maker *make, uint32_t event, const df_call_content *c
     make->room = room;
   }
   replay_collective *one = &plan->collective[plan->collective_count++];
-  *one =
-      (replay_collective){.operation = content->operation,
-                          .type = content->type < 0 ? dfcclFloat32 : (dfcclDataType_t)content->type,
-                          .reduction = (dfcclRedOp_t)content->reduction,
-                          .root = content->root,
-                          .priority = content->has_priority ? content->priority : 0};
+  *one = (replay_collective){.operation = content->operation,
+                             .type = type_of(make, content),
+                             .reduction = (dfcclRedOp_t)content->reduction,
+                             .root = content->root,
+                             .priority = content->has_priority ? content->priority : 0};
   one->members = members_of(make, event, &one->n_members);
   if (one->root >= one->n_members) /* PARAM's roots are ranks */
     for (uint32_t i = 0; i < one->n_members; i++)
@@ -182,6 +197,25 @@ static void name_left_out(replay_plan *plan, const maker *make, uint32_t event) 
            df_names_text(&make->schedule.groups, group), one->callers, group_size(make, event));
 }
 
+static void name_lacked(replay_plan *plan, const maker *make, uint32_t event,
+                        const df_call_content *content) {
+  plan->lacked += make->fates[event].callers;
+  if (plan->lacked_shown == (int)DF_COUNT_OF(plan->lacked_names)) return;
+  const df_operation operation = (df_operation)content->operation;
+  snprintf(plan->lacked_names[plan->lacked_shown++], sizeof plan->lacked_names[0],
+           "\"%.80s\": %s has no %s of %s%s%s", name_of(make, event), make->options->peer->library,
+           df_operation_word(operation), df_tool_type_of(type_of(make, content))->name,
+           df_operation_reduces(operation) ? " with " : "",
+           df_operation_reduces(operation) ? df_redop_name((dfcclRedOp_t)content->reduction) : "");
+}
+
+static bool lacks(const maker *make, const df_call_content *content) {
+  const replay_peer *peer = make->options->peer;
+  replay_peer_operation operation;
+  return peer && (!df_replay_peer_operation(content->operation, &operation) ||
+                  !peer->has(operation, type_of(make, content), (dfcclRedOp_t)content->reduction));
+}
+
 /* Collectives that every member calls are replayed. */
 static bool find_collectives(maker *make) {
   const df_schedule *schedule = &make->schedule;
@@ -192,12 +226,17 @@ static bool find_collectives(maker *make) {
       if (event == DF_EVENT_SYNC) continue;
       fate *one = &make->fates[event];
       const df_call_content *content = &schedule->content[schedule->call[i].content];
-      const uint64_t count = scaled_count(make, df_content_count(content, group_size(make, event)));
+      const uint64_t count = scaled_count(make, event, content);
       const bool is_first = one->first_rank == rank;
       if (one->callers < group_size(make, event)) {
         if (is_first) name_left_out(make->plan, make, event);
         continue;
       }
+      if (is_first && lacks(make, content)) {
+        one->lacked = true;
+        name_lacked(make->plan, make, event, content);
+      }
+      if (one->lacked) continue;
       if (is_first) {
         if (!key_of(make, event, content, &one->collective)) return false;
         if (one->collective == make->plan->collective_count &&
@@ -279,7 +318,7 @@ static void make_rank(maker *make, int rank, made_call *made, uint64_t *items) {
     replay_item item = {.collective = REPLAY_WAIT_ALL};
     if (event != DF_EVENT_SYNC) {
       const fate *one = &make->fates[event];
-      if (one->callers < group_size(make, event)) continue;
+      if (!is_played(make, event)) continue;
       const uint32_t ordinal = make->made[one->collective]++;
       made[event].kept =
           keeps(make->options->scale_counts, plan->collective[one->collective].calls, ordinal);
@@ -346,9 +385,10 @@ static bool make_plan(maker *make) {
   for (int i = 0; i < make->schedule.note_count && i < (int)DF_COUNT_OF(plan->note); i++)
     snprintf(plan->note[plan->note_count++], sizeof plan->note[0], "%s", make->schedule.note[i]);
   if (plan->calls > 0) return true;
-  df_tool_error("%s: there is nothing to replay: %llu calls, %llu of them without a counterpart",
+  df_tool_error("%s: there is nothing to replay: %llu calls, %llu of them without a counterpart, "
+                "and %llu that the engine does not have",
                 make->options->files[0], (unsigned long long)plan->file_calls,
-                (unsigned long long)plan->left_out);
+                (unsigned long long)plan->left_out, (unsigned long long)plan->lacked);
   return false;
 }
 

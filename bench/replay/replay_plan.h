@@ -56,8 +56,9 @@ typedef struct {
   uint64_t file_calls; /* calls in the files, before scaling, of all ranks */
   uint64_t calls;      /* calls of one iteration, of all ranks */
   uint64_t left_out;   /* calls of the files without a counterpart on all members */
-  char left_out_names[4][192];
-  int left_out_shown;
+  uint64_t lacked;     /* calls that the engine's library does not have */
+  char left_out_names[4][192], lacked_names[4][192];
+  int left_out_shown, lacked_shown;
   char note[8][256];
   int note_count;
 } replay_plan;
@@ -72,6 +73,10 @@ bool df_replay_plan_check(const replay_plan *plan, const char *file);
 
 /* Computing of an iteration, mean of the ranks, if nothing slows it down. */
 double df_replay_planned_compute_s(const replay_plan *plan);
+
+/* Checks that ranks can execute the calls one by one, each rank in the order of its file, as the
+ * engines of other libraries do. False: one sentence is on standard error. */
+bool df_replay_plan_check_common_order(const replay_plan *plan, const replay_options *options);
 
 /* The order of a rank's items in an iteration: indices into item[], from first_item[rank] on.
  * order has room for all of the rank's items. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "peers/peer.h"
 #include "plans/operation.h"
 #include "replay_compute.h"
 
@@ -14,7 +15,10 @@ static const replay_collective *collective_of(const replay_rank *rank, uint32_t 
 /* The abort ends what other ranks and threads wait for. */
 void df_replay_note_failure(replay_rank *rank, dfcclResult_t result) {
   int none = dfcclSuccess;
-  if (atomic_compare_exchange_strong(&rank->failed, &none, (int)result))
+  if (!atomic_compare_exchange_strong(&rank->failed, &none, (int)result)) return;
+  if (rank->peer)
+    df_replay_peer_wake(rank);
+  else
     dfcclAbort(rank->self->context);
 }
 
@@ -76,6 +80,10 @@ static void submit_released(replay_channel *channel) {
 }
 
 void df_replay_release(replay_rank *rank, uint32_t collective) {
+  if (rank->peer) {
+    df_replay_peer_submit(rank, collective);
+    return;
+  }
   replay_channel *channel = &rank->channel[collective];
   pthread_mutex_lock(&channel->lock);
   channel->released++;
@@ -85,6 +93,10 @@ void df_replay_release(replay_rank *rank, uint32_t collective) {
 
 /* Waits for the run of that number; runs before it submit those that wait for their slots. */
 static void await_run(replay_rank *rank, uint32_t collective, uint64_t number) {
+  if (rank->peer) {
+    df_replay_peer_await(rank, collective, number);
+    return;
+  }
   replay_channel *channel = &rank->channel[collective];
   while (!has_failed(rank)) {
     pthread_mutex_lock(&channel->lock);
@@ -102,6 +114,10 @@ static void await_run(replay_rank *rank, uint32_t collective, uint64_t number) {
 
 static void await_all(replay_rank *rank) {
   const replay_plan *plan = &rank->job->plan;
+  if (rank->peer) {
+    df_replay_peer_await(rank, REPLAY_WAIT_ALL, 0);
+    return;
+  }
   if (rank->coordinator) df_replay_coordinator_await(rank, REPLAY_WAIT_ALL, 0);
   for (uint32_t i = 0; i < plan->collective_count; i++) {
     replay_channel *channel = &rank->channel[i];
@@ -169,11 +185,15 @@ static void play_items(replay_rank *rank, bool computes) {
 }
 
 static bool check_failure(replay_rank *rank) {
+  if (rank->peer && has_failed(rank))
+    df_tool_rank_fail(rank->self, -1, "a call of %s has failed", rank->job->options.peer->library);
+  if (rank->peer) return rank->self->outcome.code == 0;
   return df_tool_rank_check(rank->self, (dfcclResult_t)atomic_load(&rank->failed), "a run");
 }
 
 /* Waits for all ranks without a core. Ranks that end early leave the cores to the others. */
 static bool rest(replay_rank *rank) {
+  if (rank->peer) return df_replay_peer_meet(rank, true);
   const dfcclContext_t context = rank->self->context;
   const dfcclCollId_t barrier = rank->job->plan.collective_count;
   dfcclResult_t result = dfcclRunBarrier(context, barrier, NULL, NULL);
@@ -181,7 +201,10 @@ static bool rest(replay_rank *rank) {
   return df_tool_rank_check(rank->self, result, "a barrier");
 }
 
-static bool meet(replay_rank *rank) { return df_tool_rank_meet(rank->self, rank->job->barrier); }
+static bool meet(replay_rank *rank) {
+  if (rank->peer) return df_replay_peer_meet(rank, false);
+  return df_tool_rank_meet(rank->self, rank->job->barrier);
+}
 
 /* All ranks begin together; *seconds is this rank's time. */
 static bool play_iteration(replay_rank *rank, uint32_t iteration, bool computes, double *seconds) {
@@ -249,8 +272,9 @@ static bool open_channels(replay_rank *rank) {
                         plan->collective[i].name);
       return false;
     }
-    if (!register_collective(rank, i)) return false;
+    if (!rank->job->options.peer && !register_collective(rank, i)) return false;
   }
+  if (rank->job->options.peer) return df_replay_peer_rank_open(rank);
   return df_tool_rank_check(rank->self,
                             dfcclRegisterBarrier(rank->self->context, plan->collective_count, NULL),
                             "a barrier");
@@ -277,7 +301,7 @@ static bool check_results(replay_rank *rank, replay_report *report) {
 }
 
 static bool time_iterations(replay_rank *rank, replay_report *report) {
-  const bool counts = rank->job->options.processes || rank->self->rank == 0;
+  const bool counts = rank->job->options.processes || rank->peer || rank->self->rank == 0;
   double seconds;
   if (!play_iteration(rank, 0, true, &seconds)) return false; /* the first is slower */
   if (rank->coordinator) df_replay_coordinator_reset(rank);
@@ -323,9 +347,12 @@ void df_replay_rank_main(df_tool_rank *self) {
       time_iterations(&rank, self->report);
     if (self->outcome.code == 0) meet(&rank);
     if (self->outcome.code != 0) df_replay_on_failure(rank.job);
-    if (self->outcome.code != 0) dfcclAbort(self->context);
+    if (self->outcome.code != 0 && !rank.peer) dfcclAbort(self->context);
     if (rank.coordinator) df_replay_coordinator_close(&rank);
-    dfcclWaitAll(self->context);
+    if (rank.peer)
+      df_replay_peer_rank_close(&rank);
+    else
+      dfcclWaitAll(self->context);
     close_channels(&rank);
   }
   df_replay_compute_end();

@@ -30,6 +30,8 @@ typedef struct {
   replay_plan plan;
   replay_data data;
   df_tool_barrier *barrier;
+  char library[96];    /* and its version */
+  char directory[256]; /* in which ranks of the engine gloo find each other */
 } replay_job;
 
 /* A collective of this rank. `lock` protects the counts, and the order of the submissions. */
@@ -57,6 +59,7 @@ struct replay_rank {
   atomic_llong runs, wrong;
   atomic_int failed;                      /* dfcclResult_t of the first failure */
   struct replay_coordinator *coordinator; /* NULL: another engine */
+  struct replay_peer_rank *peer;          /* NULL: an engine of this library */
 };
 
 /* rank_main of df_tool_launch; its argument is the job. */
@@ -68,6 +71,17 @@ void df_replay_note_failure(replay_rank *rank, dfcclResult_t result);
 
 /* Releases the next call of the collective: it is submitted as soon as a slot is free. */
 void df_replay_release(replay_rank *rank, uint32_t collective);
+
+/* ---- replay_peer_rank.c: calls that another library executes, in the order of the submissions. */
+
+bool df_replay_peer_rank_open(replay_rank *rank);
+void df_replay_peer_rank_close(replay_rank *rank);
+void df_replay_peer_submit(replay_rank *rank, uint32_t collective);
+/* Waits for the run of that number; REPLAY_WAIT_ALL: for all. */
+void df_replay_peer_await(replay_rank *rank, uint32_t collective, uint64_t number);
+/* A barrier of all ranks. sleeps: waits without a core. */
+bool df_replay_peer_meet(replay_rank *rank, bool sleeps);
+void df_replay_peer_wake(replay_rank *rank); /* after a failure */
 
 /* ---- replay_coordinator.c */
 
