@@ -43,6 +43,7 @@ typedef struct df_device_options {
     uint64_t arena_bytes; /* least size of a segment */
     uint64_t restart_ns, restart_most_ns, nap_ns;
     uint64_t patience_ns; /* how long a stream waits for a launch that does not begin */
+    uint64_t keep_ns;     /* how long daemons stay after the last run on a stream */
   } cuda;
 } df_device_options;
 

@@ -7,6 +7,9 @@
  *   - A launch that only begins late ends nothing.
  *   - If there is one hardware queue, a second rank's run on a stream is refused while the first
  *     one's is outstanding, because it would be queued behind a wait that needs it.
+ *   - A daemon stays for cuda_keep_us after the last run on a stream, so an application that waits
+ *     for each run causes no launch at each run. Calls of the library that wait for the device end
+ *     that time.
  *   - While the input of all runs is missing, nothing is launched, and a resident daemon polls
  *     seldom across the bus, however many runs there are. A run whose input is ready is executed.
  */
@@ -191,17 +194,71 @@ DF_TEST(emulated_streams, a_circle_through_one_queue_is_refused, 60) {
   close_scene(&s);
 }
 
-/* ---- missing input */
-
-static void CUDART_CB hold_up(void *argument) {
-  pthread_mutex_lock(argument);
-  pthread_mutex_unlock(argument);
-}
+/* ---- daemons that stay */
 
 static cuda_emulator_counts counts_now(void) {
   cuda_emulator_counts counts;
   cuda_emulator_count(&counts);
   return counts;
+}
+
+static void run_and_wait(const scene *s, int round) {
+  fill(s, 0, round);
+  for (int rank = 0; rank < RANKS; rank++) run_on(s, rank, 0, rank);
+  for (int rank = 0; rank < RANKS; rank++) await(s->streams[rank]);
+  CHECK(atomic_load(&failed) == 0, "%d runs failed", atomic_load(&failed));
+  check(s, 0, round);
+}
+
+/* The pauses between the runs are longer than cuda_quit_us. */
+DF_TEST(emulated_streams, runs_that_are_waited_for_find_the_daemon, 60) {
+  enum { ROUNDS = 10 };
+  const struct timespec pause = {.tv_nsec = 5 * 1000 * 1000};
+  scene s;
+  df_tune("cuda_keep_us", "60000000");
+  df_tune("cuda_patience_ms", "30000"); /* the machine may be busy */
+  open_scene(&s, QUEUES);
+  run_and_wait(&s, 0);
+  const uint64_t launches = counts_now().launches;
+  for (int round = 1; round < ROUNDS; round++) {
+    nanosleep(&pause, NULL);
+    run_and_wait(&s, round);
+  }
+  CHECK(counts_now().launches == launches, "%llu launches more",
+        (unsigned long long)(counts_now().launches - launches));
+  CHECK(counts_now().resident_blocks > 0, "no daemon has stayed");
+  df_waiting_for("a daemon that stays for a minute");
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclDeviceSynchronize(s.ctxs[rank]));
+  run_and_wait(&s, ROUNDS);
+  void *memory;
+  OK(dfcclMemAlloc(s.ctxs[0], &memory, BYTES));
+  run_and_wait(&s, ROUNDS + 1);
+  OK(dfcclMemFree(s.ctxs[0], memory));
+  run_and_wait(&s, ROUNDS + 2);
+  df_waiting_for(NULL);
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(s.ctxs[rank]));
+  close_scene(&s);
+}
+
+DF_TEST(emulated_streams, a_daemon_leaves_when_streams_have_been_idle, 60) {
+  static const char *const times_us[] = {"0", "2000"};
+  for (int i = 0; i < 2; i++) {
+    scene s;
+    df_tune("cuda_keep_us", times_us[i]);
+    df_tune("cuda_patience_ms", "30000");
+    open_scene(&s, QUEUES);
+    run_and_wait(&s, 0);
+    EVENTUALLY(counts_now().resident_blocks == 0);
+    run_and_wait(&s, 1);
+    close_scene(&s);
+  }
+}
+
+/* ---- missing input */
+
+static void CUDART_CB hold_up(void *argument) {
+  pthread_mutex_lock(argument);
+  pthread_mutex_unlock(argument);
 }
 
 /* Loads across the bus in a millisecond, and launches, of two ranks whose runs all wait for

@@ -328,7 +328,9 @@ dfcclResult_t df_cuda_synchronize(df_rank_device *device) {
   df_cuda_visit visit;
   dfcclResult_t result = df_cuda_enter_device(&visit, state->primary);
   if (result != dfcclSuccess) return result;
+  df_cuda_begin_device_wait();
   cudaError_t error = cudaDeviceSynchronize();
+  df_cuda_end_device_wait();
   if (error != cudaSuccess) result = df_cuda_fail(error, "cudaDeviceSynchronize");
   df_cuda_leave_device(&visit);
   return result;

@@ -2,11 +2,13 @@
  * A stream that waits for a run delays all work behind it in its hardware queue. A launch of the
  * daemon may be queued there, and the run needs that launch. So before a stream waits, a launch of
  * each rank of the process on that GPU is queued or on the device, and no launch leaves while runs
- * on streams are outstanding.
+ * on streams are outstanding. Launches stay for cuda_keep_us more, because an application that
+ * waits for each run would otherwise wait for a launch at each run.
  *
  * Nevertheless, a launch that begins late may be queued behind such a wait for ever. Its launcher
  * then ends the runs on streams of all ranks of the process, with a sentence.
  */
+#include <sched.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -15,6 +17,9 @@
 #include "devices/cuda/state.h"
 
 #define DF_CUDA_SCAN_NS ((uint64_t)1000 * 1000)
+/* A caller polls for this time before it sleeps, because a sleep of the application's thread takes
+ * 50 us longer than requested (the timer slack of threads that do not set it). */
+#define DF_CUDA_SPIN_NS ((uint64_t)50 * 1000)
 
 static df_mutex ranks_lock = DF_MUTEX_INITIALIZER; /* taken before the lock of a context */
 static df_rank_device *
@@ -85,16 +90,24 @@ static int reside(const df_cuda_state *state, int begins) {
 void df_cuda_reside(df_rank_device *device) {
   const struct timespec nap = {.tv_nsec = 10 * 1000};
   const df_cuda_state *state = df_cuda_state_of(device);
-  const uint64_t limit = df_clock_ns() + device->options.cuda.patience_ns;
-  for (int all = reside(state, 1); !all && df_clock_ns() < limit; all = reside(state, 0))
-    nanosleep(&nap, NULL);
+  const uint64_t begin = df_clock_ns();
+  uint64_t elapsed = 0;
+  for (int all = reside(state, 1); !all && elapsed < device->options.cuda.patience_ns;
+       all = reside(state, 0)) {
+    if (elapsed < DF_CUDA_SPIN_NS)
+      sched_yield(); /* the launcher may need this core */
+    else
+      nanosleep(&nap, NULL);
+    elapsed = df_clock_ns() - begin;
+  }
 }
 
 void df_cuda_end_residence(df_rank_device *device) {
   df_device *shared = device->shared;
-  if (!(df_load_relaxed_u32(&shared->stay) & 1) || df_cuda_runs_on_streams() > 0) return;
+  const uint64_t keep_ns = device->options.cuda.keep_ns;
+  if (!(df_load_relaxed_u32(&shared->stay) & 1) || !df_cuda_streams_are_idle(keep_ns)) return;
   df_lock(&ranks_lock);
-  if (df_cuda_runs_on_streams() == 0) df_publish_u32(&shared->stay, shared->stay + 1);
+  if (df_cuda_streams_are_idle(keep_ns)) df_publish_u32(&shared->stay, shared->stay + 1);
   df_unlock(&ranks_lock);
 }
 

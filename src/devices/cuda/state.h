@@ -146,6 +146,9 @@ dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stre
 dfcclResult_t df_cuda_stream_end(df_rank_device *device, void *stream, const df_stream_run *run);
 void df_cuda_stream_release(df_rank_device *device, uint32_t stream_event);
 uint32_t df_cuda_runs_on_streams(void); /* outstanding runs on streams of the process */
+/* Returns whether daemons need not stay: there is no run on a stream of the process, and there has
+ * been none for this time, or a call of the library waits for the device. */
+int df_cuda_streams_are_idle(uint64_t ns);
 int df_cuda_pause_streams(void);
 void df_cuda_resume_streams(void);
 
@@ -153,7 +156,7 @@ void df_cuda_resume_streams(void);
 void df_cuda_enlist(df_rank_device *device);
 void df_cuda_delist(df_rank_device *device);
 /* Must precede the wait of a stream. Ensures that every rank of the process on the GPU has a launch
- * that stays. Waits for the launchers, for at most patience_ns. */
+ * that stays. Polls, then sleeps, until the launchers have launched, for at most patience_ns. */
 void df_cuda_reside(df_rank_device *device);
 /* Returns whether another rank of the job, on this GPU and in this process, has a run on a
  * stream. */

@@ -7,6 +7,7 @@
 #include <cuda.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "devices/cuda/state.h"
 
@@ -62,6 +63,7 @@ static dfcclResult_t refuse_capture(cudaStream_t stream) {
 /* The lock is held while a run begins, or during calls that wait for the device. */
 static df_mutex beginning = DF_MUTEX_INITIALIZER;
 static uint32_t outstanding; /* grows under the lock only */
+static uint64_t ended_ns;    /* time at which the latest run ended; 0: none has */
 
 static void count_run(void) {
   df_lock(&beginning);
@@ -71,16 +73,25 @@ static void count_run(void) {
 
 uint32_t df_cuda_runs_on_streams(void) { return df_observe_u32(&outstanding); }
 
+int df_cuda_streams_are_idle(uint64_t ns) {
+  if (df_cuda_runs_on_streams() > 0) return 0;
+  return df_cuda_waits_for_device() || df_clock_ns() - df_load_relaxed_u64(&ended_ns) >= ns;
+}
+
 int df_cuda_pause_streams(void) DF_NO_THREAD_SAFETY_ANALYSIS
 /* keeps the lock for df_cuda_resume_streams if it returns 1 */ {
   df_lock(&beginning);
-  if (df_observe_u32(&outstanding) == 0) return 1;
+  if (df_observe_u32(&outstanding) == 0) {
+    df_cuda_begin_device_wait();
+    return 1;
+  }
   df_unlock(&beginning);
   return 0;
 }
 
 void df_cuda_resume_streams(void) DF_NO_THREAD_SAFETY_ANALYSIS
 /* releases the lock of df_cuda_pause_streams */ {
+  df_cuda_end_device_wait();
   df_unlock(&beginning);
 }
 
@@ -162,5 +173,6 @@ void df_cuda_stream_release(df_rank_device *device, uint32_t number) {
   df_stream_event *stream_event = &df_cuda_state_of(device)->tickets[df_stream_event_index(number)];
   df_bus_release();
   df_publish_u64(&stream_event->output, stream_event->wanted);
+  df_store_relaxed_u64(&ended_ns, df_clock_ns()); /* seen by a thread that finds no run left */
   df_system_sub_u32(&outstanding, 1);
 }

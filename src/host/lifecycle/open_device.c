@@ -118,6 +118,7 @@ static df_device_options options_of(const df_settings *s) {
   options.cuda.restart_most_ns = (uint64_t)p->cuda_restart_most_us * 1000;
   options.cuda.restart_ns = (uint64_t)p->cuda_restart_us * 1000;
   options.cuda.patience_ns = (uint64_t)p->cuda_patience_ms * 1000000;
+  options.cuda.keep_ns = (uint64_t)p->cuda_keep_us * 1000;
   options.cuda.nap_ns = (uint64_t)p->cuda_nap_us * 1000;
   return options;
 }

@@ -393,6 +393,7 @@ static void complete_cuda(df_policy *p, int takes_turns) {
   complete(&p->fetch_polls, -1, p->cuda_fetch_us);
   complete(&p->quit_polls, 0,
            takes_turns ? DF_MIN(p->cuda_turns_quit_us, p->cuda_quit_us) : p->cuda_quit_us);
+  if (takes_turns) p->cuda_keep_us = 0;
 }
 
 /*

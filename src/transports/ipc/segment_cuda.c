@@ -99,13 +99,21 @@ void df_cuda_leave_device(const df_cuda_visit *visit) {
   driver.set_current(visit->before);
 }
 
+static uint32_t device_waits; /* number of calls that wait for a device */
+
+void df_cuda_begin_device_wait(void) { df_system_add_u32(&device_waits, 1); }
+void df_cuda_end_device_wait(void) { df_system_sub_u32(&device_waits, 1); }
+int df_cuda_waits_for_device(void) { return df_load_relaxed_u32(&device_waits) != 0; }
+
 static void destroy(df_segment *segment) {
   df_cuda_visit visit;
   if (df_cuda_enter_device(&visit, segment->primary) == dfcclSuccess) {
+    df_cuda_begin_device_wait();
     if (segment->is_mapping)
       cudaIpcCloseMemHandle(segment->base);
     else
       cudaFree(segment->base);
+    df_cuda_end_device_wait();
     cudaGetLastError();
     df_cuda_leave_device(&visit);
   }
@@ -147,7 +155,9 @@ static cudaError_t clear(void *base, size_t bytes) {
 
 static dfcclResult_t allocate(df_segment *segment) {
   void *base = NULL;
+  df_cuda_begin_device_wait();
   cudaError_t error = cudaMalloc(&base, segment->bytes);
+  df_cuda_end_device_wait();
   if (error != cudaSuccess) return df_cuda_call_failed(error, "allocating memory of the GPU");
   error = clear(base, segment->bytes);
   if (error != cudaSuccess) {
@@ -198,7 +208,9 @@ dfcclResult_t df_segment_cuda_map(df_segment **out, uint64_t id, size_t bytes, i
   result = df_cuda_enter_device(&visit, segment->primary);
   if (result == dfcclSuccess) {
     void *base = NULL;
+    df_cuda_begin_device_wait();
     cudaError_t error = cudaIpcOpenMemHandle(&base, theirs, cudaIpcMemLazyEnablePeerAccess);
+    df_cuda_end_device_wait();
     if (error != cudaSuccess)
       result = df_cuda_call_failed(error, "mapping a peer's memory of the GPU");
     segment->base = base;

@@ -23,6 +23,12 @@ typedef struct df_cuda_visit {
 dfcclResult_t df_cuda_enter_device(df_cuda_visit *visit, void *primary);
 void df_cuda_leave_device(const df_cuda_visit *visit);
 
+/* Around a call that waits for the kernels of the device. Daemons that would stay for nothing but
+ * later runs on streams leave meanwhile. Any thread. */
+void df_cuda_begin_device_wait(void);
+void df_cuda_end_device_wait(void);
+int df_cuda_waits_for_device(void); /* a thread of the process is in such a call */
+
 /* Returns a function of the driver with the interface of version 11.7; NULL: there is none. */
 void *df_cuda_entry_point(const char *name);
 
