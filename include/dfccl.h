@@ -253,6 +253,22 @@ DFCCL_API dfcclResult_t dfcclInit(dfcclContext_t *ctx, int nRanks, dfcclUniqueId
 DFCCL_API dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfcclConfig_t *config);
 
 /*
+ * Does what dfcclInitAll does, with a CUDA device for each rank: rank r uses devices[r], an ordinal
+ * or -1 (the calling thread's current device), in place of config->device. Several ranks may use
+ * one device.
+ *
+ *   devices  array of nRanks entries, read during the call; NULL: config->device for every rank.
+ *            The CPU device ignores it.
+ *
+ * ctxs, nRanks and config are as in dfcclInitAll. The thread's current device stays what it is.
+ *
+ * Errors: those of dfcclInitAll; dfcclInvalidArgument also if an entry is less than -1 or if the
+ * device does not exist. The sentence names the rank and the entry.
+ */
+DFCCL_API dfcclResult_t dfcclInitAllDevices(dfcclContext_t *ctxs, int nRanks, const int *devices,
+                                            const dfcclConfig_t *config);
+
+/*
  * Does what dfcclInit does, with the rank, the number of ranks and the rendezvous address read from
  * the environment of the launcher: torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), else the
  * variables of Open MPI, MPICH or Slurm. DFCCL_ROOT, the HOST:PORT of rank 0, takes precedence over

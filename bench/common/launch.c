@@ -80,19 +80,30 @@ typedef struct {
 static void *rank_thread_main(void *argument) {
   rank_thread *self = argument;
   int device;
-  const char *problem =
-      df_tool_memory_open(self->job->config.backend, self->job->config.device, &device);
+  const char *problem = df_tool_memory_open(self->job->config.backend, self->rank.rank, &device);
   if (problem != NULL) df_tool_rank_fail(&self->rank, -1, "%s", problem);
   df_tool_rank_run(self->job, &self->rank);
   return NULL;
 }
 
+/* Ranks use the GPUs in turn, as processes do. */
 static bool make_contexts(const df_tool_job *job, dfcclContext_t *contexts) {
   if (job->without_library) return true;
-  dfcclResult_t result = dfcclInitAll(contexts, job->n_ranks, &job->config);
+  const char *problem = NULL;
+  int *devices = calloc((size_t)job->n_ranks, sizeof *devices);
+  if (devices == NULL) problem = "out of memory";
+  for (int r = 0; r < job->n_ranks && problem == NULL; r++)
+    problem = df_tool_memory_choose(job->config.backend, r, &devices[r]);
+  if (problem != NULL) {
+    df_tool_error("%s", problem);
+    free(devices);
+    return false;
+  }
+  dfcclResult_t result = dfcclInitAllDevices(contexts, job->n_ranks, devices, &job->config);
+  free(devices);
   if (result != dfcclSuccess)
-    df_tool_error("dfcclInitAll of %d ranks: %s (%s)", job->n_ranks, dfcclGetErrorString(result),
-                  dfcclGetLastError(NULL));
+    df_tool_error("dfcclInitAllDevices of %d ranks: %s (%s)", job->n_ranks,
+                  dfcclGetErrorString(result), dfcclGetLastError(NULL));
   return result == dfcclSuccess;
 }
 

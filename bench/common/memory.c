@@ -57,17 +57,22 @@ static void load_driver(void) {
   if (driver.init(0) != 0) driver_problem = "the CUDA driver does not start: no usable GPU";
 }
 
-const char *df_tool_memory_open(dfcclBackend_t backend, int requested, int *device) {
+const char *df_tool_memory_choose(dfcclBackend_t backend, int requested, int *device) {
   *device = 0;
   if (backend != dfcclBackendCuda) return NULL;
   pthread_once(&driver_once, load_driver);
   if (driver_problem != NULL) return driver_problem;
   int count = 0;
   if (driver.device_count(&count) != 0 || count < 1) return "there is no CUDA device";
+  if (requested >= 0) *device = requested % count;
+  return NULL;
+}
+
+const char *df_tool_memory_open(dfcclBackend_t backend, int requested, int *device) {
+  const char *problem = df_tool_memory_choose(backend, requested, device);
+  if (problem != NULL || backend != dfcclBackendCuda) return problem;
   int handle = 0;
   void *context = NULL;
-  *device =
-      requested < 0 ? 0 : requested % count; /* -1: the current one, which is the first here */
   if (driver.device_get(&handle, *device) != 0 || driver.primary_retain(&context, handle) != 0 ||
       driver.set_current(context) != 0)
     return "the CUDA device cannot be used";

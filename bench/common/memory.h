@@ -8,10 +8,14 @@
 
 #include "dfccl.h"
 
-/* Makes the calling thread use a device's memory: device number (request modulo the number of
- * devices) for CUDA, nothing for the CPU. *device is its ordinal (0 for the CPU). Returns NULL, or
- * a sentence that says why it could not be done. The backend is the same in all calls of a
- * process. Any thread; must be called by every thread that uses the functions below. */
+/* Returns NULL, or a sentence that says why there is no device. *device: the ordinal of the CUDA
+ * device for the request, which is modulo the number of devices; 0 for a negative request and for
+ * the CPU. Any thread. */
+const char *df_tool_memory_choose(dfcclBackend_t backend, int requested, int *device);
+
+/* Makes the calling thread use the memory of the device that df_tool_memory_choose returns. The
+ * backend is the same in all calls of a process. Any thread; must be called by every thread that
+ * uses the functions below. */
 const char *df_tool_memory_open(dfcclBackend_t backend, int requested, int *device);
 
 /* Whether the CPU may read and write the buffers directly. */

@@ -14,19 +14,19 @@ int main() {
   dfcclRun_t run = DFCCL_RUN_INITIALIZER;
   dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
   bool all = present(dfcclGetVersion) && present(dfcclGetUniqueId) && present(dfcclInit) &&
-             present(dfcclInitAll) && present(dfcclInitFromEnv) && present(dfcclDestroy) &&
-             present(dfcclAbort) && present(dfcclGetErrorString) && present(dfcclGetLastError) &&
-             present(dfcclGetRank) && present(dfcclRegisterAllReduce) &&
-             present(dfcclRegisterReduce) && present(dfcclRegisterBroadcast) &&
-             present(dfcclRegisterAllGather) && present(dfcclRegisterReduceScatter) &&
-             present(dfcclRegisterAllToAll) && present(dfcclDeregister) &&
-             present(dfcclRunAllReduce) && present(dfcclRunReduce) && present(dfcclRunBroadcast) &&
-             present(dfcclRunAllGather) && present(dfcclRunReduceScatter) &&
-             present(dfcclRunAllToAll) && present(dfcclRun) && present(dfcclWaitRun) &&
-             present(dfcclAbortCollectives) && present(dfcclTest) && present(dfcclWait) &&
-             present(dfcclWaitAll) && present(dfcclDeviceSynchronize) && present(dfcclMemAlloc) &&
-             present(dfcclMemFree) && present(dfcclGetStats) && present(dfcclGetMemory) &&
-             present(dfcclGetCollectiveMemory) && present(dfcclDump);
+             present(dfcclInitAll) && present(dfcclInitAllDevices) && present(dfcclInitFromEnv) &&
+             present(dfcclDestroy) && present(dfcclAbort) && present(dfcclGetErrorString) &&
+             present(dfcclGetLastError) && present(dfcclGetRank) &&
+             present(dfcclRegisterAllReduce) && present(dfcclRegisterReduce) &&
+             present(dfcclRegisterBroadcast) && present(dfcclRegisterAllGather) &&
+             present(dfcclRegisterReduceScatter) && present(dfcclRegisterAllToAll) &&
+             present(dfcclDeregister) && present(dfcclRunAllReduce) && present(dfcclRunReduce) &&
+             present(dfcclRunBroadcast) && present(dfcclRunAllGather) &&
+             present(dfcclRunReduceScatter) && present(dfcclRunAllToAll) && present(dfcclRun) &&
+             present(dfcclWaitRun) && present(dfcclAbortCollectives) && present(dfcclTest) &&
+             present(dfcclWait) && present(dfcclWaitAll) && present(dfcclDeviceSynchronize) &&
+             present(dfcclMemAlloc) && present(dfcclMemFree) && present(dfcclGetStats) &&
+             present(dfcclGetMemory) && present(dfcclGetCollectiveMemory) && present(dfcclDump);
   int version = 0;
   if (!all || dfcclGetVersion(&version) != dfcclSuccess) return 1;
   if (config.size != sizeof config || options.magic != DFCCL_COLL_OPTIONS_MAGIC ||

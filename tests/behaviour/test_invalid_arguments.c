@@ -39,6 +39,10 @@ DF_TEST(invalid_arguments, lifecycle, 30) {
   REFUSED(dfcclInitAll(NULL, 1, &config), dfcclInvalidArgument, "ctx");
   REFUSED(dfcclInitAll(&ctx, 0, &config), dfcclInvalidArgument, "0");
   REFUSED(dfcclInitAll(&ctx, 100000, &config), dfcclInvalidArgument, "100000");
+  const int devices[] = {-2};
+  REFUSED(dfcclInitAllDevices(NULL, 1, NULL, &config), dfcclInvalidArgument, "ctx");
+  REFUSED(dfcclInitAllDevices(&ctx, 0, devices, &config), dfcclInvalidArgument, "0");
+  REFUSED(dfcclInitAllDevices(&ctx, 1, devices, &config), dfcclInvalidArgument, "devices[0] is -2");
   REFUSED(dfcclInitFromEnv(NULL, &config), dfcclInvalidArgument, "ctx");
   REFUSED(dfcclDestroy(NULL), dfcclInvalidArgument, "NULL");
   REFUSED(dfcclAbort(NULL), dfcclInvalidArgument, "NULL");

@@ -2,7 +2,8 @@
 # Promises of the demo with --backend cuda on the emulated runtime, through the public API:
 #   - Disordered all-reduces complete and every element is right: with ranks as threads and as
 #     processes (IPC), with device synchronisations, with every block polling the SQ and with the
-#     relay, on a device that holds one block at a time, and with all three completion queues.
+#     relay, on a device that holds one block at a time, and with all three completion queues;
+#     and with a device for each rank, as threads and as processes.
 #   - If any CUDA call fails, or the device is lost at any time, the demo ends, either with the
 #     right results or with an error message.
 # Usage: test_demo.sh DEMO DIRECTORY_OF_LIBCUDA runs|failures [STEP]
@@ -11,6 +12,7 @@ export LD_LIBRARY_PATH="$2${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 # Few lanes and little patience: what takes no time on a GPU takes some here.
 base=set:cuda_threads=32,quit_polls=100,spin_front=20
 export DFCCL_TUNING=$base DFCCL_CUDA_ARENA_MB=2
+export CUDA_EMULATOR_DEVICES=1
 sentences=$(mktemp) || exit 1
 trap 'rm -f "$sentences"' EXIT
 
@@ -60,6 +62,8 @@ if [ "$part" = runs ]; then
   right CUDA_EMULATOR_MULTIPROCESSORS=1 DFCCL_MAX_BLOCKS=2 -n 2 -c 3 -i 2
   right DFCCL_TUNING=$base,cq=packed -n 2 -c 2 -i 2
   right DFCCL_TUNING=$base,cq=slots -n 2 -c 2 -i 2
+  right CUDA_EMULATOR_DEVICES=3 -n 3 -c 4 -i 2
+  right CUDA_EMULATOR_DEVICES=2 -n 3 -c 3 -i 2 --processes
 else
   for variable in CUDA_EMULATOR_FAIL CUDA_EMULATOR_LOSE; do
     call=1

@@ -9,7 +9,7 @@
 #     named.
 # Usage: test_stages.sh GPU_SUITE BUILD smoke|behaviour|performance|peers|plants NCCL
 suite=$1 build=$2 part=$3 failed=0 number=0
-export NCCL_LIBRARY="$4"
+export NCCL_LIBRARY="$4" CUDA_EMULATOR_DEVICES=1
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 

@@ -104,12 +104,18 @@ dfcclConfig_t df_config(void) {
   return config;
 }
 
+int df_test_devices(void) {
+  const char *devices = getenv("TEST_DEVICES");
+  return df_on_cuda() && devices != NULL ? atoi(devices) : 0;
+}
+
 dfcclContext_t df_init(int rank, int ranks, const dfcclUniqueId *id, const dfcclConfig_t *config) {
-  dfcclConfig_t defaults = df_config();
+  dfcclConfig_t own = config != NULL ? *config : df_config();
   dfcclContext_t ctx = NULL;
+  if (df_test_devices() > 0 && own.device < 0) own.device = rank % df_test_devices();
   df_memory_show_program();
   df_waiting_for("dfcclInit");
-  OK(dfcclInit(&ctx, ranks, *id, rank, config != NULL ? config : &defaults));
+  OK(dfcclInit(&ctx, ranks, *id, rank, &own));
   df_waiting_for(NULL);
   df_watch(ctx);
   return ctx;

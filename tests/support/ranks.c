@@ -8,10 +8,20 @@
 #include "support/kinds.h"
 #include "support/memory.h"
 
+enum { DF_RANKS_ON_DEVICES = 64 };
+
 void df_make_contexts(dfcclContext_t *ctxs, int ranks, const dfcclConfig_t *config) {
   dfcclConfig_t defaults = df_config();
+  const dfcclConfig_t *given = config != NULL ? config : &defaults;
+  int devices[DF_RANKS_ON_DEVICES];
   df_memory_show_program();
-  OK(dfcclInitAll(ctxs, ranks, config != NULL ? config : &defaults));
+  if (df_test_devices() > 0 && given->device < 0) {
+    CHECK(ranks <= DF_RANKS_ON_DEVICES, "TEST_DEVICES with %d ranks", ranks);
+    for (int rank = 0; rank < ranks; rank++) devices[rank] = rank % df_test_devices();
+    OK(dfcclInitAllDevices(ctxs, ranks, devices, given));
+  } else {
+    OK(dfcclInitAll(ctxs, ranks, given));
+  }
   for (int rank = 0; rank < ranks; rank++) df_watch(ctxs[rank]);
 }
 

@@ -8,6 +8,9 @@
 /* The default configuration, with the backend that the environment variable TEST_BACKEND names: cpu
  * (the default) or cuda. */
 dfcclConfig_t df_config(void);
+/* TEST_DEVICES, with TEST_BACKEND=cuda: rank r uses device r modulo this number, unless its
+ * configuration names one. 0: all ranks use the current device. */
+int df_test_devices(void);
 
 /* All ranks of a job in this process (dfcclInitAll), registered with the watchdog. config NULL:
  * df_config. */

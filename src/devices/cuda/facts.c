@@ -42,8 +42,10 @@ static dfcclResult_t choose_ordinal(int request, int *ordinal) {
   if (request < 0 && (error = cudaGetDevice(ordinal)) != cudaSuccess)
     return df_cuda_fail(error, "reading the current CUDA device");
   if (*ordinal >= count)
-    return df_fail(dfcclInvalidArgument, "config.device is %d; there are %d CUDA devices", request,
-                   count);
+    return df_fail(dfcclInvalidArgument,
+                   "CUDA device %d does not exist: this process has %d, numbered from 0 "
+                   "(CUDA_VISIBLE_DEVICES)",
+                   request, count);
   return dfcclSuccess;
 }
 

@@ -108,7 +108,7 @@ dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config)
 
 /* Makes a mesh of one process: all ranks are local. */
 static dfcclResult_t local_mesh(df_mesh *mesh, const unsigned char job[16], int n_ranks, int rank,
-                                const df_peer_info *info) {
+                                const df_peer_info *infos) {
   *mesh = (df_mesh){.n_ranks = n_ranks, .rank = rank, .n_local = (uint32_t)n_ranks};
   mesh->peer_info = calloc((size_t)n_ranks, sizeof *mesh->peer_info);
   mesh->sockets = calloc((size_t)n_ranks, sizeof *mesh->sockets);
@@ -120,47 +120,79 @@ static dfcclResult_t local_mesh(df_mesh *mesh, const unsigned char job[16], int 
     return df_fail(dfcclOutOfMemory, "no memory for the tables of %d ranks", n_ranks);
   }
   memcpy(mesh->job, job, sizeof mesh->job);
+  memcpy(mesh->peer_info, infos, (size_t)n_ranks * sizeof *infos);
   for (int r = 0; r < n_ranks; r++) {
-    mesh->peer_info[r] = *info;
     mesh->sockets[r] = -1;
     mesh->local[r] = 1;
   }
   return dfcclSuccess;
 }
 
-dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfcclConfig_t *config) {
-  df_settings settings;
+/* devices NULL: config.device for each rank. */
+static dfcclResult_t read_settings_of(df_settings *settings, const dfcclConfig_t *config,
+                                      const int *devices, int rank) {
+  if (devices == NULL) return df_settings_read(settings, config);
+  if (devices[rank] < -1)
+    return df_fail(dfcclInvalidArgument, "devices[%d] is %d; it must be -1 or a device's number",
+                   rank, devices[rank]);
+  dfcclResult_t result = df_settings_read_with_device(settings, config, devices[rank]);
+  if (result == dfcclSuccess) return dfcclSuccess;
+  char sentence[DF_SENTENCE_BYTES];
+  snprintf(sentence, sizeof sentence, "%s", df_last_sentence());
+  return df_fail(result, "rank %d: %s", rank, sentence);
+}
+
+/* Either opens all contexts or none. *settings: of every rank, if devices is NULL. */
+static dfcclResult_t open_all(dfcclContext_t *made, int n_ranks, const int *devices,
+                              const dfcclConfig_t *config, df_settings *settings,
+                              const df_peer_info *infos) {
   unsigned char job[16];
-  dfcclResult_t result = check_ranks(ctxs, nRanks, 0);
-  if (result == dfcclSuccess) result = df_settings_read(&settings, config);
-  if (result != dfcclSuccess) return result;
-  if (sodium_init() < 0)
-    return df_fail(dfcclSystemError, "cannot initialise the random number generator");
-  randombytes_buf(job, sizeof job);
-  df_peer_info info = df_make_peer_info(&settings);
-  dfcclContext_t *made = calloc((size_t)nRanks, sizeof *made);
-  if (made == NULL) return df_fail(dfcclOutOfMemory, "no memory for %d contexts", nRanks);
+  dfcclResult_t result = dfcclSuccess;
   int n = 0;
-  for (; n < nRanks && result == dfcclSuccess; n += result == dfcclSuccess) {
+  randombytes_buf(job, sizeof job);
+  for (; n < n_ranks && result == dfcclSuccess; n += result == dfcclSuccess) {
     df_mesh mesh;
-    result = local_mesh(&mesh, job, nRanks, n, &info);
+    if (devices) result = read_settings_of(settings, config, devices, n);
+    if (result == dfcclSuccess) result = local_mesh(&mesh, job, n_ranks, n, infos);
     if (result != dfcclSuccess)
       df_process_inbox_expect_less(job, 1); /* this rank will not arrive */
     else
-      result = df_context_open(&made[n], (uint32_t)nRanks, (uint32_t)n, &settings, &mesh);
+      result = df_context_open(&made[n], (uint32_t)n_ranks, (uint32_t)n, settings, &mesh);
   }
-  if (result == dfcclSuccess) {
-    memcpy(ctxs, made, (size_t)nRanks * sizeof *made);
-  } else {
-    char sentence[DF_SENTENCE_BYTES];
-    snprintf(sentence, sizeof sentence, "%s", df_last_sentence());
-    /* The rank that failed has arrived already. */
-    df_process_inbox_expect_less(job, (uint32_t)(nRanks - n - 1));
-    while (n-- > 0) df_context_close(made[n]);
-    df_fail(result, "%s", sentence);
+  if (result == dfcclSuccess) return result;
+  char sentence[DF_SENTENCE_BYTES];
+  snprintf(sentence, sizeof sentence, "%s", df_last_sentence());
+  /* The rank that failed has arrived already. */
+  df_process_inbox_expect_less(job, (uint32_t)(n_ranks - n - 1));
+  while (n-- > 0) df_context_close(made[n]);
+  return df_fail(result, "%s", sentence);
+}
+
+dfcclResult_t dfcclInitAllDevices(dfcclContext_t *ctxs, int nRanks, const int *devices,
+                                  const dfcclConfig_t *config) {
+  df_settings settings;
+  dfcclResult_t result = check_ranks(ctxs, nRanks, 0);
+  if (result != dfcclSuccess) return result;
+  if (sodium_init() < 0)
+    return df_fail(dfcclSystemError, "cannot initialise the random number generator");
+  df_peer_info *infos = malloc((size_t)nRanks * sizeof *infos);
+  dfcclContext_t *made = calloc((size_t)nRanks, sizeof *made);
+  if (infos == NULL || made == NULL)
+    result = df_fail(dfcclOutOfMemory, "no memory for %d contexts", nRanks);
+  for (int r = 0; r < nRanks && result == dfcclSuccess; r++) {
+    const int is_read = r == 0 || devices;
+    if (is_read) result = read_settings_of(&settings, config, devices, r);
+    if (result == dfcclSuccess) infos[r] = is_read ? df_make_peer_info(&settings) : infos[0];
   }
+  if (result == dfcclSuccess) result = open_all(made, nRanks, devices, config, &settings, infos);
+  if (result == dfcclSuccess) memcpy(ctxs, made, (size_t)nRanks * sizeof *made);
+  free(infos);
   free(made);
   return result;
+}
+
+dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfcclConfig_t *config) {
+  return dfcclInitAllDevices(ctxs, nRanks, NULL, config);
 }
 
 dfcclResult_t dfcclDestroy(dfcclContext_t ctx) {

@@ -342,13 +342,16 @@ static long long power_of_two_from(long long value, long long least) {
   return power;
 }
 
-dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *config) {
+/* device replaces config.device; NULL: it does not. */
+static dfcclResult_t read_with_device(df_settings *settings, const dfcclConfig_t *config,
+                                      const int *device) {
   df_settings s;
   memset(&s, 0, sizeof s);
   s.device = -1;
   dfcclResult_t result = read_environment(&s);
   if (result == dfcclSuccess && config != NULL) result = apply_config(&s, config);
   if (result != dfcclSuccess) return result;
+  if (device) s.device = *device;
   s.queue_depth = s.queue_depth ? power_of_two_from(s.queue_depth, DF_MIN_QUEUE_DEPTH) : 1024;
   df_device_choice choice = {.backend = s.backend,
                              .ordinal = (int)s.device,
@@ -361,6 +364,15 @@ dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *confi
   s.shared_blocks = choice.shared_blocks;
   *settings = s;
   return dfcclSuccess;
+}
+
+dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *config) {
+  return read_with_device(settings, config, NULL);
+}
+
+dfcclResult_t df_settings_read_with_device(df_settings *settings, const dfcclConfig_t *config,
+                                           int device) {
+  return read_with_device(settings, config, &device);
 }
 
 /* Converts polls to the unit of df_tunables. */

@@ -89,6 +89,9 @@ typedef struct df_settings {
 
 /* config may be NULL. dfcclInvalidUsage names a variable, dfcclInvalidArgument a field. */
 dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *config);
+/* Takes the CUDA device in place of config.device; -1: the calling thread's. */
+dfcclResult_t df_settings_read_with_device(df_settings *settings, const dfcclConfig_t *config,
+                                           int device);
 
 /* dfcclInvalidUsage names a variable that the library does not have. */
 dfcclResult_t df_settings_check_names(void);
