@@ -79,6 +79,7 @@ class Jobs:
     bed: hosts.Bed | None
     rate: float
     seconds: int  # after which a replay hangs
+    realtime: int = 0  # priority of the ranks; 0: ordinary
 
     def run(self, words):
         engine = words[words.index("--engine") + 1]
@@ -127,6 +128,8 @@ class Jobs:
 
     def _collect(self, commands, variables, folder):
         started, texts = [], []
+        if self.realtime:
+            commands = [["chrt", "-r", str(self.realtime), *words] for words in commands]
         try:
             for number, command in enumerate(commands):
                 out = pathlib.Path(folder, f"out{number}")
