@@ -48,6 +48,16 @@ static void move_rank(df_job_trace *job, uint32_t rank, int64_t by) {
     if (job->spans[i].rank == rank) job->spans[i].from += by, job->spans[i].to += by;
   for (size_t i = 0; i < job->n_turns; i++)
     if (job->turns[i].rank == rank) job->turns[i].from += by, job->turns[i].to += by;
+  for (size_t i = 0; i < job->n_messages; i++)
+    if (job->messages[i].rank == rank) job->messages[i].from += by, job->messages[i].to += by;
+}
+
+static int by_path(const void *a, const void *b) {
+  const df_traced_message *left = a, *right = b;
+  if (left->rank != right->rank) return left->rank < right->rank ? -1 : 1;
+  if (left->peer != right->peer) return left->peer < right->peer ? -1 : 1;
+  if (left->is_sent != right->is_sent) return left->is_sent ? -1 : 1;
+  return left->from < right->from ? -1 : left->from > right->from;
 }
 
 /* The records of a block are in the order of time, also those of one moment. */
@@ -134,6 +144,7 @@ void df_job_align(df_job_trace *job) {
   uint32_t *host_of = calloc(job->n_ranks, sizeof *host_of), base = 0;
   if (job->n_spans > 0) qsort(job->spans, job->n_spans, sizeof *job->spans, by_run);
   if (job->n_turns > 0) qsort(job->turns, job->n_turns, sizeof *job->turns, by_block);
+  if (job->n_messages > 0) qsort(job->messages, job->n_messages, sizeof *job->messages, by_path);
   find_runs(job);
   while (base < job->n_ranks && !job->ranks[base].is_there) base++;
   if (host_of == NULL || base == job->n_ranks) {

@@ -83,6 +83,16 @@ typedef struct df_traced_turn {
   size_t order; /* in which the files have them */
 } df_traced_turn;
 
+/* A message that a network has carried for a link of a block (DFCCL_TRACE_TURNS), from its first
+ * byte until it had arrived; a sent one, until the credit for it had come; equal: it did not. */
+typedef struct df_traced_message {
+  uint32_t rank, block, peer;
+  bool is_sent;
+  size_t of; /* as in df_traced_turn */
+  int64_t from, to;
+  uint64_t number, bytes;
+} df_traced_message;
+
 /* The common properties of all registrations of one collective. */
 typedef struct df_traced_row {
   const df_traced_collective *first; /* collective of the member with the lowest rank */
@@ -97,6 +107,7 @@ typedef struct df_traced_rank {
   int64_t offset_ns; /* offset of its clock to 1970 */
   int64_t moved_ns;  /* by df_job_align */
   int64_t last_ns;   /* latest time of a run in its trace */
+  uint64_t lost_messages;
   df_traced_failure failure;
 } df_traced_rank;
 
@@ -111,6 +122,8 @@ typedef struct df_job_trace {
   size_t n_spans, spans_room;
   df_traced_turn *turns; /* after df_job_align by rank, block and time */
   size_t n_turns, turns_room;
+  df_traced_message *messages; /* after df_job_align by rank, peer, direction and time */
+  size_t n_messages, messages_room;
   size_t n_empty; /* files without a whole line */
 } df_job_trace;
 

@@ -255,6 +255,7 @@ static void write_all(df_perfetto *w, const df_span **order) {
     i += n;
   }
   df_perfetto_turns(w);
+  df_perfetto_messages(w);
   write_changes(w);
   write_problems(w);
   write_failures(w);
@@ -266,6 +267,8 @@ int64_t df_job_first_time(const df_job_trace *job) {
     if (job->spans[i].from < first) first = job->spans[i].from;
   for (size_t i = 0; i < job->n_turns; i++)
     if (job->turns[i].from < first) first = job->turns[i].from;
+  for (size_t i = 0; i < job->n_messages; i++)
+    if (job->messages[i].from < first) first = job->messages[i].from;
   for (size_t i = 0; i < job->n_collectives; i++) {
     const df_traced_collective *traced = &job->collectives[i];
     if (traced->failure.status && traced->failure.at < first) first = traced->failure.at;

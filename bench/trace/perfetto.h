@@ -28,5 +28,7 @@ void df_perfetto_thread(df_perfetto *w, uint32_t rank, uint64_t thread, int64_t 
 uint64_t df_perfetto_lane(const df_perfetto *w, const df_span *span, uint32_t lane);
 /* The daemon's turns: a track for each block, and bars under those of the runs. */
 void df_perfetto_turns(df_perfetto *w);
+/* The messages of networks: a track for each rank that sends, and for each one that receives. */
+void df_perfetto_messages(df_perfetto *w);
 
 #endif

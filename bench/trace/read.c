@@ -261,9 +261,11 @@ static bool read_collective_failure(place *at, const cJSON *line, uint64_t of) {
 static bool read_line(place *at, const cJSON *line) {
   uint64_t number, of;
   if (!at->has_head) return read_head(at, line);
-  bool is_turn; /* first, because a turn has an "end", too */
-  if (!df_read_turn(at, line, &is_turn)) return false;
-  if (is_turn) return true;
+  bool is_known; /* first, because a turn has an "end", too */
+  if (!df_read_turn(at, line, &is_known)) return false;
+  if (is_known) return true;
+  if (!df_read_message(at, line, &is_known)) return false;
+  if (is_known) return true;
   if (df_read_number(line, "run", &number))
     return df_read_number(line, "of", &of) ? add_span(at, line, DF_SPAN_RUN, of, number)
                                            : df_place_fails(at, "the run has no collective");
@@ -429,6 +431,7 @@ void df_job_free(df_job_trace *job) {
   free(job->rows);
   free(job->spans);
   free(job->turns);
+  free(job->messages);
   for (uint32_t r = 0; job->ranks && r < job->n_ranks; r++) free(job->ranks[r].failure.why);
   free(job->ranks);
   *job = (df_job_trace){0};

@@ -37,7 +37,8 @@ const char *df_trace_read_word(const cJSON *line, const char *name);
 /* The collective with this number in the file; NULL: no earlier line has it. */
 df_traced_collective *df_place_find(const place *at, uint64_t number);
 
-/* Reads a line of src/host/observe/turns.c. *known: whether it is one. */
+/* Read a line of src/host/observe/turns.c. *known: whether it is one about a turn, or a message. */
 bool df_read_turn(place *at, const cJSON *line, bool *known);
+bool df_read_message(place *at, const cJSON *line, bool *known);
 
 #endif

@@ -77,6 +77,13 @@ static const struct {
 } names[] = {{"turn", DF_TURN_DONE},  {"taken", DF_TURN_TAKEN},     {"load", DF_TURN_LOADED},
              {"save", DF_TURN_SAVED}, {"lost_turns", DF_TURN_LOST}, {"daemon", DF_TURN_STARTED}};
 
+static bool find_collective(const place *at, uint64_t number, size_t *of) {
+  const df_traced_collective *traced = df_place_find(at, number);
+  if (traced == NULL) return df_place_fails(at, "no earlier line has this number of a collective");
+  *of = (size_t)(traced - at->job->collectives);
+  return true;
+}
+
 bool df_read_turn(place *at, const cJSON *line, bool *known) {
   df_job_trace *job = at->job;
   df_traced_turn turn = {.rank = at->rank, .of = DF_NO_COLLECTIVE, .order = job->n_turns};
@@ -90,17 +97,46 @@ bool df_read_turn(place *at, const cJSON *line, bool *known) {
   if (turn.kind != DF_TURN_STARTED && !df_read_number(line, name, &number))
     return df_place_fails(at, "the line about a turn has no number of a collective");
   if (turn.kind == DF_TURN_LOST) turn.polls = number;
-  if (turn.kind != DF_TURN_LOST && number != 0) {
-    const df_traced_collective *traced = df_place_find(at, number);
-    if (traced == NULL)
-      return df_place_fails(at, "no earlier line has this number of a collective");
-    turn.of = (size_t)(traced - job->collectives);
-  }
+  if (turn.kind != DF_TURN_LOST && number != 0 && !find_collective(at, number, &turn.of))
+    return false;
   if (!read_small(line, "block", &turn.block) ||
       !(turn.kind == DF_TURN_DONE ? read_ended_turn(at, line, &turn) : read_event(at, line, &turn)))
     return df_place_fails(at, "the line about a turn lacks a member, or one is out of range");
   if (!df_make_room((void **)&job->turns, &job->turns_room, job->n_turns, sizeof *job->turns))
     return df_place_fails(at, "no memory");
   job->turns[job->n_turns++] = turn;
+  return true;
+}
+
+static bool read_message(const place *at, const cJSON *line, df_traced_message *message) {
+  const char *way = df_trace_read_word(line, "way");
+  if (way == NULL) return false;
+  message->is_sent = strcmp(way, "sent") == 0;
+  return (message->is_sent || strcmp(way, "received") == 0) &&
+         read_small(line, "block", &message->block) && read_small(line, "peer", &message->peer) &&
+         message->peer < at->job->n_ranks && read_time(at, line, "from", &message->from) &&
+         read_time(at, line, "to", &message->to) && message->to >= message->from &&
+         df_read_number(line, "number", &message->number) &&
+         df_read_number(line, "bytes", &message->bytes);
+}
+
+bool df_read_message(place *at, const cJSON *line, bool *known) {
+  df_job_trace *job = at->job;
+  df_traced_message message = {.rank = at->rank, .of = DF_NO_COLLECTIVE};
+  uint64_t number;
+  *known = true;
+  if (df_read_number(line, "lost_messages", &number)) {
+    job->ranks[at->rank].lost_messages += number;
+    return true;
+  }
+  *known = df_read_number(line, "message", &number);
+  if (!*known) return true;
+  if (number != 0 && !find_collective(at, number, &message.of)) return false;
+  if (!read_message(at, line, &message))
+    return df_place_fails(at, "the line about a message lacks a member, or one is out of range");
+  if (!df_make_room((void **)&job->messages, &job->messages_room, job->n_messages,
+                    sizeof *job->messages))
+    return df_place_fails(at, "no memory");
+  job->messages[job->n_messages++] = message;
   return true;
 }

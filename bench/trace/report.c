@@ -345,6 +345,7 @@ bool df_job_print(const df_job_summary *summary, const df_signatures *lines) {
   print_rank_sums(summary);
   if (!print_configurations(summary->job, lines)) return false;
   df_job_print_turns(summary);
+  df_job_print_messages(summary->job);
   print_problems(summary);
   return df_tool_flush_or_say();
 }

@@ -15,6 +15,9 @@ bool df_job_write(const df_job_summary *summary, const df_signatures *lines, con
 /* Parts of the first two about the daemon's turns, if the traces have any. */
 void df_job_print_turns(const df_job_summary *summary);
 void df_job_add_turns(cJSON *root, const df_job_summary *summary);
+/* The messages that networks have carried, if the traces have any. */
+void df_job_print_messages(const df_job_trace *job);
+void df_job_add_messages(cJSON *root, const df_job_trace *job);
 /* A picture of preemptions and of the task queue by collective, as Figure 11 of the paper. */
 bool df_job_draw_figure11(const df_job_summary *summary, const char *file);
 /* The time that the outputs begin with: the first one of all traces. */

@@ -177,5 +177,6 @@ bool df_job_print_json(const df_job_summary *summary) {
   add_problems(root, summary);
   add_failures(root, summary->job);
   df_job_add_turns(root, summary);
+  df_job_add_messages(root, summary->job);
   return df_tool_print_json(root);
 }

@@ -66,6 +66,9 @@ typedef struct df_route {
   uint8_t payload_offset;
   uint8_t fills_rings; /* deep rings get all of their pages now, because many runs will come */
 
+  /* For watches only: generation << 32 | index of the collective in the device. */
+  uint64_t collective;
+
   /* For pumps only: the contents of the messages. */
   const df_plan *plan;
   uint32_t which;

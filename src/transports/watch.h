@@ -1,4 +1,5 @@
-/* The watch: a function that is called for each message that a network carries (a profiler). */
+/* The watch: a function that is called for each message that a network carries (a
+ * profiler, a trace). */
 #ifndef DF_TRANSPORTS_WATCH_H
 #define DF_TRANSPORTS_WATCH_H
 
@@ -11,13 +12,22 @@ typedef enum {
   DF_WATCH_CAME   /* it has arrived completely */
 } df_watch_event;
 
-/* ring: the memory of the link of a block. Messages are counted from 1. report runs in any thread
- * that moves bytes, with the lock of the transport: it must not call this library, and its duration
- * delays messages. */
+/* A message of a link of a block. */
+typedef struct df_watched_message {
+  const uint8_t *ring; /* the memory of the link */
+  uint64_t collective; /* as in df_route */
+  uint64_t sequence;   /* counted from 1 */
+  uint32_t peer, block;
+  uint32_t bytes; /* DF_WATCH_SENDS, DF_WATCH_COMES: of the whole message; else 0 */
+  int is_sent;    /* by this rank */
+} df_watched_message;
+
+/* report runs in any thread that moves bytes, with the lock of the transport: it must not call this
+ * library, and its duration delays messages. */
 typedef struct df_message_watch {
-  void (*report)(void *who, df_watch_event what, const uint8_t *ring, uint64_t sequence,
-                 uint32_t bytes);
+  void (*report)(void *who, df_watch_event what, const df_watched_message *message);
   void *who;
+  const struct df_message_watch *next; /* notified, too; NULL: none */
 } df_message_watch;
 
 #endif

@@ -4,10 +4,10 @@
 # Promise: dfccl-trace shows the turns of the daemon that DFCCL_TRACE_TURNS=1 adds to traces. There
 # are as many preemptions as dfccl-demo counts: in the table, in the JSON object, in the file for
 # Perfetto, and in the sum of the bars of --figure11. The longest waits have both ranks and the link.
-# Lost records are stated. Without turns in the traces, and for a malformed line, there is one
+# Messages of networks are a table and tracks of each pair. Lost records are stated. Without turns in the traces, and for a malformed line, there is one
 # sentence.
 . "$(dirname "$0")/check.sh"
-trace=$1 demo=$2 check=$3
+trace=$1 demo=$2 check=$3 bench=$4
 
 mkdir "$work/job"
 run 0 env DFCCL_TRACE="$work/job" DFCCL_TRACE_TURNS=1 "$demo" disorder -n 4 -c 8 -i 10 --json
@@ -56,6 +56,40 @@ grep -q "17 records are lost" "$work/waits.svg" || fail "the picture hides lost 
 run 0 "$trace" "$work/waits"
 out_has "^ +3\.1 .* 0 +1  its message +2 +10  <grad>$"
 
+# Messages of known times on two paths: 1.5 and 2.5 us there, one without a credit back.
+message() { # FROM TO WAY NUMBER BYTES
+  printf '{"message":1,"block":0,"from":%d,"to":%d,"way":"%s","peer":1,"number":%d,"bytes":%d}\n' "$@"
+}
+rm -rf "$work/messages" && mkdir "$work/messages"
+{ head_of 0
+  message 1000 2500 received 1 100
+  message 2000 4500 received 2 200
+  message 3000 3000 sent 1 300
+  echo '{"lost_messages":4,"at":5000}'
+} >"$work/messages/rank-0.trace"
+run 0 "$trace" "$work/messages" --json -o "$work/messages.json"
+json "o['messages'] == [{'rank': 0, 'peer': 1, 'way': 'sent', 'messages': 1, 'bytes': 300, 'us_median': 0, 'us_longest': 0, 'lost_on_rank': 4}, {'rank': 0, 'peer': 1, 'way': 'received', 'messages': 2, 'bytes': 300, 'us_median': 2, 'us_longest': 2.5, 'lost_on_rank': 4}]"
+python3 - "$work/messages.json" <<'EOF' || fail "the tracks of messages"
+import json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+bars = [e for e in events if e.get("cat") == "message"]
+names = {e["tid"]: e["args"]["name"] for e in events if e.get("name") == "thread_name"}
+assert sorted((names[e["tid"]], e["args"]["bytes"], e["dur"]) for e in bars) == [
+    ("from rank 1", 100, 1.5), ("from rank 1", 200, 2.5), ("to rank 1", 300, 0)], (bars, names)
+received = [e["tid"] for e in bars if "from_rank" in e["args"]]
+assert len(set(received)) == 2, "messages of one time share a track"
+EOF
+run 0 "$trace" "$work/messages"
+out_has "^ +0 from +1 +2 +300 +2\.0 +2\.5$"
+out_has "^rank 0: 4 messages are missing"
+
+# A job over TCP: each side of a path has the same messages, also those without a credit at the end.
+mkdir "$work/tcp"
+run 0 env DFCCL_NET=tcp DFCCL_TRACE="$work/tcp" DFCCL_TRACE_TURNS=1 "$bench" allreduce --processes -n 2 -b 64 -e 256K -f 64 -i 5
+run 0 "$trace" "$work/tcp" --json
+json "{(m['rank'], m['peer'], m['way']) for m in o['messages']} == {(0, 1, 'sent'), (0, 1, 'received'), (1, 0, 'sent'), (1, 0, 'received')}"
+json "all(m['lost_on_rank'] == 0 and [(o2['messages'], o2['bytes']) for o2 in o['messages'] if o2['rank'] == m['peer'] and o2['way'] != m['way']] == [(m['messages'], m['bytes'])] for m in o['messages'])"
+
 run 1 "$trace" "$work/waits" --figure11 /no/such/directory/file
 err_has "/no/such/directory/file cannot be written: "
 [ ! -c /dev/full ] || { run 1 "$trace" "$work/waits" --figure11 /dev/full; err_has "/dev/full cannot be written: "; }
@@ -73,5 +107,8 @@ malformed '{"turn":1,"block":0,"from":3,"to":2,"end":"done","queue":1,"pending":
 malformed '{"turn":1,"block":0,"from":1,"to":2,"end":"over","queue":1,"pending":1,"steps":1}' "the line about a turn lacks a member"
 malformed "$(turn 1000 2000 preempted 3 100 receive | sed 's/"peer":1/"peer":2/')" "the line about a turn lacks a member"
 malformed '{"taken":1,"block":-1,"at":1,"queue":1,"pending":1}' "the line about a turn lacks a member"
+malformed "$(message 2 1 sent 1 1)" "the line about a message lacks a member"
+malformed "$(message 1 2 lost 1 1)" "the line about a message lacks a member"
+malformed "$(message 1 2 sent 1 1 | sed 's/"message":1/"message":2/')" "no earlier line has this number"
 malformed '{"turn":"C1"}' "the line about a turn has no number"
 finish

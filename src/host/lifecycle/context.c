@@ -20,6 +20,7 @@
 #include "host/lifecycle/open_device.h"
 #include "host/observe/dump.h"
 #include "host/observe/flight.h"
+#include "host/observe/message_log.h"
 #include "host/observe/metrics.h"
 #include "host/runs/collective_failure.h"
 #include "host/lifecycle/service_tasks.h"
@@ -136,6 +137,7 @@ static void free_context(dfcclContext_t context, int keeps_memory) DF_RANK_LOCKE
   df_membership_close(context);
   df_transports_close(context, keeps_memory);
   df_profiler_close(context);
+  df_message_log_free(context->messages);
   df_messenger_close(&context->control);
   if (context->device.kind) context->device.kind->close(&context->device);
   df_service_close(&context->control);
@@ -205,6 +207,9 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
                                 job_number(context));
   if (result != dfcclSuccess) return result;
   if ((result = df_profiler_open(context)) != dfcclSuccess) return result;
+  if (context->settings.trace[0] && context->settings.trace_turns &&
+      (context->messages = df_message_log_make()) == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for the messages of the trace");
   df_agree_on_calibration(context);
   if ((result = df_tuning_store_open(context)) != dfcclSuccess) return result;
   if ((result = df_registry_init(context)) != dfcclSuccess) return result;

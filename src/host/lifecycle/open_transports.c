@@ -10,6 +10,7 @@
 #include "host/runs/user_memory.h"
 #include "host/lifecycle/connection_loss.h"
 #include "host/lifecycle/heartbeat.h"
+#include "host/observe/message_log.h"
 #include "host/observe/profiler.h"
 #include "host/state/registry.h"
 #include "host/state/peer_info.h"
@@ -96,31 +97,33 @@ static const df_transport *choose_transport(dfcclContext_t context, uint32_t ran
 static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves) {
   const char *net_backend = context->settings.network.net_backend;
   const df_policy *policy = &context->settings.tuning.policy;
-  return (df_endpoint_owner){.owner = context,
-                             .rank = context->rank,
-                             .n_ranks = context->n_ranks,
-                             .lock = &context->lock,
-                             .serves = serves,
-                             .control = &context->control,
-                             .remote = context->mesh.remote,
-                             .listeners = context->mesh.listeners,
-                             .security = context->settings.network.security,
-                             .tls = &context->settings.network.tls,
-                             .all_have_aes = context->transports.all_have_aes,
-                             .silence_ms = (uint32_t)context->settings.net_timeout_ms,
-                             .resume_ms = (uint32_t)context->settings.net_resume_ms,
-                             .lend_min = (uint64_t)DF_MAX(policy->lend_min, policy->net_lend_min),
-                             .interfaces = context->settings.network.interfaces,
-                             .rails = net_backend[0] ? 1 : (uint32_t)context->settings.net_rails,
-                             .watch = df_profiler_watch(context),
-                             .net_backend = net_backend[0] ? net_backend : NULL,
-                             .wake = wake_service,
-                             .is_quiet = is_quiet,
-                             .is_broken = is_broken,
-                             .failed = failed,
-                             .unmapped = unmapped,
-                             .sleeps = sleeps,
-                             .channel_reconnected = channel_reconnected};
+  return (df_endpoint_owner){
+      .owner = context,
+      .rank = context->rank,
+      .n_ranks = context->n_ranks,
+      .lock = &context->lock,
+      .serves = serves,
+      .control = &context->control,
+      .remote = context->mesh.remote,
+      .listeners = context->mesh.listeners,
+      .security = context->settings.network.security,
+      .tls = &context->settings.network.tls,
+      .all_have_aes = context->transports.all_have_aes,
+      .silence_ms = (uint32_t)context->settings.net_timeout_ms,
+      .resume_ms = (uint32_t)context->settings.net_resume_ms,
+      .lend_min = (uint64_t)DF_MAX(policy->lend_min, policy->net_lend_min),
+      .interfaces = context->settings.network.interfaces,
+      .rails = net_backend[0] ? 1 : (uint32_t)context->settings.net_rails,
+      .watch = df_profiler_watch(
+          context, context->messages ? df_message_log_watch(context->messages) : NULL),
+      .net_backend = net_backend[0] ? net_backend : NULL,
+      .wake = wake_service,
+      .is_quiet = is_quiet,
+      .is_broken = is_broken,
+      .failed = failed,
+      .unmapped = unmapped,
+      .sleeps = sleeps,
+      .channel_reconnected = channel_reconnected};
 }
 
 /* Every rank has the peer info of all ranks, so all of them find a difference. */

@@ -107,8 +107,7 @@ static dfcclResult_t open_profiler(dfcclContext_t context, df_profiler *profiler
   return dfcclSuccess;
 }
 
-static void handle_message(void *who, df_watch_event what, const uint8_t *ring, uint64_t sequence,
-                           uint32_t bytes);
+static void handle_message(void *who, df_watch_event what, const df_watched_message *message);
 
 dfcclResult_t df_profiler_open(dfcclContext_t context) {
   const char *choice = context->settings.profiler_plugin;
@@ -275,20 +274,22 @@ static void end_steps(profiled_run *profiled) {
 }
 
 /* On the thread that moves the bytes. */
-static void handle_message(void *who, df_watch_event what, const uint8_t *ring, uint64_t sequence,
-                           uint32_t bytes) {
+static void handle_message(void *who, df_watch_event what, const df_watched_message *message) {
   df_profiler *profiler = who;
   df_lock(&lock);
   for (profiled_run *run = profiler->running; run; run = run->next)
     for (uint32_t i = 0; i < run->n_links; i++)
-      df_steps_receive(&run->steps[i], &profiler->library->plugin, profiler->context, what, ring,
-                       sequence, bytes);
+      df_steps_receive(&run->steps[i], &profiler->library->plugin, profiler->context, what,
+                       message);
   df_unlock(&lock);
 }
 
-const df_message_watch *df_profiler_watch(const dfcclContext_t context) {
-  const df_profiler *profiler = context->profiler;
-  return profiler && wants(profiler, DF_PROFILE_PROXY_STEP) ? &profiler->watch : NULL;
+const df_message_watch *df_profiler_watch(const dfcclContext_t context,
+                                          const df_message_watch *other) {
+  df_profiler *profiler = context->profiler;
+  if (profiler == NULL || !wants(profiler, DF_PROFILE_PROXY_STEP)) return other;
+  profiler->watch.next = other;
+  return &profiler->watch;
 }
 
 static void start_run(const dfcclContext_t context, const df_profiled_run *run,

@@ -22,8 +22,9 @@ typedef struct df_profiled_call {
 dfcclResult_t df_profiler_open(dfcclContext_t context);
 /* Messages are no longer carried for this context. */
 void df_profiler_close(dfcclContext_t context);
-/* The receiver of message events; NULL: the plugin does not request them. */
-const df_message_watch *df_profiler_watch(const dfcclContext_t context);
+/* The receivers of message events: the plugin if it requests them, and `other` (NULL: none). */
+const df_message_watch *df_profiler_watch(const dfcclContext_t context,
+                                          const df_message_watch *other);
 
 /* Without the lock. Replaces the run's callback. `has_counts`: the run has counts for
  * each peer (run->given), not one count. */

@@ -22,11 +22,12 @@ static void stop_step(df_steps *steps, const df_profiler_table *plugin, df_step 
 }
 
 void df_steps_receive(df_steps *steps, const df_profiler_table *plugin, void *context,
-                      df_watch_event what, const uint8_t *ring, uint64_t sequence, uint32_t bytes) {
-  if (steps->ring != ring || steps->parent == NULL) return;
+                      df_watch_event what, const df_watched_message *message) {
+  const uint64_t sequence = message->sequence;
+  if (steps->ring != message->ring || steps->parent == NULL) return;
   if (what == DF_WATCH_SENDS || what == DF_WATCH_COMES) {
     if (sequence >= steps->first && sequence < steps->end)
-      start_step(steps, plugin, context, sequence, bytes);
+      start_step(steps, plugin, context, sequence, message->bytes);
     return;
   }
   for (uint32_t i = steps->n; i-- > 0;) {

@@ -24,7 +24,7 @@ typedef struct df_steps {
 
 /* The caller of both functions holds the plugin lock. */
 void df_steps_receive(df_steps *steps, const df_profiler_table *plugin, void *context,
-                      df_watch_event what, const uint8_t *ring, uint64_t sequence, uint32_t bytes);
+                      df_watch_event what, const df_watched_message *message);
 /* The run has ended. */
 void df_steps_stop(df_steps *steps, const df_profiler_table *plugin);
 

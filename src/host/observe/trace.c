@@ -26,6 +26,7 @@
  */
 #include "host/observe/trace.h"
 
+#include "host/observe/message_log.h"
 #include "host/observe/tracer.h"
 #include "host/observe/turns.h"
 
@@ -294,6 +295,7 @@ void df_trace_flush(dfcclContext_t context) {
 
 void df_tracer_close(dfcclContext_t context) {
   if (context->tracer == NULL) return;
+  if (context->messages) df_message_log_finish(context->messages);
   df_trace_turns(context);
   if (!context->tracer->ended) {
     df_grow_text(&context->tracer->lines, "{\"end\":\"whole\"}\n");

@@ -1,5 +1,6 @@
 /*
- * The logs of the daemon's blocks (primitives/turn_log.h) as lines of the trace. K is the number of
+ * The logs of the daemon's blocks (primitives/turn_log.h) and of the messages of networks
+ * (message_log.h) as lines of the trace. K is the number of
  * a collective in the trace; 0: it has been deregistered since. B is a block, Q the length of its
  * task queue, P the number of the collective's runs that are pending in the block. Times are those
  * of trace.c.
@@ -17,6 +18,11 @@
  *       released a slot or a lent buffer.
  *   {"lost_turns":N,"block":B,"at":T}
  *       The ring of the block has overwritten N records before they were read.
+ *   {"message":K,"block":B,"from":T,"to":T,"way":"sent"|"received","peer":R,"number":N,"bytes":B}
+ *       A network has carried message N of a link with rank R, from its first byte until it had
+ *       arrived; a sent one, until the credit for it has come (equal times: it has not come).
+ *   {"lost_messages":N,"at":T}
+ *       N messages are missing.
  *
  * The lines of a block are in the order of time, and later than other lines of the same time.
  */
@@ -25,12 +31,15 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "host/observe/message_log.h"
 #include "host/observe/tracer.h"
 #include "primitives/turn_log.h"
 
 enum {
   DF_TURNS_MANY = DF_TURN_RECORDS / 8, /* records of one block; the ring has room for eight times */
-  DF_TURN_LINE_BYTES = 512
+  DF_MESSAGES_MANY = DF_MESSAGE_RECORDS / 8,
+  DF_TURN_LINE_BYTES = 512,
+  DF_MESSAGES_AT_ONCE = 64
 };
 
 /* ---- lines ---- */
@@ -59,16 +68,20 @@ static void put_number(trace_line *line, const char *name, uint64_t number) {
 }
 
 /* A variant is traced as its registered collective. */
-static uint32_t number_of(dfcclContext_t context, const df_turn_record *record) DF_RANK_LOCKED {
-  const uint32_t index = df_turn_collective(record);
-  if (index >= context->registry.n_indices ||
-      context->registry.generations[index] != (uint32_t)(record->whose >> 32))
+static uint32_t number_of(dfcclContext_t context, uint32_t index,
+                          uint32_t generation) DF_RANK_LOCKED {
+  if (index >= context->registry.n_indices || context->registry.generations[index] != generation)
     return 0;
   df_coll *coll = context->registry.by_index[index];
   if (coll == NULL) return 0;
   if (coll->registered) coll = coll->registered;
   if (coll->trace.number == 0) df_tracer_describe(context, coll);
   return coll->trace.number;
+}
+
+static uint32_t number_of_turn(dfcclContext_t context,
+                               const df_turn_record *record) DF_RANK_LOCKED {
+  return number_of(context, df_turn_collective(record), (uint32_t)(record->whose >> 32));
 }
 
 static void put_event(trace_line *line, const df_turn_record *record, uint32_t block) {
@@ -111,20 +124,20 @@ static void put_record(dfcclContext_t context, trace_line *line, const df_turn_r
     put_number(line, ",\"queue\":", df_turn_length(record));
     break;
   case DF_EVENT_FETCHED:
-    put_number(line, "{\"taken\":", number_of(context, record));
+    put_number(line, "{\"taken\":", number_of_turn(context, record));
     put_event(line, record, block);
     put_queue(line, record);
     break;
   case DF_EVENT_LOADED:
   case DF_EVENT_SAVED:
-    put_number(line,
-               kind == DF_EVENT_LOADED ? "{\"load\":" : "{\"save\":", number_of(context, record));
+    put_number(line, kind == DF_EVENT_LOADED ? "{\"load\":" : "{\"save\":",
+               number_of_turn(context, record));
     put_event(line, record, block);
     break;
   case DF_EVENT_SET_ASIDE:
   case DF_EVENT_DONE:
   case DF_EVENT_KEPT:
-    put_number(line, "{\"turn\":", number_of(context, record));
+    put_number(line, "{\"turn\":", number_of_turn(context, record));
     put_turn(line, record, block,
              kind == DF_EVENT_DONE        ? "done"
              : kind == DF_EVENT_SET_ASIDE ? "preempted"
@@ -177,12 +190,51 @@ static void trace_block(dfcclContext_t context, uint32_t block) DF_RANK_LOCKED {
   if (lost > 0 && !context->tracer->ended) trace_lost(context, block, lost);
 }
 
+static void put_message(dfcclContext_t context, trace_line *line,
+                        const df_message_record *record) DF_RANK_LOCKED {
+  const df_watched_message *message = &record->message;
+  const uint64_t whose = message->collective;
+  put_number(line, "{\"message\":", number_of(context, (uint32_t)whose, (uint32_t)(whose >> 32)));
+  put_number(line, ",\"block\":", message->block);
+  put_number(line, ",\"from\":", record->from);
+  put_number(line, ",\"to\":", record->to);
+  put_text(line, message->is_sent ? ",\"way\":\"sent\"" : ",\"way\":\"received\"");
+  put_number(line, ",\"peer\":", message->peer);
+  put_number(line, ",\"number\":", message->sequence);
+  put_number(line, ",\"bytes\":", message->bytes);
+  put_text(line, "}\n");
+}
+
+static void trace_messages(dfcclContext_t context) DF_RANK_LOCKED {
+  df_message_record records[DF_MESSAGES_AT_ONCE];
+  uint32_t n;
+  do {
+    trace_line line = {.length = 0};
+    uint64_t lost;
+    n = df_message_log_take(context->messages, records, DF_MESSAGES_AT_ONCE, &lost);
+    if (lost > 0 && !context->tracer->ended) {
+      put_number(&line, "{\"lost_messages\":", lost);
+      put_number(&line, ",\"at\":", df_clock_ns());
+      put_text(&line, "}\n");
+      add(context, &line);
+    }
+    for (uint32_t i = 0; i < n && !context->tracer->ended; i++) {
+      line.length = 0;
+      put_message(context, &line, &records[i]);
+      add(context, &line);
+    }
+  } while (n == DF_MESSAGES_AT_ONCE);
+}
+
 void df_trace_turns(dfcclContext_t context) {
+  if (context->messages != NULL) trace_messages(context);
   if (context->device.turns == NULL) return;
   for (uint32_t b = 0; b < context->device.shared->n_blocks; b++) trace_block(context, b);
 }
 
 void df_trace_many_turns(dfcclContext_t context) {
+  if (context->messages != NULL && df_message_log_length(context->messages) >= DF_MESSAGES_MANY)
+    trace_messages(context);
   for (uint32_t b = 0; b < context->device.shared->n_blocks; b++)
     if (df_load_relaxed_u64(&context->device.turns[b].noted) - context->tracer->turns[b] >=
         DF_TURNS_MANY)
@@ -190,7 +242,9 @@ void df_trace_many_turns(dfcclContext_t context) {
 }
 
 int df_trace_has_turns(const dfcclContext_t context) {
-  if (context->device.turns == NULL || context->tracer->ended) return 0;
+  if (context->tracer->ended) return 0;
+  if (context->messages != NULL && df_message_log_length(context->messages) > 0) return 1;
+  if (context->device.turns == NULL) return 0;
   for (uint32_t b = 0; b < context->device.shared->n_blocks; b++)
     if (df_load_relaxed_u64(&context->device.turns[b].noted) != context->tracer->turns[b]) return 1;
   return 0;

@@ -55,7 +55,8 @@ static int fills_rings(const df_coll *coll) {
   return coll->registered != NULL || coll->exec.configuration.policy->pages_after == 0;
 }
 
-static df_route route_of(const df_coll *coll, uint32_t which, const df_ring *ring) {
+static df_route route_of(dfcclContext_t context, const df_coll *coll, uint32_t which,
+                         const df_ring *ring) {
   return (df_route){.peer = coll->ranks[coll->exec.plan->links[which].peer],
                     .n_blocks = coll->exec.configuration.shape.n_blocks,
                     .ends = &coll->exec.device.links[which],
@@ -64,6 +65,8 @@ static df_route route_of(const df_coll *coll, uint32_t which, const df_ring *rin
                     .slots_min = coll->exec.configuration.shape.n_slots,
                     .payload_offset = (uint8_t)coll->exec.configuration.shape.payload_offset,
                     .fills_rings = fills_rings(coll),
+                    .collective =
+                        (uint64_t)context->registry.generations[coll->index] << 32 | coll->index,
                     .plan = coll->exec.plan,
                     .which = which,
                     .parts = coll->exec.configuration.shape.parts,
@@ -105,7 +108,7 @@ static dfcclResult_t accept_link(dfcclContext_t context, df_coll *coll, uint32_t
                                  df_patience *patience) DF_RANK_LOCKED {
   df_endpoint *endpoint = context->transports.to[remote_of(coll, which)->peer];
   choose_ring_once(context, coll);
-  const df_route route = route_of(coll, which, &coll->exec.ring);
+  const df_route route = route_of(context, coll, which, &coll->exec.ring);
   df_link_handle *handle = NULL;
   df_offer offer = {0};
   coll->exec.setting_up = 1;
@@ -132,7 +135,7 @@ static dfcclResult_t connect_link(dfcclContext_t context, df_coll *coll, uint32_
                                   df_patience *patience) DF_RANK_LOCKED {
   df_endpoint *endpoint = context->transports.to[remote_of(coll, which)->peer];
   choose_ring_once(context, coll);
-  const df_route route = route_of(coll, which, &coll->exec.ring);
+  const df_route route = route_of(context, coll, which, &coll->exec.ring);
   const df_offer offer =
       ends_of_link(coll, which)->offer; /* a copy: remote may be freed while the lock is released */
   df_link_handle *handle = NULL;

@@ -28,6 +28,7 @@
 struct df_recorder;
 struct df_tracer;
 struct df_tuner_plugin;
+struct df_message_log;
 struct df_profiler;
 struct df_snapshot_server;
 struct df_metrics;
@@ -209,6 +210,7 @@ struct dfcclContext {
   struct df_tracer *tracer;
   struct df_metrics *metrics;           /* NULL: DFCCL_METRICS is not set */
   struct df_tuner_plugin *tuner_plugin; /* NULL: none */
+  struct df_message_log *messages;      /* NULL: no turns are traced */
   struct df_profiler *profiler;         /* NULL: none; read without the lock */
   struct df_snapshot_server *snapshots; /* NULL: the rank has no socket for dfccl-top */
   df_tuning_store tuning_cache;

@@ -256,7 +256,9 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_net
                                       .geometry = (uint8_t)route->plan->geometry,
                                       .element_bytes = route->element_bytes,
                                       .varying = route->varying,
-                                      .lend_min = route->peers_lend_min};
+                                      .lend_min = route->peers_lend_min,
+                                      .collective = route->collective,
+                                      .peer = route->peer};
     df_pump *pump = peer->pump;
     result = offer ? df_pump_connect(pump, &pump_route, offer->link, offer->n_slots, &handle->link)
                    : df_pump_accept(pump, &pump_route, &handle->link);

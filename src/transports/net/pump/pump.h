@@ -111,12 +111,20 @@ int df_pump_receive(df_pump *pump, uint32_t port);
 /* Returns 1 when the streams accepted something. 0: wait until a stream is ready, or a block
  * publishes or releases. */
 int df_pump_send(df_pump *pump);
-/* Notifies the watch of an event of a message. */
+/* Notifies the watches of an event of a message. */
 static inline void df_pump_notify_watch(const df_pump *pump, df_watch_event what,
-                                        const df_pump_ring *ring, uint64_t sequence,
+                                        const df_pump_link *link, uint32_t block, uint64_t sequence,
                                         uint32_t bytes) {
-  if (DF_UNLIKELY(pump->watch != NULL))
-    pump->watch->report(pump->watch->who, what, ring->end.slots, sequence, bytes);
+  if (DF_LIKELY(pump->watch == NULL)) return;
+  const df_watched_message message = {.ring = link->rings[block].end.slots,
+                                      .collective = link->collective,
+                                      .sequence = sequence,
+                                      .peer = link->peer,
+                                      .block = block,
+                                      .bytes = bytes,
+                                      .is_sent = !link->incoming};
+  for (const df_message_watch *watch = pump->watch; watch; watch = watch->next)
+    watch->report(watch->who, what, &message);
 }
 /* Rings the bell that receiving has noted. */
 void df_pump_ring_peers(df_pump *pump);

@@ -28,8 +28,10 @@ typedef struct df_pump_route {
   uint32_t n_blocks;
   uint16_t pieces;
   uint8_t geometry, element_bytes;
-  uint8_t varying;   /* the first messages of a run carry its count */
-  uint64_t lend_min; /* as in df_pump, for this link */
+  uint8_t varying;     /* the first messages of a run carry its count */
+  uint64_t lend_min;   /* as in df_pump, for this link */
+  uint64_t collective; /* as in df_route; for the watch only, as is peer */
+  uint32_t peer;
 } df_pump_route;
 
 /* Message numbers do not wrap around: no run gets that far. */
@@ -60,6 +62,8 @@ typedef struct df_pump_link {
   int is_bulk;    /* its messages are large, and delay no small ones */
   uint32_t port;  /* port of the latest DF_FRAME_OPEN; a varying link uses no other */
   uint32_t messages, n_blocks;
+  uint32_t peer;
+  uint64_t collective;
   df_pump_pieces *piece_of;
   uint32_t *elements_of; /* [messages] lengths, with a PIECE_TABLE; else NULL */
   uint64_t *have;

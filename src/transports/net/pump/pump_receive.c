@@ -51,8 +51,9 @@ static void take_open(df_pump *pump, const df_pump_port *port, df_pump_link *lin
   }
 }
 
-static void publish(df_pump *pump, df_pump_ring *ring, uint64_t sequence) {
-  df_pump_notify_watch(pump, DF_WATCH_CAME, ring, sequence, 0);
+static void publish(df_pump *pump, df_pump_link *link, uint32_t block, uint64_t sequence) {
+  df_pump_ring *ring = &link->rings[block];
+  df_pump_notify_watch(pump, DF_WATCH_CAME, link, block, sequence, 0);
   df_link_publish(&ring->end, sequence, 0);
   note_bell(pump, ring->end.peer_bell);
 }
@@ -84,7 +85,7 @@ static void take_count(df_pump *pump, df_pump_link *link, const df_frame *frame)
   *df_pump_count_of(ring) = count;
   df_pump_take_up_run(link, ring, count);
   if (df_pump_message_bytes(link, ring, ring->next) != 0) return;
-  publish(pump, ring, ring->next);
+  publish(pump, link, frame->block, ring->next);
   df_pump_pass(link, ring);
 }
 
@@ -136,7 +137,7 @@ static void take_data(df_pump *pump, df_pump_port *port, df_pump_link *link,
   port->target = link;
   port->sequence = sequence;
   port->there = df_link_payload(&ring->end, sequence) + from;
-  df_pump_notify_watch(pump, DF_WATCH_COMES, ring, sequence, bytes);
+  df_pump_notify_watch(pump, DF_WATCH_COMES, link, frame->block, sequence, bytes);
 }
 
 /* After a loss a message may have arrived through one port while it still waits in another one,
@@ -166,7 +167,7 @@ static void take_credit(df_pump *pump, df_pump_link *link, const df_frame *frame
   /* The message arrived late, through another port than the lost one, and need not be sent
    * again. */
   if (ring->has_messages && credit >= ring->next) df_pump_pass_to(link, ring, credit);
-  df_pump_notify_watch(pump, DF_WATCH_SENT, ring, credit, 0);
+  df_pump_notify_watch(pump, DF_WATCH_SENT, link, frame->block, credit, 0);
   df_link_release(&ring->end, credit);
   note_bell(pump, ring->end.peer_bell);
 }
@@ -269,7 +270,7 @@ static void finish_part(df_pump *pump, const df_pump_port *port) {
   *have |= 1ull << port->frame.part;
   if (*have != all_parts(link, ring, port->sequence)) return;
   drop_duplicates(pump, port);
-  publish(pump, ring, port->sequence);
+  publish(pump, link, port->frame.block, port->sequence);
   do {
     have = &ring->have[ring->next & ring->end.slot_mask];
     if (*have != all_parts(link, ring, ring->next)) return;

@@ -98,7 +98,7 @@ static int send_part(const df_pump *pump, df_channel *channel, df_pump_link *lin
   if (ring->at * link->part_bytes >= bytes)
     ring->at = 0; /* the parts of a run whose count was not available */
   const uint32_t from = ring->at * link->part_bytes;
-  if (from == 0) df_pump_notify_watch(pump, DF_WATCH_SENDS, ring, ring->next, bytes);
+  if (from == 0) df_pump_notify_watch(pump, DF_WATCH_SENDS, link, block, ring->next, bytes);
   const df_frame frame = {.link = link->remote_id,
                           .kind = is_direct ? DF_FRAME_LENT : DF_FRAME_DATA,
                           .block = (uint8_t)block,
