@@ -97,6 +97,7 @@ DF_CORE void df_cuda_enter(const df_cuda_daemon *argument, uint32_t index, df_cu
   watch->shown = 0;
   watch->vain = 0;
   watch->errands = daemon->errand ? df_load_relaxed_u32(&daemon->errand->done) : 0;
+  watch->errand_due = 0;
   block->running = 0;
   df_cuda_look(shared, lanes);
   DF_ASSERT(block->cache.mask < DF_MAX_CONTEXT_SLOTS);
@@ -145,7 +146,7 @@ DF_CORE uint32_t df_cuda_park(df_cuda_shared *shared, const df_lanes *lanes) {
   while (active != 0 && !shared->watch.ending) {
     /* The claim fails if another block has parked or returned. Then this block may be the last one.
      * */
-    if (!df_lifecycle_has_reason(block) && !df_cuda_stays(shared)) {
+    if (!df_lifecycle_has_reason(block) && !df_cuda_stays(shared) && !shared->watch.errand_due) {
       df_cuda_look(shared, lanes);
       df_pause();
     } else if (df_device_claim_u32(&gate->active, active, active + 1)) {
@@ -185,9 +186,12 @@ DF_CORE void df_cuda_execute_block(const df_cuda_daemon *daemon, uint32_t index,
   do {
     do {
       df_turn turn = df_daemon_turn(&shared->block, lanes);
-      if (df_lanes_leads(lanes))
+      if (df_lanes_leads(lanes)) {
         shared->works = turn != DF_TURN_LEFT && df_cuda_between_turns(shared, turn, lanes);
+        shared->transfers = shared->works && shared->watch.errand_due;
+      }
       df_lanes_sync(lanes); /* the next turn's barriers precede the next decision */
+      if (shared->transfers) df_cuda_run_errand(shared, lanes);
     } while (shared->works);
     if (df_lanes_leads(lanes)) shared->stays = df_cuda_park(shared, lanes);
     df_lanes_sync(lanes);

@@ -46,14 +46,22 @@ typedef struct df_cuda_pulse {
   uint64_t beat; /* a time that changes every few milliseconds */
 } df_cuda_pulse;
 
-/* In mapped memory. A copy that block 0 executes for the host, which has no stream of its own:
- * `words` words of 8 bytes. There is one copy at a time. The host writes df_device.errands last,
- * and block 0 writes `done` last. */
-typedef struct df_cuda_errand {
+/* A copy, or a fill with zeros, that block 0 executes for the host, which has no stream of its
+ * own. */
+typedef struct df_cuda_transfer {
   uint64_t *to;
   const uint64_t *from; /* mapped memory; NULL: the destination is zeroed */
-  uint64_t words;
-  uint32_t done; /* number of the latest completed copy */
+  uint64_t words;       /* number of words of 8 bytes, one after the other; 0: rings */
+  /* The destination is n_rings rings of links in a row. Only the words that an end reads before the
+   * other end has written them are zeroed: each slot's first word, the credit and the hold word. */
+  uint32_t n_rings, n_slots, stride;
+} df_cuda_transfer;
+
+/* In mapped memory. There is one transfer at a time. The host writes df_device.errands last, and
+ * block 0 writes `done` last. */
+typedef struct df_cuda_errand {
+  df_cuda_transfer transfer;
+  uint32_t done; /* number of the latest completed transfer */
 } df_cuda_errand;
 
 typedef struct df_cuda_daemon {

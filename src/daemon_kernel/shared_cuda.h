@@ -23,6 +23,7 @@ typedef struct df_cuda_watch {
   uint32_t fresh;          /* 1: the time counts from the next reading on */
   uint32_t vain;           /* number of turns in a row that found nothing but missing input */
   uint32_t ending;         /* 1: the launch has ended for this block */
+  uint32_t errand_due;     /* 1: the host has requested a transfer, so the turn ends */
 } df_cuda_watch;
 
 typedef struct df_cuda_shared {
@@ -35,7 +36,9 @@ typedef struct df_cuda_shared {
   uint64_t freed;   /* with a relay: number of entries whose slots were returned to the host */
   df_cuda_daemon daemon;
   df_cuda_watch watch;
+  df_cuda_transfer transfer; /* valid if the watch's errand is due */
   uint32_t works;
+  uint32_t transfers; /* 1: all lanes execute the transfer before the next turn */
   uint32_t stays;
   uint32_t saved; /* 1: the image is up to date */
   uint32_t turns_to_look;
@@ -162,18 +165,19 @@ DF_CORE void df_cuda_relay_entries(df_cuda_shared *shared, const df_lanes *lanes
   if (!passed || to_free > shared->host_queue.mask / 2) df_cuda_free_entries(shared);
 }
 
-/* Called by block 0. A single lane copies slowly, and does nothing else meanwhile; the set-up of
- * links needs this for some KB, once. */
-DF_CORE void df_cuda_run_errand(df_cuda_shared *shared) {
-  df_cuda_errand *errand = shared->daemon.errand;
-  const uint32_t number = df_observe_u32(&shared->daemon.device->errands);
-  uint64_t *to = errand->to;
-  const uint64_t *from = errand->from, words = errand->words;
-  for (uint64_t i = 0; i < words; i++)
-    df_store_relaxed_u64(&to[i], from ? df_load_relaxed_u64(&from[i]) : 0);
-  shared->watch.errands = number;
-  df_publish_u32(&errand->done, number); /* a rank that the host informs of `done` finds
-                                            the words */
+/* Called by block 0. The lanes execute the transfer after the turn, which ends early. */
+DF_CORE void df_cuda_take_errand(df_cuda_shared *shared) {
+  df_cuda_watch *watch = &shared->watch;
+  const df_cuda_daemon *daemon = &shared->daemon;
+  if (watch->errand_due || shared->device.errands == watch->errands) return;
+  watch->errands = df_observe_u32(&daemon->device->errands);
+  shared->transfer = daemon->errand->transfer;
+  watch->errand_due = 1;
+}
+
+/* Returns 1 if the turn must end, although its collective could go on. */
+DF_CORE uint32_t df_cuda_ends_turn(const df_cuda_watch *watch) {
+  return watch->ending || watch->errand_due;
 }
 
 DF_CORE uint32_t df_cuda_stays(const df_cuda_shared *shared) {
@@ -193,6 +197,38 @@ DF_CORE void df_cuda_doze(df_cuda_shared *shared, int in_vain) {
   else
     df_pause();
 }
+
+/* ---- Called by all lanes */
+
+DF_CORE void df_cuda_zero_rings(const df_cuda_transfer *transfer, const df_lanes *lanes) {
+  const uint32_t n_slots = transfer->n_slots, n_words = n_slots + DF_LINK_CREDIT_WORDS;
+  uint8_t *ring = (uint8_t *)transfer->to;
+  for (uint32_t r = 0; r < transfer->n_rings; r++) {
+    for (uint32_t i = df_lanes_index(lanes); i < n_words; i += df_lanes_count(lanes)) {
+      const uint32_t slots = DF_MIN(i, n_slots);
+      uint64_t *word = (uint64_t *)(void *)(ring + (uint64_t)slots * transfer->stride);
+      df_store_relaxed_u64(&word[i - slots], 0);
+    }
+    ring += df_link_ring_bytes(transfer->stride, n_slots);
+  }
+}
+
+DF_CORE void df_cuda_run_errand(df_cuda_shared *shared, df_lanes *lanes) {
+  const df_cuda_transfer *transfer = &shared->transfer;
+  uint64_t *to = transfer->to;
+  const uint64_t *from = transfer->from, words = transfer->words;
+  for (uint64_t i = df_lanes_index(lanes); i < words; i += df_lanes_count(lanes))
+    df_store_relaxed_u64(&to[i], from ? df_load_relaxed_u64(&from[i]) : 0);
+  if (words == 0) df_cuda_zero_rings(transfer, lanes);
+  df_lanes_sync(lanes);
+  if (!df_lanes_leads(lanes)) return;
+  shared->watch.errand_due = 0;
+  /* The barrier orders the stores of all lanes before this one, and a release is cumulative. So a
+   * rank that the host informs of `done` finds the words. */
+  df_publish_u32(&shared->daemon.errand->done, shared->watch.errands);
+}
+
+/* ---- Called by the leader only */
 
 /* Not called while the block is parked, since a parked block may leave. When `seen` has announced
  * that the block stays, no block leaves before the host's word changes: one active block keeps all
@@ -221,8 +257,7 @@ DF_CORE void df_cuda_look(df_cuda_shared *shared, const df_lanes *lanes) {
   if (relays) shared->seen = df_sq_look_spsc(&shared->host_queue, shared->device.sq.sequence);
   df_cuda_take_host_words(shared, &seen, 0);
   if (relays) df_cuda_relay_entries(shared, lanes);
-  if (shared->block.index == 0 && shared->device.errands != watch->errands && daemon->errand)
-    df_cuda_run_errand(shared);
+  if (shared->block.index == 0 && daemon->errand) df_cuda_take_errand(shared);
   const uint64_t now = df_device_ns();
   watch->steps = 0;
   watch->look_at = now + DF_CUDA_LOOK_NS;

@@ -12,7 +12,7 @@
 
 DF_CORE void df_watch_begin_turn(df_block *block, df_lanes *lanes) {
   if (!df_lanes_leads(lanes)) return;
-  lanes->move->stop = df_cuda_shared_of(block)->watch.ending ? DF_STOP_LEAVE : 0;
+  lanes->move->stop = df_cuda_ends_turn(&df_cuda_shared_of(block)->watch) ? DF_STOP_LEAVE : 0;
   df_lanes_forget_prepared(lanes);
 }
 
@@ -28,7 +28,7 @@ DF_CORE int df_watch_ends_turn(df_block *block, df_lanes *lanes, uint32_t *polls
   if (lanes->stop) return 1; /* the time must count, or nothing would ever be fetched */
   if (++watch->steps >= DF_CUDA_LOOK_STEPS || watch->now >= watch->look_at)
     df_cuda_look(shared, lanes);
-  if (watch->ending)
+  if (df_cuda_ends_turn(watch))
     lanes->move->stop = DF_STOP_LEAVE;
   else if (*polls >= limit)
     lanes->move->stop = DF_STOP_LIMIT;
@@ -47,7 +47,8 @@ DF_CORE int df_watch_interrupts(df_block *block, df_lanes *lanes) {
     df_cuda_watch *watch = &shared->watch;
     watch->fresh = 1;
     if (++watch->steps >= DF_CUDA_LOOK_STEPS) df_cuda_look(shared, lanes);
-    lanes->move->stop = watch->ending ? DF_STOP_LEAVE : 0; /* a success renews the threshold */
+    /* a success renews the threshold */
+    lanes->move->stop = df_cuda_ends_turn(watch) ? DF_STOP_LEAVE : 0;
   }
   return lanes->stop & DF_STOP_LEAVE;
 }

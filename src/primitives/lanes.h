@@ -47,7 +47,7 @@ typedef struct df_move {
  * to all lanes. */
 typedef enum {
   DF_STOP_LIMIT = 1 << 8, /* the spin threshold has run out */
-  DF_STOP_LEAVE = 1 << 9, /* the launch has ended for this block */
+  DF_STOP_LEAVE = 1 << 9, /* the launch has ended for this block, or a transfer is due */
   DF_STOP_INPUT = 1 << 10 /* the run's input is not there yet, so the block does not spin for it */
 } df_stop;
 enum { DF_STOP_MASK = DF_STOP_LIMIT | DF_STOP_LEAVE | DF_STOP_INPUT };

@@ -164,6 +164,7 @@ DF_CORE int df_link_release(df_link *link, uint64_t sequence) {
 /* The hold word is behind the credit. The receiver sets it while it reads a lent buffer. The sender
  * revokes it before the buffers of a failed run return to the application. 0: free. */
 enum { DF_HOLD_READING = 1, DF_HOLD_REVOKED = 2 };
+enum { DF_LINK_CREDIT_WORDS = 2 }; /* number of words behind the slots that ends read: both */
 
 DF_CORE int df_link_borrow(const df_link *link) {
 #if defined(__CUDACC__)
@@ -215,7 +216,7 @@ static inline uint32_t df_link_packed_stride(uint64_t payload_bytes) {
   if (payload_bytes > DF_PACKED_WHOLE_MAX) return (uint32_t)bytes;
   return bytes > DF_CACHE_LINE / 4 ? DF_CACHE_LINE / 2 : DF_CACHE_LINE / 4;
 }
-static inline uint64_t df_link_ring_bytes(uint32_t stride, uint32_t n_slots) {
+DF_CORE uint64_t df_link_ring_bytes(uint32_t stride, uint32_t n_slots) {
   return (uint64_t)stride * n_slots + 2 * DF_CACHE_LINE;
 }
 

@@ -140,13 +140,16 @@ DF_CORE void df_timers_note(df_timers *timers, df_timed kind, uint64_t n) {
   }
 }
 
+/* One fence precedes all counts: each release would wait for a store across the bus, just where the
+ * block begins to wait for the next SQE. */
 DF_CORE void df_timers_publish(df_timers *timers) {
   df_time_log *log = timers->log;
   df_store_relaxed_u64(&log->cycles, df_device_cycles() - timers->entered_cycles);
   df_store_relaxed_u64(&log->ns, df_device_ns() - timers->entered_ns);
+  df_release_fence();
   for (uint32_t kind = 0; kind < DF_TIMED_KINDS; kind++)
-    df_publish_u64(&log->noted[kind], timers->noted[kind]);
-  df_publish_u64(&log->events_noted, timers->events_noted);
+    df_publish_fenced_u64(&log->noted[kind], timers->noted[kind]);
+  df_publish_fenced_u64(&log->events_noted, timers->events_noted);
 }
 
 #endif

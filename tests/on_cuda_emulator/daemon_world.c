@@ -185,6 +185,7 @@ static void open_rank(world *w, uint32_t r) {
   CUDA(cudaStreamCreateWithPriority(&me->stream, cudaStreamNonBlocking, greatest));
   me->device = put(&me->mapped, NULL, sizeof *me->device);
   me->daemon.device = me->device;
+  me->daemon.errand = put(&me->mapped, NULL, sizeof *me->daemon.errand);
   me->daemon.gate = put(&me->memory, NULL, sizeof *me->daemon.gate);
 }
 

@@ -10,7 +10,8 @@
  *   - A cancelled collective completes with its status. The daemon on a lost device stops.
  *   - A turn that would poll for ever ends when the launch is recalled or has run long enough, and
  *     when its collective is cancelled. Meanwhile it passes on the entries that other blocks must
- *     fetch.
+ *     fetch. It also ends for a transfer that the host requests: all lanes copy or zero the words,
+ *     of rings only those that an end reads before the other end has written them.
  */
 #include "daemon_world.h"
 
@@ -173,6 +174,56 @@ DF_TEST(emulated_daemon, a_turn_ends_when_its_collective_is_cancelled, 30) {
   w->o.ranks = 2;
   CHECK(me->failed > 0, "no run reports that it is given up");
   close_stuck(w);
+}
+
+/* ---- transfers for the host */
+
+enum { RINGS = 2, SLOTS = 4, STRIDE = 192, SOURCE_WORDS = 100 };
+
+static void request(rank *me, const df_cuda_transfer *transfer) {
+  const uint32_t number = me->device->errands + 1;
+  me->daemon.errand->transfer = *transfer;
+  df_publish_u32(&me->device->errands, number);
+  df_waiting_for("a transfer while a turn polls for ever");
+  while (df_observe_u32(&me->daemon.errand->done) != number) df_nap();
+  df_waiting_for(NULL);
+}
+
+/* Whether a link reads the word before the other end has written it. */
+static int is_read_first(size_t word) {
+  const size_t ring_words = df_link_ring_bytes(STRIDE, SLOTS) / sizeof(uint64_t);
+  const size_t at = word % ring_words, slots_end = SLOTS * STRIDE / sizeof(uint64_t);
+  return at < slots_end ? at % (STRIDE / sizeof(uint64_t)) == 0 : at < slots_end + 2;
+}
+
+DF_TEST(emulated_daemon, a_turn_ends_for_a_transfer, 60) {
+  const size_t words = RINGS * df_link_ring_bytes(STRIDE, SLOTS) / sizeof(uint64_t);
+  for (int relays = 0; relays < 2; relays++) {
+    uint64_t *rings = NULL, *source = NULL; /* before the launch, because an allocation waits */
+    CUDA(cudaHostAlloc((void **)&rings, (words + 1) * sizeof *rings, cudaHostAllocMapped));
+    CUDA(cudaHostAlloc((void **)&source, SOURCE_WORDS * sizeof *source, cudaHostAllocMapped));
+    world *w = open_stuck(&patient, relays);
+    rank *me = &w->ranks[0];
+    memset(rings, 0xff, (words + 1) * sizeof *rings);
+    request(me,
+            &(df_cuda_transfer){.to = rings, .n_rings = RINGS, .n_slots = SLOTS, .stride = STRIDE});
+    for (size_t i = 0; i <= words; i++)
+      CHECK(rings[i] == (i < words && is_read_first(i) ? 0 : UINT64_MAX), "word %zu is %llx", i,
+            (unsigned long long)rings[i]);
+    for (size_t i = 0; i < SOURCE_WORDS; i++) source[i] = i + 1;
+    request(me, &(df_cuda_transfer){.to = rings, .from = source, .words = SOURCE_WORDS - 1});
+    for (size_t i = 0; i < SOURCE_WORDS; i++)
+      CHECK(rings[i] == (i < SOURCE_WORDS - 1 ? i + 1 : UINT64_MAX), "word %zu is %llx", i,
+            (unsigned long long)rings[i]);
+    request(me, &(df_cuda_transfer){.to = rings, .words = words});
+    for (size_t i = 0; i <= words; i++)
+      CHECK(rings[i] == (i < words ? 0 : UINT64_MAX), "word %zu is %llx", i,
+            (unsigned long long)rings[i]);
+    df_publish_u32(&me->device->recalled, me->launches);
+    CUDA(cudaFreeHost(rings)); /* waits for the launch */
+    CUDA(cudaFreeHost(source));
+    close_stuck(w);
+  }
 }
 
 DF_TEST(emulated_daemon, a_lost_device_stops, 120) {

@@ -111,10 +111,9 @@ dfcclResult_t df_cuda_publish(df_rank_device *device, df_device_coll *coll) {
 dfcclResult_t df_cuda_clear(df_rank_device *device, const df_device_rings *rings) {
   df_cuda_state *state = df_cuda_state_of(device);
   df_cuda_visit visit;
-  size_t bytes = df_link_ring_bytes(rings->stride, rings->n_slots) * rings->n_blocks;
   dfcclResult_t result = df_cuda_enter_device(&visit, state->primary);
   if (result != dfcclSuccess) return result;
-  result = df_cuda_clear_memory(device, rings->base, bytes);
+  result = df_cuda_clear_rings(device, rings);
   df_cuda_leave_device(&visit);
   return result;
 }

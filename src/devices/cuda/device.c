@@ -84,15 +84,13 @@ static void lay_out_memory(df_rank_device *device, df_layout *layout, df_cuda_fi
   for (uint32_t i = 0; i < device->capacity; i++) first->table[i] = &state->constants[i];
 }
 
-/* The daemon makes the copy, because a copy on a stream might be queued behind a stream that waits
- * for a run. Any launch makes it, so a pending copy is a reason for a launch. */
-static void copy_by_daemon(df_rank_device *device, void *to, const void *from, size_t bytes) {
+/* The daemon makes the transfer, because a copy on a stream might be queued behind a stream that
+ * waits for a run. Any launch makes it, so a pending one is a reason for a launch. */
+static void transfer_by_daemon(df_rank_device *device, const df_cuda_transfer *transfer) {
   const struct timespec nap = {.tv_nsec = 20 * 1000};
   df_cuda_state *state = df_cuda_state_of(device);
   uint32_t number = device->shared->errands + 1;
-  state->errand->to = to;
-  state->errand->from = from;
-  state->errand->words = (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t);
+  state->errand->transfer = *transfer;
   df_bus_release();
   df_publish_u32(&device->shared->errands, number);
   df_bell_ring(device->work_bell);
@@ -100,21 +98,24 @@ static void copy_by_daemon(df_rank_device *device, void *to, const void *from, s
     nanosleep(&nap, NULL);
 }
 
-/* from is page-locked memory, or NULL for zeros. */
-static cudaError_t put(df_rank_device *device, void *to, const void *from, size_t bytes) {
+/* bytes: the destination's. A stream zeroes rings as a whole, at the rate of the memory. */
+static cudaError_t put(df_rank_device *device, const df_cuda_transfer *transfer, size_t bytes) {
   df_cuda_state *state = df_cuda_state_of(device);
   int alone = df_cuda_pause_streams();
   if (!alone && state->launcher_started) {
-    copy_by_daemon(device, to, from, bytes);
+    transfer_by_daemon(device, transfer);
     return df_load_relaxed_u32(&state->lost) ? cudaErrorLaunchFailure : cudaSuccess;
   }
-  cudaError_t error =
-      from ? cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, state->upload_stream)
-           : cudaMemsetAsync(to, 0, bytes, state->upload_stream);
+  cudaError_t error = transfer->from
+                          ? cudaMemcpyAsync(transfer->to, transfer->from, bytes,
+                                            cudaMemcpyHostToDevice, state->upload_stream)
+                          : cudaMemsetAsync(transfer->to, 0, bytes, state->upload_stream);
   if (error == cudaSuccess) error = cudaStreamSynchronize(state->upload_stream);
   if (alone) df_cuda_resume_streams();
   return error;
 }
+
+static uint64_t words_of(size_t bytes) { return (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t); }
 
 /* The bytes behind both buffers, up to the next multiple of 8 bytes, belong to them too. */
 dfcclResult_t df_cuda_upload(df_rank_device *device, void *to, const void *from, size_t bytes) {
@@ -122,15 +123,34 @@ dfcclResult_t df_cuda_upload(df_rank_device *device, void *to, const void *from,
   for (size_t done = 0; done < bytes; done += DF_CUDA_STAGING_BYTES) {
     size_t piece = DF_MIN(bytes - done, (size_t)DF_CUDA_STAGING_BYTES);
     memcpy(staging, (const uint8_t *)from + done, piece);
-    cudaError_t error = put(device, (uint8_t *)to + done, staging, piece);
+    const df_cuda_transfer transfer = {.to = (uint64_t *)(void *)((uint8_t *)to + done),
+                                       .from = (const uint64_t *)(void *)staging,
+                                       .words = words_of(piece)};
+    cudaError_t error = put(device, &transfer, piece);
     if (error != cudaSuccess) return df_cuda_fail(error, "a copy to the GPU");
   }
   return dfcclSuccess;
 }
 
-dfcclResult_t df_cuda_clear_memory(df_rank_device *device, void *to, size_t bytes) {
-  cudaError_t error = put(device, to, NULL, bytes);
+static dfcclResult_t clear(df_rank_device *device, const df_cuda_transfer *transfer, size_t bytes) {
+  cudaError_t error = put(device, transfer, bytes);
   return error == cudaSuccess ? dfcclSuccess : df_cuda_fail(error, "clearing memory of the GPU");
+}
+
+dfcclResult_t df_cuda_clear_memory(df_rank_device *device, void *to, size_t bytes) {
+  const df_cuda_transfer transfer = {.to = to, .words = words_of(bytes)};
+  return clear(device, &transfer, bytes);
+}
+
+/* All words of the LL protocol have flags, so they must be zero before the first message. */
+dfcclResult_t df_cuda_clear_rings(df_rank_device *device, const df_device_rings *rings) {
+  size_t bytes = df_link_ring_bytes(rings->stride, rings->n_slots) * rings->n_blocks;
+  if (rings->payload_offset == DF_LINK_LL) return df_cuda_clear_memory(device, rings->base, bytes);
+  const df_cuda_transfer transfer = {.to = (uint64_t *)(void *)rings->base,
+                                     .n_rings = rings->n_blocks,
+                                     .n_slots = rings->n_slots,
+                                     .stride = rings->stride};
+  return clear(device, &transfer, bytes);
 }
 
 static dfcclResult_t make_mapped(df_rank_device *device) {

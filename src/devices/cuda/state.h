@@ -112,6 +112,7 @@ dfcclResult_t df_cuda_find_peers(df_rank_device *device);
 /* device.c */
 dfcclResult_t df_cuda_upload(df_rank_device *device, void *to, const void *from, size_t bytes);
 dfcclResult_t df_cuda_clear_memory(df_rank_device *device, void *to, size_t bytes);
+dfcclResult_t df_cuda_clear_rings(df_rank_device *device, const df_device_rings *rings);
 
 /* collectives.c */
 dfcclResult_t df_cuda_describe(df_rank_device *device, df_device_coll *coll);

@@ -100,7 +100,8 @@ static dfcclResult_t prepare(df_shm_endpoint *endpoint, const df_route *route,
   const df_device_rings rings = {.base = range->segment->base + range->offset,
                                  .n_blocks = route->n_blocks,
                                  .n_slots = route->ring.n_slots,
-                                 .stride = route->ring.stride};
+                                 .stride = route->ring.stride,
+                                 .payload_offset = route->payload_offset};
   if (may_wait) df_rank_unlock(lock);
   if (route->fills_rings && is_deep(route, route->ring.n_slots))
     df_segment_populate(range->segment, range->offset, range->bytes);

@@ -13,6 +13,7 @@ struct df_rank_device; /* devices/device.h; this layer only passes it on */
 typedef struct df_device_rings {
   uint8_t *base;
   uint32_t n_blocks, n_slots, stride;
+  uint32_t payload_offset; /* as in df_link */
 } df_device_rings;
 
 struct df_shared_memory {
