@@ -11,6 +11,7 @@
  *   CUDA_MODULE_LOADING=EAGER      no call and no launch loads a kernel (LAZY)
  *   CUDA_EMULATOR_QUERIES_BLOCK=0  queries never wait (1)
  *   CUDA_EMULATOR_SEED             order of lanes, and places of their interruptions (1)
+ *   CUDA_EMULATOR_PEERS=0          no device can access another one's memory (1)
  *   CUDA_EMULATOR_FAIL=N[:CODE]    the N-th call fails, with cudaErrorUnknown or that code
  *   CUDA_EMULATOR_LOSE=N           the caller's device is lost at the N-th call
  *   CUDA_EMULATOR_MEMORY_OPS=0     no stream memory operations

@@ -145,6 +145,7 @@ typedef struct emulator_state {
   bool priority_queues; /* allocated by the process itself */
   bool queries_block, loads_lazily;
   bool memory_operations, trace;
+  bool reach_peers; /* devices can access each other's memory */
   emulator_device devices[EMULATOR_DEVICES];
   emulator_stream *streams;
   emulator_allocation *allocations;

@@ -361,6 +361,9 @@ EMULATOR_EXPORT cudaError_t cudaIpcOpenMemHandle(void **pointer, cudaIpcMemHandl
   pthread_mutex_lock(&emulator.lock);
   const int device = emulator_current_device();
   cudaError_t result = emulator_begin_allocating(device);
+  /* The number of a device is the same in all processes. */
+  if (result == cudaSuccess && h.device != device && !emulator.reach_peers)
+    result = cudaErrorPeerAccessUnsupported;
   emulator_allocation *a = result == cudaSuccess ? calloc(1, sizeof *a) : NULL;
   if (a && map_guarded(a, h.bytes, file, h.offset)) {
     a->kind = MEMORY_IPC;

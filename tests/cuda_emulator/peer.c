@@ -11,9 +11,9 @@ EMULATOR_EXPORT cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDevic
                                                       int device, int peer) {
   EMULATOR_ENTER();
   if (device == peer) return emulator_set_error(cudaErrorInvalidDevice);
-  *value = attribute != cudaDevP2PAttrPerformanceRank;
+  *value = attribute != cudaDevP2PAttrPerformanceRank && emulator.reach_peers;
   if (attribute == cudaDevP2PAttrNativeAtomicSupported)
-    *value = !__atomic_load_n(&without_atomics, __ATOMIC_RELAXED);
+    *value = emulator.reach_peers && !__atomic_load_n(&without_atomics, __ATOMIC_RELAXED);
   return cudaSuccess;
 }
 

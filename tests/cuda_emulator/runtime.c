@@ -67,6 +67,7 @@ static void begin(void) {
   emulator.priority_queues = number_of("CUDA_EMULATOR_PRIORITY_QUEUES", 0, 0, 1) != 0;
   emulator.queries_block = number_of("CUDA_EMULATOR_QUERIES_BLOCK", 1, 0, 1) != 0;
   emulator.loads_lazily = !loading || strcmp(loading, "EAGER") != 0;
+  emulator.reach_peers = number_of("CUDA_EMULATOR_PEERS", 1, 0, 1) != 0;
   emulator.trace = number_of("CUDA_EMULATOR_TRACE", 0, 0, 1) != 0;
   emulator.lose_at = number_of("CUDA_EMULATOR_LOSE", 0, 0, UINT64_MAX);
   read_fault();
@@ -188,6 +189,8 @@ static const struct {
      "part or all of the requested memory range is already mapped"},
     {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge",
      "too many blocks in cooperative launch"},
+    {cudaErrorPeerAccessUnsupported, "cudaErrorPeerAccessUnsupported",
+     "peer access is not supported between these two devices"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
     {cudaErrorMapBufferObjectFailed, "cudaErrorMapBufferObjectFailed",
      "mapping of buffer object failed"},
@@ -351,13 +354,14 @@ EMULATOR_EXPORT cudaError_t cudaDeviceSynchronize(void) {
 EMULATOR_EXPORT cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
   EMULATOR_ENTER();
   if (!is_device(device) || !is_device(peer)) return emulator_set_error(cudaErrorInvalidDevice);
-  *can = device != peer;
+  *can = device != peer && emulator.reach_peers;
   return cudaSuccess;
 }
 
 static cudaError_t set_peer(int peer, bool enabled) {
   const int device = emulator_current_device();
   if (!is_device(peer) || peer == device) return emulator_set_error(cudaErrorInvalidDevice);
+  if (!emulator.reach_peers) return emulator_set_error(cudaErrorPeerAccessUnsupported);
   pthread_mutex_lock(&emulator.lock);
   uint32_t *peers = &emulator.devices[device].peers;
   const bool before = *peers >> peer & 1;

@@ -3,12 +3,23 @@
  * kinds of memory and about memory of other processes hold, forbidden uses are refused, calls fail
  * on request, and work on a lost device stops.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/processes.h"
 #include "visitor.h"
 
 /* ---- memory */
+
+DF_TEST(emulator_memory, devices_may_lack_access_to_each_other, 60) {
+  int can = -1;
+  setenv("CUDA_EMULATOR_PEERS", "0", 1);
+  CUDA(cudaDeviceCanAccessPeer(&can, 0, 1));
+  CHECK(can == 0, "device 0 reaches device 1: %d", can);
+  REFUSED(cudaDeviceEnablePeerAccess(1, 0), cudaErrorPeerAccessUnsupported);
+  CUDA(cudaDeviceGetP2PAttribute(&can, cudaDevP2PAttrNativeAtomicSupported, 0, 1));
+  CHECK(can == 0, "with atomic accesses: %d", can);
+}
 
 DF_TEST(emulator_memory, memory_is_of_one_kind, 60) {
   char host[256];

@@ -5,6 +5,7 @@
  *     config.device. The calling thread's current context stays what it is.
  *   - Every element of collectives in random orders is right, in memory of cudaMalloc and of
  *     dfcclMemAlloc, with two and four ranks on two and four devices.
+ *   - Devices that cannot access each other's memory are refused with a sentence that names both.
  *   - A wrong entry is refused with a sentence that names the rank and the entry, and makes no
  *     context.
  */
@@ -114,6 +115,23 @@ DF_TEST(emulated_several_devices, no_list_of_devices_means_the_configured_one, 6
   CHECK(contexts_now() == 2, "contexts on devices of mask %x", contexts_now());
   df_free_contexts(ctxs, 2);
   CHECK(contexts_now() == 0, "contexts on devices of mask %x are left", contexts_now());
+  nothing_is_left();
+}
+
+/* Ranks on one device need no access to another one. */
+DF_TEST(emulated_several_devices, devices_without_peer_access_have_a_sentence, 60) {
+  const int apart[] = {0, 1}, together[] = {1, 1};
+  dfcclContext_t ctxs[2] = {NULL, NULL};
+  dfcclConfig_t config = df_config();
+  setenv("CUDA_EMULATOR_PEERS", "0", 1);
+  RESULT(dfcclInitAllDevices(ctxs, 2, apart, &config), dfcclInvalidUsage);
+  const char *sentence = dfcclGetLastError(NULL);
+  CHECK(strstr(sentence, "device 0") != NULL && strstr(sentence, "device 1") != NULL &&
+            strstr(sentence, "memory") != NULL,
+        "it says: %s", sentence);
+  CHECK(ctxs[0] == NULL && ctxs[1] == NULL, "a refused call made a context");
+  OK(dfcclInitAllDevices(ctxs, 2, together, &config));
+  df_free_contexts(ctxs, 2);
   nothing_is_left();
 }
 
