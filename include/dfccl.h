@@ -829,13 +829,15 @@ DFCCL_API dfcclResult_t dfcclRun(dfcclContext_t ctx, dfcclCollId_t id, dfcclRun_
 
 /*
  * The functions dfcclRun*OnStream submit a run in the order of a CUDA stream (`stream` is a
- * cudaStream_t; NULL: the default stream). The run begins when the stream has reached this call, so
- * work that is enqueued before it may produce the input. Work that is enqueued after it waits until
- * the run has ended, with any status, and may use the output. The call enqueues three memory
- * operations (or kernels of one thread, where the device has no such operations) and never waits
- * for a run. The calling thread's current device must be the stream's. The callback may be NULL and
- * is called as for dfcclRun*. The call may wait where enqueueing waits, and for the launch of the
- * daemon that must precede the stream's wait, at most cuda_patience_ms (100) of the tuning table.
+ * cudaStream_t; NULL: the default stream of the rank's device). The run begins when the stream has
+ * reached this call, so work that is enqueued before it may produce the input. Work that is
+ * enqueued after it waits until the run has ended, with any status, and may use the output. The
+ * call enqueues three memory operations (or kernels of one thread, where the device has no such
+ * operations) and never waits for a run. The stream must be one of the rank's device, which need
+ * not be the calling thread's current one. A run that is refused leaves the stream as it is. The
+ * callback may be NULL and is called as for dfcclRun*. The call may wait where enqueueing waits,
+ * and for the launch of the daemon that must precede the stream's wait, at most cuda_patience_ms
+ * (100) of the tuning table.
  *
  * Stream order can itself cause a deadlock that this library cannot prevent. Two collectives on one
  * stream, in opposite orders on two ranks, wait for each other's input. The same holds for

@@ -20,11 +20,12 @@ else
   batches=() iterations=4000 event_sizes=() warm_seconds=3 nccl_most=536870912
   # The tests that the CUDA device must pass (tests/on_cuda_emulator/meson.build); streams are in
   # the stage smoke.
-  behaviours=(results reductions callbacks opposite_order run rerun groups priorities \
+  # results comes last: it alone may take half a minute.
+  behaviours=(reductions callbacks opposite_order run rerun groups priorities \
     device_synchronize deregister contexts leftovers
     lent_buffers memory waiting stats sq_full mismatch invalid_arguments init abort \
       abort_collectives timeout departures peer_killed
-    diagnostics tuning record idle)
+    diagnostics tuning record idle broken configuration results)
 fi
 
 # Thresholds that the stage smoke compares. Each is an environment; the default is the first.

@@ -10,6 +10,10 @@
  *   - A daemon stays for cuda_keep_us after the last run on a stream, so an application that waits
  *     for each run causes no launch at each run. Calls of the library that wait for the device end
  *     that time.
+ *   - Without a stream, a run is on the default stream of its rank's device, whatever device the
+ *     calling thread uses.
+ *   - A run that is refused causes no launch and leaves the stream as it is.
+ *   - A call of the driver that fails is reported with the driver's own error.
  *   - While the input of all runs is missing, nothing is launched, and a resident daemon polls
  *     seldom across the bus, however many runs there are. A run whose input is ready is executed.
  */
@@ -252,6 +256,83 @@ DF_TEST(emulated_streams, a_daemon_leaves_when_streams_have_been_idle, 60) {
     run_and_wait(&s, 1);
     close_scene(&s);
   }
+}
+
+/* ---- calls that are refused, and the default stream */
+
+DF_TEST(emulated_streams, the_default_stream_is_that_of_the_ranks_device, 60) {
+  enum { DEVICE = 1 };
+  scene s;
+  dfcclConfig_t config = df_config();
+  df_collective coll = df_simple(COUNT, RANKS);
+  coll.type = dfcclUint32;
+  config.device = DEVICE;
+  CUDA(cudaSetDevice(0));
+  df_make_contexts(s.ctxs, RANKS, &config);
+  df_register_all(s.ctxs, 0, &coll);
+  for (int rank = 0; rank < RANKS; rank++)
+    CUDA(cudaHostAlloc((void **)&s.memory[rank], 2 * BYTES, cudaHostAllocMapped));
+  fill(&s, 0, 0);
+  OK(dfcclRunAllReduceOnStream(s.ctxs[0], 0, s.memory[0], s.memory[0] + COUNT, NULL, note_end,
+                               NULL));
+  int device = -1;
+  CUDA(cudaGetDevice(&device));
+  CHECK(device == 0, "the current device is %d", device);
+  REFUSED(cudaStreamQuery(NULL), cudaSuccess); /* nothing is on the default stream of device 0 */
+  CUDA(cudaSetDevice(DEVICE));
+  REFUSED(cudaStreamQuery(NULL), cudaErrorNotReady); /* rank 1 has not submitted */
+  run(&s, 1, 0);
+  await(NULL);
+  check(&s, 0, 0);
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(s.ctxs[rank]));
+  df_free_contexts(s.ctxs, RANKS);
+  for (int rank = 0; rank < RANKS; rank++) CUDA(cudaFreeHost(s.memory[rank]));
+  nothing_is_left();
+}
+
+DF_TEST(emulated_streams, a_run_that_is_refused_leaves_the_stream_as_it_is, 60) {
+  enum { UNKNOWN = 999 };
+  scene s;
+  open_scene(&s, QUEUES);
+  run_without_streams(&s, 0);
+  EVENTUALLY(counts_now().resident_blocks == 0);
+  const cuda_emulator_counts before = counts_now();
+  RESULT(dfcclRunAllReduceOnStream(s.ctxs[0], UNKNOWN, s.memory[0], s.memory[0] + COUNT,
+                                   s.streams[0], note_end, NULL),
+         dfcclInvalidArgument);
+  RESULT(dfcclRunAllReduceOnStream(s.ctxs[0], 0, NULL, s.memory[0], s.streams[0], note_end, NULL),
+         dfcclInvalidArgument);
+  const cuda_emulator_counts after = counts_now();
+  CHECK(after.launches == before.launches, "a refused run launched the daemon");
+  CUDA(cudaStreamQuery(s.streams[0]));
+  CHECK(atomic_load(&ended) == 0, "a refused run called back");
+  close_scene(&s);
+}
+
+/* The calls of a submission fail one after the other. The launchers make no calls meanwhile. */
+DF_TEST(emulated_streams, an_error_of_the_driver_keeps_its_name, 60) {
+  enum { MOST_CALLS = 20 };
+  scene s;
+  int is_named = 0;
+  df_tune("cuda_keep_us", "60000000");
+  df_tune("cuda_patience_ms", "30000");
+  open_scene(&s, QUEUES);
+  run_and_wait(&s, 0);
+  for (uint64_t call = 1; call <= MOST_CALLS && !is_named; call++) {
+    cuda_emulator_fail_at(call, cudaErrorNotSupported);
+    const dfcclResult_t result = dfcclRunAllReduceOnStream(
+        s.ctxs[0], 0, s.memory[0], s.memory[0] + COUNT, s.streams[0], note_end, NULL);
+    cuda_emulator_fail_at(0, 0);
+    CHECK(result == dfcclUnhandledCudaError, "call %llu fails, and the run: %s",
+          (unsigned long long)call, dfcclGetErrorString(result));
+    const char *sentence = dfcclGetLastError(s.ctxs[0]);
+    if (strstr(sentence, "enqueueing a write") == NULL) continue;
+    CHECK(strstr(sentence, "cudaErrorNotSupported") != NULL, "it says: %s", sentence);
+    is_named = 1;
+  }
+  CHECK(is_named, "no write on a stream has failed");
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclDeviceSynchronize(s.ctxs[rank]));
+  close_scene(&s);
 }
 
 /* ---- missing input */

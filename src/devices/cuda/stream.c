@@ -29,13 +29,11 @@ void df_cuda_find_stream_operations(df_cuda_state *state) {
   state->facts.has_stream_operations = 1;
 }
 
-/* A wait lasts until the word is not less than the value. */
+/* A wait lasts until the word is not less than the value. The driver's codes of errors are those of
+ * the runtime, where both have the error. */
 static cudaError_t enqueue(df_cuda_stream_operation operation, unsigned flags, const void *kernel,
                            cudaStream_t stream, uint64_t *word, uint64_t value) {
-  if (operation) {
-    int error = operation(stream, (uint64_t)(uintptr_t)word, value, flags);
-    return error == CUDA_SUCCESS ? cudaSuccess : cudaErrorUnknown;
-  }
+  if (operation) return (cudaError_t)operation(stream, (uint64_t)(uintptr_t)word, value, flags);
   void *arguments[] = {&word, &value};
   cudaLaunchConfig_t config = {
       .gridDim = {.x = 1, .y = 1, .z = 1}, .blockDim = {.x = 1, .y = 1, .z = 1}, .stream = stream};
@@ -132,7 +130,7 @@ static dfcclResult_t refuse_behind_mate(df_rank_device *device, uint32_t ticket_
       other, device->rank);
 }
 
-dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stream_run *run) {
+static dfcclResult_t begin_on_stream(df_rank_device *device, void *stream, df_stream_run *run) {
   df_cuda_state *state = df_cuda_state_of(device);
   dfcclResult_t result = refuse_capture(stream);
   if (result != dfcclSuccess) return result;
@@ -160,13 +158,27 @@ dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stre
   return df_cuda_fail(error, "enqueueing a write on the stream");
 }
 
+/* The default stream is that of the rank's device, whatever device the caller uses. */
+dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stream_run *run) {
+  df_cuda_visit visit;
+  dfcclResult_t result = df_cuda_enter_device(&visit, df_cuda_state_of(device)->primary);
+  if (result != dfcclSuccess) return result;
+  result = begin_on_stream(device, stream, run);
+  df_cuda_leave_device(&visit);
+  return result;
+}
+
 dfcclResult_t df_cuda_stream_end(df_rank_device *device, void *stream, const df_stream_run *run) {
   df_cuda_state *state = df_cuda_state_of(device);
+  df_cuda_visit visit;
   uint64_t *output = &state->tickets[df_stream_event_index(run->stream_event)].output;
+  dfcclResult_t result = df_cuda_enter_device(&visit, state->primary);
+  if (result != dfcclSuccess) return result;
   cudaError_t error = enqueue(state->wait_value, CU_STREAM_WAIT_VALUE_GEQ, df_cuda_wait_kernel(),
                               stream, output, run->number);
-  return error == cudaSuccess ? dfcclSuccess
-                              : df_cuda_fail(error, "enqueueing a wait on the stream");
+  if (error != cudaSuccess) result = df_cuda_fail(error, "enqueueing a wait on the stream");
+  df_cuda_leave_device(&visit);
+  return result;
 }
 
 void df_cuda_stream_release(df_rank_device *device, uint32_t number) {

@@ -424,6 +424,20 @@ dfcclResult_t df_submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_
                                               : submit_profiled(context, kinds, id, run, number);
 }
 
+/* A run that is refused must neither write to the stream nor keep daemons on the device. The
+ * submission checks again, since the collective may fail meanwhile. It alone takes the counts of
+ * dynamic runs. */
+static dfcclResult_t check_on_stream(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id,
+                                     df_run *run) {
+  df_rank_lock(&context->lock);
+  df_coll *coll = df_find(context, id);
+  dfcclResult_t result = check_run(context, coll, kinds, id);
+  if (result == dfcclSuccess && coll->operation != DF_OP_ALL_TO_ALL_DYNAMIC)
+    result = check_arguments(coll, run);
+  df_rank_unlock(&context->lock);
+  return result;
+}
+
 dfcclResult_t df_submit_on_stream(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id,
                                   df_run *run, void *stream, uint64_t *number) {
   df_rank_device *device = &context->device;
@@ -432,7 +446,8 @@ dfcclResult_t df_submit_on_stream(dfcclContext_t context, uint32_t kinds, dfcclC
   if (streams == NULL)
     return df_fail(dfcclInvalidUsage, "rank %u uses the %s device, which has no streams",
                    context->rank, device->kind->name);
-  dfcclResult_t result = streams->begin(device, stream, &on_stream);
+  dfcclResult_t result = check_on_stream(context, kinds, id, run);
+  if (result == dfcclSuccess) result = streams->begin(device, stream, &on_stream);
   if (result != dfcclSuccess) return result;
   run->stream_event = on_stream.stream_event;
   result = df_submit_run(context, kinds, id, run, number);

@@ -62,7 +62,8 @@ static dfcclResult_t find_driver(void) {
 
 static dfcclResult_t driver_failed(CUresult error, const char *what) {
   return df_fail(error == CUDA_ERROR_OUT_OF_MEMORY ? dfcclOutOfMemory : dfcclUnhandledCudaError,
-                 "%s failed: error %d of the CUDA driver", what, (int)error);
+                 "%s failed: %s (error %d of the CUDA driver)", what,
+                 cudaGetErrorString((cudaError_t)error), (int)error);
 }
 
 dfcclResult_t df_cuda_retain_device(void **primary, int device) {
