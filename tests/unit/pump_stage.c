@@ -187,6 +187,7 @@ void pump_flow_make(pump_flow *flow, pump_stage *stage, int from, uint32_t numbe
                          .piece_of = flow->piece_of,
                          .messages = n,
                          .n_blocks = 1,
+                         .least_slots = form->least_slots,
                          .pieces = (uint16_t)n,
                          .geometry = (uint8_t)form->geometry,
                          .element_bytes = (uint8_t)form->element_bytes,

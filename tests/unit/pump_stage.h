@@ -48,8 +48,9 @@ enum { PUMP_FLOW_MESSAGES = 4 };
 /* The description of a flow, drawn at random or given. */
 typedef struct wire_form {
   uint32_t chunk, loops, n_messages, local_slots, remote_slots, element_bytes;
-  uint32_t missing; /* elements that the last loop lacks */
-  uint32_t offset;  /* payload_offset */
+  uint32_t least_slots; /* least number of slots that the plan needs */
+  uint32_t missing;     /* elements that the last loop lacks */
+  uint32_t offset;      /* payload_offset */
   int is_packed, geometry, lends, release_mask;
   int varying; /* each run has a count of its own */
 } wire_form;

@@ -172,6 +172,47 @@ DF_TEST(wire, sends_no_more_than_the_credit, 30) {
   pump_stage_free(&stage);
 }
 
+/* A plan that needs free slots gets them without any other frame: at most the slots that it can
+ * do without are withheld, together with those that the far block has not released. */
+DF_TEST(wire, withholds_only_credits_that_the_plan_can_do_without, 30) {
+  enum { SLOTS = 8 };
+  for (uint32_t least = 0; least <= SLOTS; least++)
+    for (int mask = 0; mask <= 1; mask++) {
+      pump_stage stage;
+      pump_flow flow;
+      wire_form form = wire_plain;
+      uint32_t received = 0;
+      pump_stage_make(&stage, 1, DF_PUMP_FRAME_BYTES);
+      form.local_slots = form.remote_slots = SLOTS;
+      form.least_slots = least;
+      form.release_mask = mask;
+      stage.sides[1].wire->lend_min = UINT64_MAX;
+      pump_flow_make(&flow, &stage, 0, 1, &form, 100);
+      while (flow.sent < SLOTS) {
+        pump_flow_send(&flow);
+        pump_stage_settle(&stage);
+      }
+      for (; received < SLOTS && !pump_flow_send(&flow); received++) {
+        pump_flow_receive(&flow);
+        pump_stage_settle(&stage);
+      }
+      /* Before the last of these messages was received, this many slots were withheld. */
+      const uint32_t withheld = received - 1, spare = SLOTS - (least ? least : 1);
+      CHECK(withheld <= spare || withheld <= (uint32_t)mask,
+            "a plan of %u slots waits until %u of %u are free, mask %d", least, received, SLOTS,
+            mask);
+      CHECK(least > 4 || received == SLOTS / 2, "a credit for %u slots is sent alone", received);
+      while (flow.received < flow.sent) {
+        CHECK(pump_flow_receive(&flow), "message %llu is missing",
+              (unsigned long long)flow.received + 1);
+        pump_stage_settle(&stage);
+      }
+      pump_flow_release(&flow);
+      pump_flow_free(&flow);
+      pump_stage_free(&stage);
+    }
+}
+
 enum { IN_A_ROW = 20, TRIES = 1000 };
 
 /* Returns whether the stream has held some back. Too much time may pass at any moment. */

@@ -256,6 +256,7 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_net
                                       .geometry = (uint8_t)route->plan->geometry,
                                       .element_bytes = route->element_bytes,
                                       .varying = route->varying,
+                                      .least_slots = route->plan->least_slots,
                                       .lend_min = route->peers_lend_min,
                                       .collective = route->collective,
                                       .peer = route->peer};

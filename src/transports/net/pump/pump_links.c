@@ -104,6 +104,14 @@ void df_pump_pass(const df_pump_link *link, df_pump_ring *ring) {
   df_pump_pass_to(link, ring, ring->next);
 }
 
+/* A credit for fewer slots waits for other frames. Together with the slots that the block has not
+ * released yet, as many are withheld as the plan can do without. */
+static uint32_t due_slots(const df_pump_route *route, uint32_t block) {
+  const uint32_t n_slots = route->ends[block].slot_mask + 1;
+  const uint32_t needed = route->ends[block].release_mask + DF_MAX(route->least_slots, 1u);
+  return DF_MIN(DF_MAX(n_slots / 2, 1u), n_slots > needed ? n_slots - needed + 1 : 1u);
+}
+
 static void begin_ring(df_pump_link *link, const df_pump_route *route, uint32_t block) {
   df_pump_ring *ring = &link->rings[block];
   const uint32_t n_slots = route->ends[block].slot_mask + 1;
@@ -111,6 +119,7 @@ static void begin_ring(df_pump_link *link, const df_pump_route *route, uint32_t 
                          .part = route->parts[block],
                          .run = route->parts[block],
                          .next = 1,
+                         .due = due_slots(route, block),
                          .have = link->have + (size_t)block * n_slots};
   ring->end.ways = NULL;
   ring->end.release_mask = 0; /* the block of the remote end decides how often it releases */

@@ -28,9 +28,10 @@ typedef struct df_pump_route {
   uint32_t n_blocks;
   uint16_t pieces;
   uint8_t geometry, element_bytes;
-  uint8_t varying;     /* the first messages of a run carry its count */
-  uint64_t lend_min;   /* as in df_pump, for this link */
-  uint64_t collective; /* as in df_route; for the watch only, as is peer */
+  uint8_t varying;      /* the first messages of a run carry its count */
+  uint32_t least_slots; /* free slots without which ranks could wait for each other in a circle */
+  uint64_t lend_min;    /* as in df_pump, for this link */
+  uint64_t collective;  /* as in df_route; for the watch only, as is peer */
   uint32_t peer;
 } df_pump_route;
 
@@ -42,6 +43,7 @@ typedef struct df_pump_ring {
   uint64_t next;   /* the first message that was not sent, or has not arrived; never an empty one */
   uint64_t most;   /* outgoing: the first message that was never sent */
   uint64_t credit; /* outgoing: the credit received; incoming: the credit sent to the remote end */
+  uint32_t due;    /* incoming: this many released slots are announced at once */
   uint64_t wanted; /* incoming: the remote end waits for the credit of this message */
   uint64_t *have;  /* incoming: for each slot, a bit for each part that has arrived */
   uint32_t at;     /* outgoing: parts of message `next` that were sent */

@@ -137,11 +137,10 @@ typedef enum { NO_CREDIT, LOOSE_CREDIT, DUE_CREDIT } credit_state;
 static credit_state look_at_credit(const df_pump_ring *ring) {
   const uint64_t credit = df_observe_u64(ring->end.credit), announced = ring->credit;
   if (credit == announced) return NO_CREDIT;
-  const uint32_t n_slots = ring->end.slot_mask + 1;
   /* A run that has lent its buffer to one peer waits for the credits of all its receivers, but
    * sends LENT only to that one. */
   const int is_wanted = ring->may_lend || (ring->wanted > announced && ring->wanted <= credit);
-  return is_wanted || credit - announced >= n_slots / 2 ? DUE_CREDIT : LOOSE_CREDIT;
+  return is_wanted || credit - announced >= ring->due ? DUE_CREDIT : LOOSE_CREDIT;
 }
 
 static void send_credit(df_channel *channel, df_pump_link *link, uint32_t block) {
