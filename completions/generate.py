@@ -180,6 +180,7 @@ SIMULATOR = {
         option("--slot", "bytes of a slot", "size"),
         option("--split", "subgroup size of twolevel and hierarchical", "number"),
         option("--lanes", "lanes of hierarchical", "number"),
+        option("--blocks", "blocks of the collective", "number"),
         option("--trace", "a picture for Perfetto", FILE),
         JSON,
     ],

@@ -18,7 +18,7 @@
 typedef struct {
   int operation, algorithm; /* algorithm -1: all */
   const char *algorithm_name, *sizes, *slot, *network_file, *trace_file, *files[2];
-  uint64_t ranks, slots, split, lanes, first, last, slot_bytes;
+  uint64_t ranks, slots, split, lanes, blocks, first, last, slot_bytes;
   int file_count;
   df_plan_file *file; /* the file of --algorithm file:PATH */
   bool json;
@@ -114,6 +114,7 @@ static dfcclResult_t parse(time_options *o, int argument_count, char **arguments
        .low = 1,
        .high = DF_HOST_CHANNELS_MOST,
        .whole = &o->lanes},
+      {.name = "--blocks", .kind = DF_OPTION_WHOLE, .low = 1, .high = 32, .whole = &o->blocks},
       {.name = "--trace", .kind = DF_OPTION_TEXT, .text = &o->trace_file},
       {.name = "--json", .kind = DF_OPTION_FLAG, .given = &o->json}};
   dfcclResult_t result = df_options_parse(argument_count, arguments, options, DF_COUNT_OF(options),
@@ -199,6 +200,7 @@ static dfcclResult_t play_row(const time_options *o, const df_network *m, df_pro
                                          .file = o->file,
                                          .split = (uint32_t)o->split,
                                          .lanes = (uint32_t)o->lanes,
+                                         .blocks = (uint32_t)o->blocks,
                                          .bytes = r->bytes,
                                          .slots = (uint32_t)o->slots,
                                          .slot_bytes = o->slot_bytes,

@@ -5,7 +5,9 @@ import os
 import pathlib
 import subprocess
 
-BED = pathlib.Path(__file__).resolve().parent.parent.parent / "tests" / "hosts" / "bed.sh"
+FOLDER = pathlib.Path(__file__).resolve().parent.parent.parent / "tests" / "hosts"
+BED = FOLDER / "bed.sh"
+RATE = FOLDER / "rate.py"
 
 
 class Bed:
@@ -17,7 +19,10 @@ class Bed:
 
     def __init__(self, hosts, rate=None):
         self.hosts = hosts
-        script = '. "$0"; bed_up "$1" ${2:+"$2"}; echo "${bed_keepers[@]}"; read -r _'
+        script = (
+            '. "$0"; bed_up "$1" ${2:+"$2"}; echo "${bed_keepers[@]}"; '
+            "while read -r words; do $words && echo done || echo failed; done"
+        )
         self.process = subprocess.Popen(
             ["bash", "-c", script, str(BED), str(hosts), rate or ""],
             text=True,
@@ -73,6 +78,33 @@ class Bed:
             )
         os.chmod(path, 0o755)
         return path
+
+    def call(self, *words):
+        """Calls a function of bed.sh, whose hosts are numbered from 1."""
+        print(*words, file=self.process.stdin, flush=True)
+        if self.process.stdout.readline().strip() != "done":
+            raise RuntimeError(f"{' '.join(map(str, words))} failed")
+
+    def limit(self, host, direction, mbit):
+        """Limits what the host sends ("out") or receives ("in") on the first rail."""
+        self.call("bed_rate", host + 1, 0, direction, f"{round(1000 * mbit)}kbit")
+
+    def limit_pair(self, host, other, mbit):
+        self.call("bed_pair", host + 1, other + 1, f"{round(1000 * mbit)}kbit")
+
+    def measure(self, sender, receiver, bytes_sent):
+        """The rate of a TCP connection in Mbit/s, while nothing else is sent."""
+        address, port = self.address(receiver), "29501"
+        with subprocess.Popen(
+            self.on(receiver, [str(RATE), "receive", address, port]),
+            text=True,
+            stdout=subprocess.PIPE,
+        ) as server:
+            server.stdout.readline()
+            words = [str(RATE), "send", address, port, str(bytes_sent)]
+            subprocess.run(self.on(sender, words), check=True, timeout=120)
+            received, seconds = map(float, server.stdout.readline().split())
+        return received * 8e-6 / seconds
 
     def close(self):
         self.process.stdin.close()

@@ -12,7 +12,7 @@
 #include "synthesis/forest.h"
 #include "synthesis/weighted.h"
 
-enum { SLOTS = 4, SLOT_BYTES = 128 << 10, PIECES = 64, SHARES = 8 };
+enum { SLOTS = 4, BLOCKS = 3, SLOT_BYTES = 128 << 10, PIECES = 128, SHARES = 8 };
 /* Cost of a piece on the fastest port. */
 enum { SCALE = 8 };
 
@@ -36,6 +36,7 @@ static bool predict(const df_synthesis_question *q, const df_network *network, i
                                          .trees = trees,
                                          .root = q->root,
                                          .bytes = q->bytes,
+                                         .blocks = BLOCKS,
                                          .slots = SLOTS,
                                          .slot_bytes = SLOT_BYTES};
   df_timeline_answer answer;
@@ -181,7 +182,7 @@ static void set_costs(const df_network *m, df_trees *trees) {
  * slack with the least predicted time. */
 static bool choose_slack(const df_synthesis_question *q, const df_network *m, df_trees *trees,
                          double *best) {
-  static const uint16_t slacks[] = {0, 2 * SCALE, 4 * SCALE, 8 * SCALE, 16 * SCALE};
+  static const uint16_t slacks[] = {0, 2 * SCALE, 4 * SCALE, 8 * SCALE, 16 * SCALE, 32 * SCALE};
   uint16_t best_slack = 0;
   for (size_t i = 0; i < DF_COUNT_OF(slacks); i++) {
     double seconds;

@@ -24,9 +24,10 @@ typedef struct moment {
   df_timeline_path path;
 } moment;
 
-/* From one rank to another. Entry k of a ring is message k modulo its size. */
+/* From one rank to another, in one block. Entry k of a ring is message k modulo its size. */
 typedef struct connection {
   uint32_t from, to, channel;
+  uint32_t sender, receiver;        /* players */
   uint32_t size;                    /* size of the rings; as many slots as can matter */
   uint64_t sent, arrived, received; /* numbers of messages; the one on the wire is `arrived` */
   uint32_t *bytes;
@@ -41,6 +42,7 @@ typedef struct connection {
 
 typedef enum { RANK_READY, RANK_WORKING, RANK_ENDED } rank_state;
 
+/* One block of a rank. Player b n + r is block b of rank r. */
 typedef struct player {
   df_plan *plan;
   df_part part;
@@ -62,6 +64,7 @@ typedef struct timeline {
   df_event_queue queue;
   uint32_t slots; /* as asked for, or more if a file needs them */
   player *players;
+  uint32_t n_players;
   connection *connections;
   uint32_t n_connections, n_ended;
   uint64_t n_primitives, n_executed; /* by all ranks together */
@@ -69,8 +72,8 @@ typedef struct timeline {
   double now;
 } timeline;
 
-static void wake(timeline *t, uint32_t rank, double at) {
-  df_event_add(&t->queue, at, (uint64_t)rank << 2 | EVENT_WAKE);
+static void wake(timeline *t, uint32_t number, double at) {
+  df_event_add(&t->queue, at, (uint64_t)number << 2 | EVENT_WAKE);
 }
 
 /* ---- the wire */
@@ -111,9 +114,9 @@ static void end_message(timeline *t, connection *c) {
   c->arrived++;
   if (t->events)
     t->events->message(t->events->user, c->from, c->to, c->bytes[k], c->began.at, end.at);
-  const player *receiver = &t->players[c->to];
+  const player *receiver = &t->players[c->receiver];
   if (receiver->awaited == c && !receiver->awaits_slot && c->arrived == c->received + 1)
-    wake(t, c->to, end.at);
+    wake(t, c->receiver, end.at);
   if (c->arrived < c->sent) start_sending(t, c);
 }
 
@@ -124,8 +127,8 @@ static void release_slot(timeline *t, connection *c, const moment *when) {
   known.at += c->latency;
   known.path.credit += c->latency;
   c->released[c->received++ % c->size] = known;
-  player *sender = &t->players[c->from];
-  if (sender->awaited == c && sender->awaits_slot) wake(t, c->from, known.at);
+  player *sender = &t->players[c->sender];
+  if (sender->awaited == c && sender->awaits_slot) wake(t, c->sender, known.at);
 }
 
 static void wait_for(timeline *t, player *p, const connection *c, int for_a_slot, double at) {
@@ -161,7 +164,7 @@ static int may_begin(timeline *t, player *p, connection *in, connection *out, mo
 
 static void report_wait(const timeline *t, const player *p) {
   if (!t->events || p->awaited == NULL || t->now == p->waits_since) return;
-  const uint32_t rank = (uint32_t)(p - t->players);
+  const uint32_t rank = (uint32_t)(p - t->players) % t->network->ranks;
   t->events->wait(t->events->user, rank, p->awaits_slot ? p->awaited->to : p->awaited->from,
                   p->awaits_slot, p->waits_since, t->now);
 }
@@ -194,9 +197,9 @@ static void end_primitive(timeline *t, player *p, connection *in, connection *ou
   next_primitive(t, p);
 }
 
-/* Executes primitives until the rank waits, works or has ended. */
-static void play(timeline *t, uint32_t rank) {
-  player *p = &t->players[rank];
+/* Executes primitives until the player waits, works or has ended. */
+static void play(timeline *t, uint32_t number) {
+  player *p = &t->players[number];
   while (p->state != RANK_ENDED) {
     const df_primitive *prim = &p->plan->primitives[p->primitive];
     const uint64_t bytes = bytes_of(p, prim);
@@ -216,7 +219,7 @@ static void play(timeline *t, uint32_t rank) {
       p->ready.at = t->now + work;
       p->ready.path.work += work;
       p->state = RANK_WORKING;
-      if (work > 0) wake(t, rank, p->ready.at);
+      if (work > 0) wake(t, number, p->ready.at);
     }
     if (t->now < p->ready.at) return;
     end_primitive(t, p, in, out, bytes);
@@ -238,13 +241,15 @@ static df_levels *make_levels(const df_timeline_question *q, int is_short) {
   return levels;
 }
 
-/* As the library cuts between hosts, with one block and without lending. */
+static uint32_t blocks_of(const df_timeline_question *q) { return q->blocks ? q->blocks : 1; }
+
+/* As the library cuts between hosts, without lending. */
 static df_cuts cuts_of(const df_timeline_question *q, uint32_t n) {
   return df_plan_cuts(&(df_cut_question){.operation = q->operation,
                                          .algorithm = q->algorithm,
                                          .n = n,
                                          .bytes = q->bytes,
-                                         .n_blocks = 1,
+                                         .n_blocks = blocks_of(q),
                                          .slot_bytes = q->slot_bytes,
                                          .lend_min = UINT64_MAX,
                                          .is_far = 1});
@@ -262,7 +267,7 @@ static int make_plans(timeline *t) {
   const int wide = df_operation_is_wide(q->operation, 0) || df_operation_is_wide(q->operation, 1);
   const uint64_t count = DF_MAX(q->bytes / ELEMENT / (wide ? n : 1), 1u);
   const df_shape_limits limits = {
-      .slot_bytes = q->slot_bytes, .slots = q->slots, .block_min = UINT64_MAX, .max_blocks = 1};
+      .slot_bytes = q->slot_bytes, .slots = q->slots, .block_min = 1, .max_blocks = blocks_of(q)};
   df_plan_key key = {.operation = q->operation,
                      .algorithm = q->algorithm,
                      .n = n,
@@ -282,9 +287,13 @@ static int make_plans(timeline *t) {
     key.position = r;
     t->players[r].plan = df_plan_make(&key);
     if (t->players[r].plan == NULL) return free(levels), 0;
-    t->n_connections += t->players[r].plan->n_links;
     df_shape_make(&shape, t->players[r].plan, count, ELEMENT, &limits);
-    t->players[r].part = shape.parts[0];
+    t->n_players = n * shape.n_blocks; /* the same for all ranks */
+    for (uint32_t b = 0; b < shape.n_blocks; b++) {
+      t->players[b * n + r].plan = t->players[r].plan;
+      t->players[b * n + r].part = shape.parts[b];
+      t->n_connections += t->players[r].plan->n_links;
+    }
     t->slots = DF_MAX(q->slots, t->players[r].plan->least_slots);
     show_progress(t, r + 1, n, 0);
   }
@@ -309,36 +318,40 @@ static int make_connections(timeline *t, connection **by_sender) {
   connection **links = calloc(most + 1u, sizeof(connection *));
   if (t->connections == NULL || links == NULL) return free(links), 0;
   t->players[0].links = links;
-  for (uint32_t r = 0; r < t->network->ranks; r++) {
-    player *p = &t->players[r];
+  for (uint32_t i = 0; i < t->n_players; i++) {
+    player *p = &t->players[i];
     p->links = links;
     links += p->plan->n_links;
-    for (uint32_t i = 0; i < p->plan->n_links; i++) {
-      const df_plan_link *link = &p->plan->links[i];
+    for (uint32_t l = 0; l < p->plan->n_links; l++) {
+      const df_plan_link *link = &p->plan->links[l];
       if (!link->sends) continue;
-      connection *c = p->links[i] = &t->connections[n_made++];
-      *c = (connection){
-          .from = r, .to = link->peer, .channel = link->channel, .size = ring_size(t, p, link)};
+      connection *c = p->links[l] = &t->connections[n_made++];
+      *c = (connection){.from = i % n,
+                        .to = link->peer,
+                        .channel = link->channel,
+                        .sender = i,
+                        .receiver = i - i % n + link->peer,
+                        .size = ring_size(t, p, link)};
       entries += c->size;
     }
   }
   t->n_connections = n_made;
   /* By receiver: a counting sort, so that no rank searches all connections. */
-  uint32_t *start = calloc(t->network->ranks + 2u, sizeof *start);
+  uint32_t *start = calloc(t->n_players + 2u, sizeof *start);
   connection **sorted = calloc(n_made + 1u, sizeof(connection *));
   t->rings = calloc(entries + 1, sizeof(uint32_t) + 3 * sizeof(moment));
   const int made = start && sorted && t->rings;
-  for (uint32_t c = 0; made && c < n_made; c++) start[t->connections[c].to + 2]++;
-  for (uint32_t r = 0; made && r < t->network->ranks; r++) start[r + 2] += start[r + 1];
+  for (uint32_t c = 0; made && c < n_made; c++) start[t->connections[c].receiver + 2]++;
+  for (uint32_t i = 0; made && i < t->n_players; i++) start[i + 2] += start[i + 1];
   for (uint32_t c = 0; made && c < n_made; c++)
-    sorted[start[t->connections[c].to + 1]++] = &t->connections[c];
-  for (uint32_t r = 0; made && r < t->network->ranks; r++) {
-    player *p = &t->players[r];
-    for (uint32_t c = start[r]; c < start[r + 1]; c++)
+    sorted[start[t->connections[c].receiver + 1]++] = &t->connections[c];
+  for (uint32_t i = 0; made && i < t->n_players; i++) {
+    player *p = &t->players[i];
+    for (uint32_t c = start[i]; c < start[i + 1]; c++)
       by_sender[sorted[c]->channel * n + sorted[c]->from] = sorted[c];
-    for (uint32_t i = 0; i < p->plan->n_links; i++)
-      if (!p->plan->links[i].sends)
-        p->links[i] = by_sender[p->plan->links[i].channel * n + p->plan->links[i].peer];
+    for (uint32_t l = 0; l < p->plan->n_links; l++)
+      if (!p->plan->links[l].sends)
+        p->links[l] = by_sender[p->plan->links[l].channel * n + p->plan->links[l].peer];
   }
   free(start);
   free(sorted);
@@ -369,10 +382,10 @@ static int make_rings(timeline *t) {
 
 static dfcclResult_t make(timeline *t) {
   const dfcclResult_t lack = dfcclOutOfMemory;
-  t->players = calloc(t->network->ranks, sizeof *t->players);
+  t->players = calloc((size_t)t->network->ranks * blocks_of(t->question), sizeof *t->players);
   if (t->players == NULL || !make_plans(t)) return lack;
-  for (uint32_t r = 0; r < t->network->ranks; r++)
-    t->n_primitives += (uint64_t)t->players[r].plan->n_primitives * t->players[r].part.loops;
+  for (uint32_t i = 0; i < t->n_players; i++)
+    t->n_primitives += (uint64_t)t->players[i].plan->n_primitives * t->players[i].part.loops;
   if (t->n_primitives > PRIMITIVES_MOST)
     return df_fail(
         dfcclInvalidArgument,
@@ -428,12 +441,12 @@ static void handle(timeline *t, const df_event *event) {
 
 static void conclude(timeline *t) {
   df_timeline_answer *answer = t->answer;
-  for (uint32_t r = 0; r < t->network->ranks; r++) {
-    const moment *end = &t->players[r].ready;
-    if (end->at < answer->seconds || (end->at == answer->seconds && r > 0)) continue;
+  for (uint32_t i = 0; i < t->n_players; i++) {
+    const moment *end = &t->players[i].ready;
+    if (end->at < answer->seconds || (end->at == answer->seconds && i > 0)) continue;
     answer->seconds = end->at;
     answer->critical = end->path;
-    answer->last_rank = r;
+    answer->last_rank = i % t->network->ranks;
   }
   for (uint32_t p = 0; p < t->flows.n_ports; p++) {
     if (t->flows.ports[p].busy <= answer->busiest_seconds) continue;
@@ -463,7 +476,7 @@ dfcclResult_t df_timeline_run(const df_timeline_question *question,
   dfcclResult_t result = make(&t);
   if (result == dfcclOutOfMemory)
     result = df_fail(result, "no memory for the plans of %u ranks", question->network->ranks);
-  for (uint32_t r = 0; result == dfcclSuccess && r < question->network->ranks; r++) play(&t, r);
+  for (uint32_t i = 0; result == dfcclSuccess && i < t.n_players; i++) play(&t, i);
   while (result == dfcclSuccess && (t.queue.n > 0 || t.flows.n_dirty > 0)) {
     if (t.flows.n_dirty > 0 && (t.queue.n == 0 || t.queue.heap[0].at > t.now)) {
       df_flows_settle(&t.flows, t.now, end_changed, &t);
@@ -475,10 +488,9 @@ dfcclResult_t df_timeline_run(const df_timeline_question *question,
     if (++n_events % EVENTS_OF_PROGRESS == 0) show_progress(&t, t.n_executed, t.n_primitives, 1);
     if (t.queue.failed) result = df_fail(dfcclOutOfMemory, "no memory for events");
   }
-  if (result == dfcclSuccess && t.n_ended < question->network->ranks)
-    result =
-        df_fail(dfcclInvalidArgument, "%u of %u ranks wait for ever with %u slots",
-                question->network->ranks - t.n_ended, question->network->ranks, question->slots);
+  if (result == dfcclSuccess && t.n_ended < t.n_players)
+    result = df_fail(dfcclInvalidArgument, "%u of %u blocks of ranks wait for ever with %u slots",
+                     t.n_players - t.n_ended, t.n_players, question->slots);
   if (result == dfcclSuccess) conclude(&t);
   destroy_timeline(&t);
   return result;

@@ -2,7 +2,7 @@
  * A collective in simulated time: the plans of all ranks, as the step executes them, with loops,
  * chunks and slots, on a model of a network. Discrete events; the same answer every time.
  *
- * A primitive begins when its rank has ended the one before, its message has come, and a slot is
+ * A primitive begins when its block has ended the one before, its message has come, and a slot is
  * free for what it sends. Messages of a connection go one after the other. A slot is free again
  * when its reader's release has travelled back.
  */
@@ -19,10 +19,11 @@ typedef struct df_timeline_question {
   const struct df_plan_file *file; /* the file of DF_FROM_FILE */
   const struct df_trees *trees;    /* the trees of DF_TREES, or NULL */
   uint32_t root;
-  uint32_t split; /* subgroup size of two-level plans; 0: as many as the first host has ranks */
-  uint32_t lanes; /* channels of hierarchical plans; 0: as many as the library uses */
-  uint64_t bytes; /* bytes of a rank's larger buffer, in elements of 4 bytes */
-  uint32_t slots; /* slots of each connection */
+  uint32_t split;  /* subgroup size of two-level plans; 0: as many as the first host has ranks */
+  uint32_t blocks; /* parts of the buffer whose plans are executed side by side; 0: one */
+  uint32_t lanes;  /* channels of hierarchical plans; 0: as many as the library uses */
+  uint64_t bytes;  /* bytes of a rank's larger buffer, in elements of 4 bytes */
+  uint32_t slots;  /* slots of each connection */
   uint64_t slot_bytes;
   /* Called every 1,024 events, with the parts of the work that are done; or NULL. */
   void (*progress)(void *user, uint64_t done, uint64_t all);

@@ -3,6 +3,7 @@
  *   - On a network without contention, an algorithm takes the time of its formula.
  *   - Flows share ports max-min fairly, whenever flows begin and end.
  *   - Rings and bounds on unequal ports, and on an unequal pair, are those of the closed forms.
+ *   - Blocks share the ports and each send their part, so a long ring takes as long with them.
  *   - No algorithm is faster than the bound, on any network, for any size; and each ends.
  *   - The same question has the same answer.
  */
@@ -222,6 +223,33 @@ static void expect_unequal(const char *text, uint32_t n, df_operation operation,
 }
 
 /* Unit: the bytes over a whole port. Each host has one rank, and the last one a slower port. */
+DF_TEST(simulator_time, blocks_share_the_ports, 60) {
+  enum { N = 6 };
+  const uint64_t bytes = 12 << 20;
+  df_network model = network_of("{\"between\": {\"latency_us\": 3, \"GBps\": 2}}", N);
+  uint64_t messages = 0;
+  for (uint32_t blocks = 0; blocks <= 32; blocks = blocks ? 2 * blocks : 1) {
+    const df_timeline_question question = {.network = &model,
+                                           .operation = DF_OP_ALL_REDUCE,
+                                           .algorithm = DF_RING,
+                                           .bytes = bytes,
+                                           .blocks = blocks,
+                                           .slots = 8,
+                                           .slot_bytes = 4 << 20};
+    df_timeline_answer a;
+    OK(df_timeline_run(&question, NULL, &a));
+    const double wanted = 2 * (N - 1) * (alpha + (double)bytes / N * beta);
+    CHECK(fabs(a.seconds - wanted) <= 0.001 * wanted, "%u blocks: %g s, not %g", blocks, a.seconds,
+          wanted);
+    CHECK(a.bytes_moved == 2 * (N - 1) * bytes, "%u blocks move %llu bytes", blocks,
+          (unsigned long long)a.bytes_moved);
+    if (blocks <= 1) messages = a.messages;
+    CHECK(a.messages == messages * (blocks ? blocks : 1), "%u blocks send %llu messages", blocks,
+          (unsigned long long)a.messages);
+  }
+  df_network_free(&model);
+}
+
 DF_TEST(simulator_time, bounds_and_rings_of_unequal_ports, 60) {
 #define NET(more) "{\"between\": {\"GBps\": 1, \"latency_us\": 0}, " more "}"
   expect_unequal(NET("\"ports\": []"), 4, DF_OP_ALL_REDUCE, 1.5, 1.5);
