@@ -198,10 +198,10 @@ static void print_rank(const writer *w, uint32_t rank, FILE *out) {
       const int waits_only = from.buffer == DF_BUFFER_NONE;
       fprintf(out,
               "      <step s=\"%u\" type=\"%s\" srcbuf=\"%c\" srcoff=\"%d\" dstbuf=\"%c\" "
-              "dstoff=\"%d\" cnt=\"%d\" depid=\"%d\" deps=\"%d\" hasdep=\"%d\"/>\n",
+              "dstoff=\"%d\" cnt=\"%d\" depid=\"%d\" deps=\"%d\" hasdep=\"%d\" order=\"%u\"/>\n",
               s->number, s->kind, letter_of(from.buffer), waits_only ? -1 : (int)from.chunk,
               letter_of(to.buffer), waits_only ? -1 : (int)to.chunk, !waits_only, s->after_block,
-              s->after_step, s->has_dependent);
+              s->after_step, s->has_dependent, i);
     }
     fprintf(out, "    </tb>\n");
   }

@@ -61,6 +61,7 @@ typedef struct df_file_step {
   uint32_t count;                    /* number of chunks, side by side; at least 1 */
   int32_t after_block, after_step; /* the step waits until that block has executed that step; -1: no
                                       wait */
+  int32_t order; /* the rank executes steps with lesser numbers first; -1: in any order */
 } df_file_step;
 
 typedef struct df_file_block {

@@ -15,6 +15,7 @@ typedef struct schedule {
   const df_file_order *order;
   block_state *blocks;
   uint32_t *rank_of, *active;
+  int32_t *turn; /* [n] least order of the next steps of the rank's blocks; -1: none has one */
   uint32_t slots, n_active;
   int one_by_one;
 } schedule;
@@ -90,10 +91,17 @@ int df_file_connect(const df_file_model *m, df_file_order *order, df_file_diagno
 
 /* ---- time */
 
-typedef enum { MAY_GO, WAITS_FOR_STEP, WAITS_FOR_MESSAGE, WAITS_FOR_SLOT } wait_reason;
+typedef enum {
+  MAY_GO,
+  WAITS_FOR_TURN,
+  WAITS_FOR_STEP,
+  WAITS_FOR_MESSAGE,
+  WAITS_FOR_SLOT
+} wait_reason;
 
 static wait_reason look(const schedule *s, uint32_t b, const df_file_step *step) {
   const df_file_model *m = s->model;
+  if (step->order >= 0 && step->order > s->turn[s->rank_of[b]]) return WAITS_FOR_TURN;
   if (step->after_block >= 0) {
     const uint32_t other = m->ranks[s->rank_of[b]].first + (uint32_t)step->after_block;
     if (s->blocks[other].step <= (uint32_t)step->after_step) return WAITS_FOR_STEP;
@@ -127,6 +135,11 @@ static int report_circle(const schedule *s, df_file_diagnostic *diagnostic) {
   const df_file_model *m = s->model;
   const df_file_step *step = &m->steps[m->blocks[b].first + s->blocks[b].step];
   const wait_reason reason = look(s, b, step);
+  if (reason == WAITS_FOR_TURN)
+    return df_file_complain(diagnostic, step->line,
+                            "order=\"%d\": waits for ever for its turn: the order of rank %u "
+                            "contradicts that of its messages and waits",
+                            step->order, s->rank_of[b]);
   if (reason == WAITS_FOR_STEP)
     return df_file_complain(diagnostic, step->line,
                             "waits for ever for step %d of block %d: %u blocks wait in a circle",
@@ -135,6 +148,19 @@ static int report_circle(const schedule *s, df_file_diagnostic *diagnostic) {
       diagnostic, step->line, "waits for ever for %s rank %d: %u blocks wait in a circle",
       reason == WAITS_FOR_MESSAGE ? "a message from" : "a slot to",
       reason == WAITS_FOR_MESSAGE ? m->blocks[b].recv_from : m->blocks[b].send_to, s->n_active);
+}
+
+/* Finds the turn of each rank. A step that is executed later in the same round does not change
+ * it. */
+static void find_turns(schedule *s) {
+  const df_file_model *m = s->model;
+  for (uint32_t r = 0; r < m->n; r++) s->turn[r] = -1;
+  for (uint32_t i = 0; i < s->n_active; i++) {
+    const uint32_t b = s->active[i];
+    const int32_t order = m->steps[m->blocks[b].first + s->blocks[b].step].order;
+    int32_t *turn = &s->turn[s->rank_of[b]];
+    if (order >= 0 && (*turn < 0 || order < *turn)) *turn = order;
+  }
 }
 
 /* Each block executes one step in turn, so that the list proceeds as the file's concurrent blocks
@@ -146,6 +172,7 @@ static int run(schedule *s, df_file_order *order, df_file_diagnostic *diagnostic
     int moved = 0, wants_slot = 0;
     uint32_t left = 0;
     looks += s->n_active;
+    find_turns(s);
     for (uint32_t i = 0; i < s->n_active; i++) {
       const uint32_t b = s->active[i];
       const df_file_step *step = &m->steps[m->blocks[b].first + s->blocks[b].step];
@@ -181,7 +208,9 @@ int df_file_schedule(const df_file_model *m, uint32_t slots, int one_by_one, df_
   s.blocks = calloc(m->n_blocks + 1u, sizeof *s.blocks);
   s.rank_of = calloc(m->n_blocks + 1u, sizeof *s.rank_of);
   s.active = calloc(m->n_blocks + 1u, sizeof *s.active);
-  int fine = order->events && s.blocks && s.rank_of && s.active ? 1 : df_file_no_memory(diagnostic);
+  s.turn = calloc(m->n + 1u, sizeof *s.turn);
+  const int has_memory = order->events && s.blocks && s.rank_of && s.active && s.turn;
+  int fine = has_memory ? 1 : df_file_no_memory(diagnostic);
   for (uint32_t r = 0; fine && r < m->n; r++)
     for (uint32_t b = m->ranks[r].first; b < m->ranks[r].first + m->ranks[r].n_blocks; b++)
       s.rank_of[b] = r;
@@ -191,6 +220,7 @@ int df_file_schedule(const df_file_model *m, uint32_t slots, int one_by_one, df_
   free(s.blocks);
   free(s.rank_of);
   free(s.active);
+  free(s.turn);
   return fine;
 }
 

@@ -109,8 +109,8 @@ static df_file_step *add_step(reader *in) {
   if (steps == NULL) return NULL;
   m->steps = steps;
   m->blocks[m->n_blocks - 1].n_steps++;
-  steps[m->n_steps] =
-      (df_file_step){.line = line_of(in), .count = 1, .after_block = -1, .after_step = -1};
+  steps[m->n_steps] = (df_file_step){
+      .line = line_of(in), .count = 1, .after_block = -1, .after_step = -1, .order = -1};
   return &steps[m->n_steps++];
 }
 
@@ -277,14 +277,14 @@ static int read_step(const attributes *a) {
   df_file_model *m = a->in->model;
   df_file_step step = {.line = line_of(a->in), .count = 1};
   const df_file_block block = m->blocks[m->n_blocks - 1];
-  int64_t number_of = 0, count = 0, after_block = -1, after_step = -1, somebody = 0;
+  int64_t number_of = 0, count = 0, after_block = -1, after_step = -1, somebody = 0, order = -1;
   char text[VALUE_BYTES];
   const char *s = find(a, "s", text) ? "s" : "step"; /* older files */
   if (!number(a, s, 0, DF_FILE_MOST_STEPS, INT64_MIN, &number_of) || !read_kind(a, &step.kind) ||
       !number(a, "cnt", step.kind != DF_FILE_NOTHING, DF_FILE_MOST_CHUNKS, 1, &count) ||
       !number(a, "depid", -1, DF_FILE_MOST_BLOCKS, -1, &after_block) ||
       !number(a, "deps", -1, DF_FILE_MOST_STEPS, -1, &after_step) ||
-      !number(a, "hasdep", 0, 1, 0, &somebody))
+      !number(a, "hasdep", 0, 1, 0, &somebody) || !number(a, "order", 0, INT32_MAX, -1, &order))
     return 0;
   if (number_of != block.n_steps)
     return REFUSE(a->in, "%s=\"%lld\": the block's steps are numbered from 0, and this is step %u",
@@ -295,6 +295,7 @@ static int read_step(const attributes *a) {
   step.count = (uint32_t)(count ? count : 1);
   step.after_block = (int32_t)after_block;
   step.after_step = (int32_t)after_step;
+  step.order = (int32_t)order; /* not part of MSCCL: dfccl-info and dfccl-synthesise write it */
   if (!check_peers(a, step.kind, &block)) return 0;
   if (df_file_reads(step.kind) && !read_place(a, "srcbuf", "srcoff", step.count, &step.source))
     return 0;
