@@ -130,7 +130,7 @@ SYNTHESISE = [
     option("-n", "ranks", "ranks"),
     option("-b --bytes", "bytes of a rank's larger buffer", "size"),
     option("--root", "root of a reduce and a broadcast", "rank"),
-    option("--engine", "way of computing", "auto weighted forest milp".split()),
+    option("--engine", "way of computing", "auto weighted forest balanced milp".split()),
     option("--xml", "write the plan in MSCCL's XML", FILE),
     option("-o --output", "write the trees as JSON", FILE),
     option("--explain", "print the load of each port, and the trees"),

@@ -8,6 +8,7 @@
 #include "common/cli.h"
 #include "common/clock.h"
 #include "plans/check/check.h"
+#include "synthesis/balanced.h"
 #include "synthesis/bounds.h"
 #include "synthesis/forest.h"
 #include "synthesis/weighted.h"
@@ -155,6 +156,10 @@ static bool run_forest(const df_synthesis_question *q, df_synthesis_answer *a, d
   return result == dfcclSuccess ? true : failed();
 }
 
+static bool run_balanced(const df_synthesis_question *q, df_synthesis_answer *a, df_trees *trees) {
+  return df_balanced_make(trees, &a->network, pieces_most(q)) == dfcclSuccess ? true : failed();
+}
+
 /* Relative times of ports: of a host's first card, or of all links of a rank. */
 static void set_costs(const df_network *m, df_trees *trees) {
   enum { MOST = 4096 };
@@ -224,9 +229,19 @@ static bool compute(const df_synthesis_question *q, df_synthesis_answer *a) {
                   q->network_file);
     return false;
   }
-  if (q->engine != DF_ENGINE_FOREST && fits && !consider(q, a, "weighted", run_weighted))
+  const bool is_auto = q->engine == DF_ENGINE_AUTO, sums = q->operation == DF_OP_ALL_REDUCE;
+  if (q->engine == DF_ENGINE_BALANCED && !sums) {
+    df_tool_error("the engine balanced is for allreduce; use forest");
     return false;
-  return q->engine == DF_ENGINE_WEIGHTED || consider(q, a, "forest", run_forest);
+  }
+  if ((is_auto && fits) || q->engine == DF_ENGINE_WEIGHTED) {
+    if (!consider(q, a, "weighted", run_weighted)) return false;
+  }
+  if ((is_auto || q->engine == DF_ENGINE_FOREST) && !consider(q, a, "forest", run_forest))
+    return false;
+  if ((is_auto && sums) || q->engine == DF_ENGINE_BALANCED)
+    return consider(q, a, "balanced", run_balanced);
+  return true;
 }
 
 bool df_synthesise(const df_synthesis_question *q, df_synthesis_answer *a) {

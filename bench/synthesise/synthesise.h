@@ -7,7 +7,13 @@
 #include "plans/trees.h"
 #include "synthesis/timeline.h"
 
-typedef enum { DF_ENGINE_AUTO, DF_ENGINE_WEIGHTED, DF_ENGINE_FOREST, DF_ENGINE_MILP } df_engine;
+typedef enum {
+  DF_ENGINE_AUTO,
+  DF_ENGINE_WEIGHTED,
+  DF_ENGINE_FOREST,
+  DF_ENGINE_BALANCED,
+  DF_ENGINE_MILP
+} df_engine;
 
 typedef struct df_synthesis_question {
   const char *network_file;

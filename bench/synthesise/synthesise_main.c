@@ -17,10 +17,11 @@ static void print_help(void) {
         "  -n RANKS           number of ranks, 2 to 64\n"
         "  -b, --bytes SIZE   bytes of a rank's larger buffer (default 16M)\n"
         "      --root RANK    root of a reduce and a broadcast (default 0)\n"
-        "      --engine NAME  auto (the default): the faster of weighted and forest by\n"
-        "                     the prediction\n"
+        "      --engine NAME  auto (the default): the fastest of the others by the\n"
+        "                     prediction\n"
         "                     weighted: closed forms for hosts below one switch\n"
         "                     forest: packed spanning trees, for any network\n"
+        "                     balanced: shallow trees of an all-reduce, for any network\n"
         "                     milp: not in this build\n"
         "      --xml FILE     write the plan in MSCCL's XML, for DFCCL_ALGORITHMS\n"
         "  -o, --output FILE  write the trees as JSON\n"
@@ -65,10 +66,11 @@ typedef struct options {
 } options;
 
 static df_engine parse_engine(const char *text) {
-  static const char *const names[] = {"auto", "weighted", "forest", "milp"};
-  for (int i = 0; i < 4; i++)
+  static const char *const names[] = {"auto", "weighted", "forest", "balanced", "milp"};
+  for (int i = 0; i < 5; i++)
     if (strcmp(text, names[i]) == 0) return (df_engine)i;
-  df_tool_usage_error("option --engine wants auto, weighted, forest or milp, not '%s'", text);
+  df_tool_usage_error("option --engine wants auto, weighted, forest, balanced or milp, not '%s'",
+                      text);
 }
 
 /* Returns false if the option ends the program, after what it asked for. */
@@ -127,7 +129,7 @@ static void check(options *o, char **words, int n) {
   if (q->bytes == 0) df_tool_usage_error("option --bytes must be at least 1");
   if (q->engine == DF_ENGINE_MILP)
     df_tool_usage_error("the engine milp, which would use the solver CBC, is not in this build; "
-                        "use auto, weighted or forest");
+                        "use auto, weighted, forest or balanced");
 }
 
 static bool run(const options *o) {

@@ -18,29 +18,30 @@ refused() {
 }
 
 mkdir "$work/plans"
-# row NAME OPERATION RANKS PORTS ROOT BUSIEST: the busiest port's time, in ms over a port of 1 GB/s
-# for 16 MB, at the most.
+# row NAME OPERATION RANKS PORTS ROOT BUSIEST PERCENT: the busiest port's time, in ms over a port of
+# 1 GB/s for 16 MB, at the most; and the predicted part of the bound's speed, at the least.
 row() {
   network "{\"between\": {\"GBps\": 1, \"latency_us\": 0}, $4}"
   run 0 "$tool" "$work/network.json" "$2" -n "$3" --root "$5" --json --xml "$work/plans/$1.xml"
-  awk -v busiest="$(number busiest_us)" -v most="$6" -v bound="$(number bound_us)" \
+  awk -v busiest="$(number busiest_us)" -v most="$6" -v least="$7" -v bound="$(number bound_us)" \
     -v predicted="$(number predicted_us)" 'BEGIN {
       exit !(busiest <= most * 16777.216 * 1.0001 && predicted >= busiest * 0.9999 &&
+        (bound == "" || predicted * least <= bound * 100) &&
         (bound == "" || busiest >= bound * 0.9999))}' ||
     fail "$1: busiest $(number busiest_us), predicted $(number predicted_us)," \
-      "bound $(number bound_us); at most $6 units"
+      "bound $(number bound_us); at most $6 units, at least $7 %"
 }
-row equal allreduce 4 '"ports": []' 0 1.57
-row half allreduce 4 '"ports": [{"host": 3, "GBps": 0.5}]' 0 2
-row quarter allreduce 4 '"ports": [{"host": 3, "GBps": 0.25}]' 0 4
-row half_of_8 allreduce 8 '"ports": [{"host": 7, "GBps": 0.5}]' 0 2.05
-row two_halves allreduce 4 '"ports": [{"host": 1, "GBps": 0.5}, {"host": 3, "GBps": 0.5}]' 0 2.05
-row gather allgather 4 '"ports": [{"host": 3, "out_GBps": 0.25}]' 0 1.01
-row scatter reducescatter 4 '"ports": [{"host": 3, "in_GBps": 0.25}]' 0 1.01
-row spread broadcast 4 '"ports": [{"host": 1, "out_GBps": 0.25}]' 0 1.01
-row collect reduce 4 '"ports": [{"host": 3, "in_GBps": 0.25}]' 0 1.01
-row pair allreduce 4 '"pairs": [{"from": 0, "to": 1, "GBps": 0.125}]' 0 2.2
-row root broadcast 4 '"ports": [{"host": 1, "out_GBps": 0.25}]' 2 1.01
+row equal allreduce 4 '"ports": []' 0 1.57 90
+row half allreduce 4 '"ports": [{"host": 3, "GBps": 0.5}]' 0 2 90
+row quarter allreduce 4 '"ports": [{"host": 3, "GBps": 0.25}]' 0 4 90
+row half_of_8 allreduce 8 '"ports": [{"host": 7, "GBps": 0.5}]' 0 2.05 90
+row two_halves allreduce 4 '"ports": [{"host": 1, "GBps": 0.5}, {"host": 3, "GBps": 0.5}]' 0 2.05 90
+row gather allgather 4 '"ports": [{"host": 3, "out_GBps": 0.25}]' 0 1.01 90
+row scatter reducescatter 4 '"ports": [{"host": 3, "in_GBps": 0.25}]' 0 1.01 85
+row spread broadcast 4 '"ports": [{"host": 1, "out_GBps": 0.25}]' 0 1.01 90
+row collect reduce 4 '"ports": [{"host": 3, "in_GBps": 0.25}]' 0 1.01 90
+row pair allreduce 4 '"pairs": [{"from": 0, "to": 1, "GBps": 0.125}]' 0 1.55 90
+row root broadcast 4 '"ports": [{"host": 1, "out_GBps": 0.25}]' 2 1.01 90
 
 run 0 "$info" files "$work/plans"
 for plan in half gather scatter spread pair; do out_has "$plan.*prove"; done
