@@ -400,9 +400,11 @@ typedef void (*dfcclAdmitCallback_t)(dfcclContext_t ctx, dfcclResult_t status, v
  *
  *   callback   NULL: none. Its status, the same on all members unless the context breaks:
  *              dfcclSuccess: a process is a member now. dfcclTimeout: none has come within
- *              DFCCL_INIT_TIMEOUT_MS. dfcclRemoteError: the process was lost while it joined; then,
- *              as with dfcclTimeout, the members are the same as before. dfcclAborted: this rank
- *              calls dfcclDestroy
+ *              DFCCL_INIT_TIMEOUT_MS. dfcclRemoteError: the process was lost while it joined.
+ *              dfcclMismatch: two members have submitted different numbers of runs of a collective
+ *              before the call, so they have not called it between the same runs;
+ *              dfcclGetLastError has collective, ranks and numbers. With these three the members
+ *              are the same as before. dfcclAborted: this rank calls dfcclDestroy
  *   arg        passed to the callback
  *
  * Any thread may call it, also a callback.

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -309,6 +310,7 @@ dfcclResult_t df_entry_join(const df_entrance *entrance, const df_peer_info *inf
   entry *e = calloc(1, sizeof *e);
   if (e == NULL) return df_fail(dfcclOutOfMemory, "no memory to join a job");
   int first_ms = FIRST_MS, wait_ms = RETRY_MS;
+  char reason[DF_SENTENCE_BYTES] = "";
   do {
     memset(e, 0, sizeof *e);
     e->first_ms = first_ms;
@@ -320,7 +322,14 @@ dfcclResult_t df_entry_join(const df_entrance *entrance, const df_peer_info *inf
       *mesh = e->mesh;
     else
       df_mesh_close(&e->mesh);
-    if (result == dfcclInProgress) poll(NULL, 0, DF_MIN(wait_ms, df_remaining_ms(deadline_ns)));
+    if (result == dfcclInProgress) {
+      /* The last attempt may have had too little time for an answer. */
+      if (df_clock_ns() < deadline_ns || reason[0] == '\0')
+        snprintf(reason, sizeof reason, "%s", df_last_sentence());
+      else
+        df_fail(dfcclInProgress, "%s", reason);
+      poll(NULL, 0, DF_MIN(wait_ms, df_remaining_ms(deadline_ns)));
+    }
     wait_ms = DF_MIN(2 * wait_ms, (int)RETRY_MOST_MS);
   } while (result == dfcclInProgress && df_clock_ns() < deadline_ns);
   sodium_memzero(e, sizeof *e);

@@ -76,6 +76,10 @@ static int payload_fits(const df_message *message) {
     return message->payload_bytes == sizeof(df_entry_request);
   case DF_MESSAGE_NEWCOMER:
     return message->payload_bytes == 0 || message->payload_bytes == sizeof(df_newcomer);
+  case DF_MESSAGE_ADMIT_COUNTS:
+    return message->payload_bytes % sizeof(df_run_count) == 0 && message->b <= 1;
+  case DF_MESSAGE_ADMIT_DIFFERS:
+    return message->payload_bytes == sizeof(df_count_difference);
   case DF_MESSAGE_RELAYED:
     return envelope_fits(payload, message->payload_bytes);
   case DF_MESSAGE_SEGMENT: /* device memory has a handle in place of a descriptor */

@@ -52,6 +52,11 @@ typedef enum {
   /* from the lowest member: a newcomer takes a rank; payload: df_newcomer. From the newcomer: it
    * can be admitted; no payload */
   DF_MESSAGE_NEWCOMER,
+  /* id: round of dfcclAdmit, a: entries in earlier parts, b: 1: the last part; payload:
+   * df_run_count for each collective, which may be none */
+  DF_MESSAGE_ADMIT_COUNTS,
+  DF_MESSAGE_ADMIT_COMPARED, /* id: round; the receiver's counts are those of the sender */
+  DF_MESSAGE_ADMIT_DIFFERS,  /* id: round; payload: df_count_difference */
   DF_MESSAGE_KINDS
 } df_message_kind;
 
@@ -112,6 +117,20 @@ typedef struct df_newcomer {
   uint8_t key[32];  /* proves to it that a caller is a member */
 } df_newcomer;
 DF_STATIC_ASSERT(sizeof(df_newcomer) == 56, "part of the protocol between processes");
+
+/* The runs of a collective that a member has submitted before dfcclAdmit. */
+typedef struct df_run_count {
+  uint64_t collective, runs;
+  uint32_t registration, reserved;
+} df_run_count;
+DF_STATIC_ASSERT(sizeof(df_run_count) == 24, "part of the protocol between processes");
+
+/* Two members, in ascending order, with different numbers of runs. */
+typedef struct df_count_difference {
+  uint64_t collective, runs[2];
+  uint32_t ranks[2];
+} df_count_difference;
+DF_STATIC_ASSERT(sizeof(df_count_difference) == 32, "part of the protocol between processes");
 
 /* Two members that differ in one of these fields have a mismatch. */
 typedef struct df_announcement {

@@ -134,6 +134,7 @@ typedef struct df_view {
   uint32_t best_from;
   int newcomers_differ, reported_gone, has_reported_newcomer;
   df_view_item reported_newcomer;
+  df_view_item refusal; /* a member that has a reason (value) to take nobody in; value 0: none */
   df_view_content accepted, installed;
   df_view_content offered, arriving; /* parts of PROPOSAL, and of INSTALL */
   df_view_content best;              /* coordinator: the accepted content with the highest ballot */
@@ -177,7 +178,9 @@ void df_view_noticed(df_view *view, uint32_t rank, uint64_t now_ns);
 /* This rank leaves. All its runs have completed. It stays connected until the event end. */
 void df_view_leave(df_view *view, uint64_t now_ns);
 /* This rank's part of an admit, which all members call between the same runs: all runs before it
- * have completed on this rank. It ends with a view that has ADMITTED or CANCELLED. */
+ * have completed on this rank. It ends with a view that has ADMITTED or CANCELLED. rank: of the
+ * newcomer; or of this rank, which takes nobody in: incarnation is then 0, or a reason that the
+ * content of the view has as its newcomer's value, whatever other members say. */
 void df_view_admit(df_view *view, uint32_t rank, uint32_t incarnation, uint64_t now_ns);
 
 /* Whether the caller must report runs. */

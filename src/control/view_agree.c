@@ -15,7 +15,7 @@ void df_view_forget_states(df_view *view) {
   view->proposing = 0;
   view->best_from = DF_NOBODY;
   view->newcomers_differ = view->reported_gone = view->has_reported_newcomer = 0;
-  view->reported_newcomer = (df_view_item){0};
+  view->reported_newcomer = view->refusal = (df_view_item){0};
   memset(view->merged, 0, view->n_merged * sizeof *view->merged);
   view->n_merged = 0;
   df_view_content_clear(&view->best);
@@ -123,6 +123,7 @@ void df_view_consider(df_view *view) {
 static void take_newcomer(df_view *view, df_view_item item, int gone) {
   if (!view->has_reported_newcomer) view->reported_newcomer = item;
   view->has_reported_newcomer = 1;
+  if (view->peers[item.rank].member && item.value != 0) view->refusal = item;
   view->newcomers_differ |=
       item.rank != view->reported_newcomer.rank || item.value != view->reported_newcomer.value;
   view->reported_gone |= gone;

@@ -195,7 +195,7 @@ void df_view_content_make(df_view *view, df_view_content *content) {
     const int cancelled =
         view->reported_gone || view->newcomers_differ || view->peers[view->newcomer.rank].member;
     content->flags = cancelled ? DF_VIEW_CANCELLED : DF_VIEW_ADMITTED;
-    content->newcomer = view->newcomer;
+    content->newcomer = cancelled && view->refusal.value != 0 ? view->refusal : view->newcomer;
   }
   for (uint32_t rank = 0; rank < view->config.n_ranks; rank++) {
     const df_view_peer *peer = &view->peers[rank];

@@ -203,6 +203,45 @@ DF_TEST(join, newcomer_dies, 60) {
   end_job(&family);
 }
 
+/* ---- different numbers of runs */
+
+enum { EXTRA = 2 }; /* runs that rank 0 has before the others */
+
+static void run_more(dfcclContext_t ctx) {
+  static int32_t send[EXTRA][COUNT], recv[EXTRA][COUNT];
+  for (int i = 0; i < EXTRA; i++) {
+    for (int k = 0; k < COUNT; k++) send[i][k] = 1 << self;
+    OK(dfcclRunAllReduce(ctx, BEFORE, send[i], recv[i], NULL, NULL));
+  }
+}
+
+/* Rank 0 has submitted runs before its call that rank 2 submits when its own call has ended. */
+static void admit_between_others(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  (void)arg;
+  dfcclContext_t ctx = begin(rank, ranks, id);
+  /* begin() has made two runs. */
+  if (rank == 0) run_more(ctx);
+  RESULT(admit(ctx), dfcclMismatch);
+  const char *sentence = dfcclGetLastError(ctx);
+  CHECK(strstr(sentence, "collective 1 had 4 runs before it on rank 0 and 2 on rank 2"), "%s",
+        sentence);
+  CHECK(atomic_load(&joined_seen) == 0 && atomic_load(&lost_seen) == 1, "somebody has joined");
+  if (rank == 2) run_more(ctx);
+  OK(dfcclWait(ctx, BEFORE));
+  RESULT(admit(ctx), dfcclSuccess);
+  CHECK(atomic_load(&joined_seen) == 1, "%d have joined", atomic_load(&joined_seen));
+  run_with_newcomer(ctx);
+  df_finish(ctx);
+}
+
+DF_TEST(join, different_runs, 60) {
+  df_family family;
+  scene = df_shared(sizeof *scene);
+  df_fork(&family, RANKS, 50, admit_between_others, NULL);
+  end(start(join_late), 0);
+  end_job(&family);
+}
+
 /* ---- wrong use */
 
 static void expect(dfcclResult_t result, dfcclResult_t wanted, const char *part) {

@@ -236,6 +236,21 @@ static void say(input *in, dfcclContext_t context, uint32_t peer) {
     const df_newcomer newcomer = {.rank = next_byte(in) % 5, .incarnation = next_byte(in) % 3};
     message->payload_bytes = next_byte(in) % 2 ? sizeof newcomer : 0;
     memcpy(message + 1, &newcomer, message->payload_bytes);
+  } else if (message->kind == DF_MESSAGE_ADMIT_COUNTS) {
+    const df_run_count count = {.collective = next_byte(in) % COLLECTIVES,
+                                .runs = next_byte(in) % 3,
+                                .registration = (uint32_t)next_number(in)};
+    message->id %= 2;
+    message->a %= 2;
+    message->b %= 2;
+    message->payload_bytes = next_byte(in) % 2 ? sizeof count : 0;
+    memcpy(message + 1, &count, message->payload_bytes);
+  } else if (message->kind == DF_MESSAGE_ADMIT_DIFFERS) {
+    const df_count_difference difference = {.runs = {next_byte(in) % 2, 1},
+                                            .ranks = {next_byte(in) % 4, next_byte(in) % 4}};
+    message->id %= 2;
+    memcpy(message + 1, &difference, sizeof difference);
+    message->payload_bytes = sizeof difference;
   } else if (message->kind == DF_MESSAGE_LINKS) {
     message->a %= DF_MAX_CHANNELS; /* a channel */
     const df_shm_offer offer = {.segment = next_number(in),

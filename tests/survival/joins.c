@@ -403,9 +403,12 @@ static pid_t start_one(df_random *random) {
   return started[n_started++] = start_newcomer(df_random_next(random));
 }
 
-/* Kills a member, and starts processes until one of them has joined. */
+/* Kills a member, and starts processes until one of them has joined. The process of an earlier
+ * cycle may have been killed after it had joined, so that another one is still to come. */
 static void play_cycle(df_random *random, int number) {
-  EVENTUALLY(atomic_load(&shared->cycle) >= number);
+  EVENTUALLY((atomic_load(&shared->cycle) >= number && count_alive() >= 2) ||
+             atomic_load(&shared->cycle) >= shape.cycles);
+  if (count_alive() < 2) return; /* the job ends */
   df_sleep_ms(df_random_below(random, 15));
   kill_member(random);
   if (shape.kills_more && count_alive() > 2 && df_random_chance(random, 40)) kill_member(random);

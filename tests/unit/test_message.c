@@ -63,8 +63,10 @@ DF_TEST(message, every_kind, 30) {
                    : kind == DF_MESSAGE_QUESTION ? make(DF_MESSAGE_QUESTION, 16)
                    : kind == DF_MESSAGE_SNAPSHOT ? make(DF_MESSAGE_SNAPSHOT, 100)
                    : kind == DF_MESSAGE_ENTRY    ? make(DF_MESSAGE_ENTRY, sizeof(df_entry_request))
-                   : kind == DF_MESSAGE_RELAYED  ? envelope(1, 3, DF_MESSAGE_PING)
-                                                 : make((df_message_kind)kind, 0);
+                   : kind == DF_MESSAGE_ADMIT_DIFFERS
+                       ? make(DF_MESSAGE_ADMIT_DIFFERS, sizeof(df_count_difference))
+                   : kind == DF_MESSAGE_RELAYED ? envelope(1, 3, DF_MESSAGE_PING)
+                                                : make((df_message_kind)kind, 0);
     CHECK(df_message_is_valid(&d, bytes), "kind %d", kind);
     for (size_t cut = 0; cut < bytes; cut++)
       CHECK(!df_message_is_valid(&d, cut), "kind %d: %zu of %zu bytes", kind, cut, bytes);
@@ -80,11 +82,11 @@ DF_TEST(message, every_kind, 30) {
 DF_TEST(message, unknown_kinds, 30) {
   for (uint32_t kind = 0; kind < 65536; kind++) {
     size_t bytes = make((df_message_kind)kind, 0);
-    int known = kind >= DF_MESSAGE_SEGMENT && kind < DF_MESSAGE_KINDS &&
-                kind != DF_MESSAGE_ANNOUNCE && kind != DF_MESSAGE_LINKS &&
-                kind != DF_MESSAGE_PROPOSE && kind != DF_MESSAGE_TIMES &&
-                kind != DF_MESSAGE_RELAYED && kind != DF_MESSAGE_ENTRY &&
-                kind != DF_MESSAGE_SNAPSHOT && !has_sentence((int)kind);
+    int known =
+        kind >= DF_MESSAGE_SEGMENT && kind < DF_MESSAGE_KINDS && kind != DF_MESSAGE_ANNOUNCE &&
+        kind != DF_MESSAGE_LINKS && kind != DF_MESSAGE_PROPOSE && kind != DF_MESSAGE_TIMES &&
+        kind != DF_MESSAGE_RELAYED && kind != DF_MESSAGE_ENTRY && kind != DF_MESSAGE_SNAPSHOT &&
+        kind != DF_MESSAGE_ADMIT_DIFFERS && !has_sentence((int)kind);
     CHECK(df_message_is_valid(&d, bytes) == known, "kind %u", kind);
   }
 }

@@ -1,5 +1,6 @@
 #include "host/membership/admits.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -9,6 +10,9 @@
 #include "host/membership/membership_parts.h"
 #include "host/runs/runs.h"
 #include "host/state/registry.h"
+
+#define WARN_NS 5000000000u
+enum { DF_COUNTS_DIFFER = 1 /* the reason of a member that takes nobody in */ };
 
 static df_admit *of(const dfcclContext_t context) { return &df_membership_of(context)->admit; }
 
@@ -40,32 +44,29 @@ dfcclResult_t df_admit_begin(dfcclContext_t context, dfcclAdmitCallback_t callba
     admit->is_reported = 0;
     admit->begin_ns = now;
     admit->deadline_ns = now + (uint64_t)context->settings.init_timeout_ms * 1000000;
+    admit->has_warned = 0;
     context->survival->admits = 1;
-    for (uint32_t i = 0; i < context->registry.n_indices; i++) {
-      const df_coll *coll = df_registered(context, i);
-      if (coll && coll->survival) coll->survival->before_admit = coll->runs.submitted;
-    }
+    df_admit_counts_begin(&admit->counts);
   }
   df_rank_unlock(&context->lock);
   if (result == dfcclSuccess) df_service_wake(&context->control);
   return result;
 }
 
-/* Whether all runs before the admit have ended here. Their callbacks may still run. */
-static int runs_have_ended(const dfcclContext_t context) DF_RANK_LOCKED {
-  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
-    const df_coll *coll = df_registered(context, i);
-    if (coll && coll->survival && coll->runs.taken < coll->survival->before_admit) return 0;
-  }
-  return 1;
-}
-
 static void end(dfcclContext_t context, dfcclResult_t status) DF_RANK_LOCKED {
   df_admit *admit = of(context);
   admit->status = status;
-  admit->is_reported = 0;
+  admit->is_reported = admit->counts.is_open = 0;
   df_publish_u32(&admit->is_over, 1);
   df_ring_poller(context);
+}
+
+static void warn_of_missing(dfcclContext_t context, uint64_t now) DF_RANK_LOCKED {
+  df_admit *admit = of(context);
+  if (admit->has_warned || now - admit->begin_ns < WARN_NS) return;
+  admit->has_warned = 1;
+  df_log(DF_LOG_WARN, "rank %u waits in dfcclAdmit: rank %u has not called it", context->rank,
+         df_admit_counts_missing(&admit->counts));
 }
 
 void df_admit_progress(dfcclContext_t context) {
@@ -79,13 +80,21 @@ void df_admit_progress(dfcclContext_t context) {
     end(context, context->failure.broken);
     return;
   }
-  if (admit->is_reported || !runs_have_ended(context)) return;
-  if (newcomers->is_ready)
-    df_view_admit(&membership->view, newcomers->joining.rank, newcomers->joining.incarnation, now);
-  else if (now >= admit->deadline_ns)
-    df_view_admit(&membership->view, context->rank, 0, now); /* no newcomer */
-  else
+  if (admit->is_reported) return;
+  if (df_admit_counts_difference(&admit->counts)) { /* runs of others may never come */
+    df_view_admit(&membership->view, context->rank, DF_COUNTS_DIFFER, now);
+  } else if (!df_admit_counts_have_ended(&admit->counts)) {
     return;
+  } else if (df_admit_counts_missing(&admit->counts) != DF_NOBODY) {
+    warn_of_missing(context, now);
+    return;
+  } else if (newcomers->is_ready) {
+    df_view_admit(&membership->view, newcomers->joining.rank, newcomers->joining.incarnation, now);
+  } else if (now >= admit->deadline_ns) {
+    df_view_admit(&membership->view, context->rank, 0, now); /* no newcomer */
+  } else {
+    return;
+  }
   admit->is_reported = 1;
   df_membership_drive(context);
 }
@@ -98,13 +107,31 @@ int df_admit_tick_ms(dfcclContext_t context) {
   return df_clock_ns() - admit->begin_ns < SOON_NS ? SOON_MS : LATER_MS;
 }
 
+/* A member that did not find the difference itself may not have its message yet. */
+static void say_difference(const df_count_difference *difference, char *sentence, size_t bytes) {
+  if (difference)
+    snprintf(sentence, bytes,
+             "ranks %u and %u have called dfcclAdmit between different runs: collective %" PRIu64
+             " had %" PRIu64 " runs before it on rank %u and %" PRIu64 " on rank %u",
+             difference->ranks[0], difference->ranks[1], difference->collective,
+             difference->runs[0], difference->ranks[0], difference->runs[1], difference->ranks[1]);
+  else
+    snprintf(sentence, bytes, "the members have called dfcclAdmit between different runs");
+}
+
 void df_admit_installed(dfcclContext_t context, const df_view_content *content) {
   DF_ASSERT_RANK_LOCKED(&context->lock);
   char *sentence = context->failure.sentence;
   const size_t bytes = sizeof context->failure.sentence;
+  const df_count_difference *difference = df_admit_counts_difference(&of(context)->counts);
+  of(context)->counts.round = content->number;
   if (!of(context)->is_pending || of(context)->is_over) return;
   if (content->flags & DF_VIEW_ADMITTED) {
     end(context, dfcclSuccess);
+  } else if (df_is_member(context->survival, content->newcomer.rank) &&
+             content->newcomer.value == DF_COUNTS_DIFFER) {
+    say_difference(difference, sentence, bytes);
+    end(context, dfcclMismatch);
   } else if (df_is_member(context->survival, content->newcomer.rank)) {
     snprintf(sentence, bytes, "no process has joined within %lld ms (DFCCL_INIT_TIMEOUT_MS)",
              context->settings.init_timeout_ms);

@@ -8,6 +8,7 @@
 
 #include "base/mutex.h"
 #include "control/view.h"
+#include "host/membership/admit_counts.h"
 #include "host/state/context.h"
 
 typedef struct df_admit {
@@ -20,6 +21,8 @@ typedef struct df_admit {
   uint32_t is_over; /* `status` is known; read without the lock */
   dfcclResult_t status;
   uint64_t begin_ns, deadline_ns; /* for a newcomer */
+  int has_warned;                 /* a member has not called yet */
+  df_admit_counts counts;
 } df_admit;
 
 dfcclResult_t df_admit_begin(dfcclContext_t context, dfcclAdmitCallback_t callback, void *argument);

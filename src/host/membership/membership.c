@@ -431,7 +431,9 @@ static dfcclResult_t make(dfcclContext_t context) {
   if (membership->memory == MAP_FAILED) membership->memory = NULL;
   membership->buffer = malloc(DF_VIEW_MESSAGE_BYTES);
   if (membership->memory == NULL || membership->buffer == NULL) goto no_memory;
-  if (!df_process_ends_open(context, &membership->ends)) goto no_memory;
+  if (!df_process_ends_open(context, &membership->ends) ||
+      !df_admit_counts_open(context, &membership->admit.counts))
+    goto no_memory;
   df_view_open(&membership->view, &config, &events, context, membership->memory,
                membership->buffer);
   membership->is_newcomer = context->mesh.members != NULL;
@@ -479,6 +481,7 @@ void df_membership_close(dfcclContext_t context) {
   if (membership) {
     df_process_ends_close(&membership->ends);
     df_views_close(&membership->views);
+    df_admit_counts_close(&membership->admit.counts);
     if (membership->memory) munmap(membership->memory, membership->memory_bytes);
     free(membership->buffer);
     free(membership->report.entries);

@@ -78,7 +78,8 @@ typedef struct df_coll_survival {
   df_failed_range *failed; /* [n_failed] in order */
   uint32_t n_failed;
 
-  uint64_t before_admit; /* runs submitted before the latest dfcclAdmit */
+  uint64_t before_admit; /* runs submitted before the latest dfcclAdmit ... */
+  uint64_t counted_in;   /* ... whose round is this number less 1; 0: none */
 
   uint64_t home_due;         /* the view whose members the next home needs; 0: the home is right */
   struct df_coll *successor; /* the next home, in preparation; or NULL */
