@@ -29,6 +29,7 @@ static uint64_t *input[JOB_COLLECTIVES][JOB_DEPTH], *output[JOB_COLLECTIVES][JOB
 static atomic_int called[JOB_COLLECTIVES][JOB_ROUNDS];
 static dfcclResult_t statuses[JOB_COLLECTIVES][JOB_ROUNDS];
 static uint32_t latest_set[JOB_COLLECTIVES];
+static int first_round; /* the first one since the latest registration */
 static int submitted[JOB_COLLECTIVES], checked[JOB_COLLECTIVES]; /* runs */
 static _Atomic uint64_t view;
 static _Atomic uint32_t lost_told; /* ranks of whose loss the application has been notified */
@@ -67,6 +68,7 @@ static uint64_t expected_sum(uint32_t set, int round, size_t element) {
 
 /* The ranks of whose loss the application has not been notified. */
 static uint32_t not_lost(void) { return ((1u << job.ranks) - 1) & ~atomic_load(&lost_told); }
+uint32_t (*job_needed)(void) = not_lost;
 
 static uint32_t check_sums(int c, int round) {
   const uint64_t *result = output[c][round % JOB_DEPTH];
@@ -111,11 +113,11 @@ static void check(int c, int round) {
     return;
   }
   if (k == ALL_GATHER || k == ALL_TO_ALL) {
-    check_pieces(c, round, not_lost());
+    check_pieces(c, round, job_needed());
     agree(c, round, HAS_SET);
     return;
   }
-  const uint32_t set = check_sums(c, round), needed = not_lost();
+  const uint32_t set = check_sums(c, round), needed = job_needed();
   CHECK((set & needed) == needed, "collective %d, run %d has ranks %x, but %x are members", c,
         round, set, needed);
   CHECK((set & latest_set[c]) == set, "collective %d, run %d has ranks %x after %x", c, round, set,
@@ -137,9 +139,8 @@ static void call_back(dfcclCollId_t id, dfcclResult_t status, void *arg) {
   const int round = (int)(intptr_t)arg, c = (int)id;
   statuses[c][round] = status;
   if (c == 0 && status == dfcclSuccess) {
-    const uint32_t set = set_of(output[0][round % JOB_DEPTH][0]);
-    CHECK((set & not_lost()) == not_lost(), "run %d has ranks %x, but %x are members", round, set,
-          not_lost());
+    const uint32_t set = set_of(output[0][round % JOB_DEPTH][0]), needed = job_needed();
+    CHECK((set & needed) == needed, "run %d has ranks %x, but %x are members", round, set, needed);
     note_next(set);
   }
   atomic_fetch_add(&called[c][round], 1);
@@ -195,7 +196,8 @@ static void use_ids(void) {
   }
 }
 
-static void register_all(void) {
+void job_register(int first) {
+  first_round = first;
   for (int c = 0; c < JOB_COLLECTIVES; c++) {
     const size_t count = collectives[c].count;
     const dfcclCollId_t id = (dfcclCollId_t)c;
@@ -212,6 +214,20 @@ static void register_all(void) {
     case ALL_TO_ALL:
       OK(dfcclRegisterAllToAll(ctx, id, count, dfcclUint64, NULL));
     }
+    latest_set[c] = ~0u;
+    checked[c] = submitted[c] = first;
+  }
+}
+
+void job_deregister(void) {
+  for (int c = 0; c < JOB_COLLECTIVES; c++) OK(dfcclDeregister(ctx, (dfcclCollId_t)c));
+}
+
+void job_be(dfcclContext_t context, int rank) {
+  ctx = context;
+  self = rank;
+  for (int c = 0; c < JOB_COLLECTIVES; c++) {
+    const size_t count = collectives[c].count;
     for (int d = 0; d < JOB_DEPTH; d++) {
       const size_t in = count * pieces_of(collectives[c].kind, 0);
       const size_t out = count * pieces_of(collectives[c].kind, 1);
@@ -253,7 +269,8 @@ static int submit(int c, int round) {
 }
 
 static int end_run(int c, int round) {
-  const dfcclResult_t status = dfcclWaitRun(ctx, (dfcclCollId_t)c, (uint64_t)round, -1);
+  const dfcclResult_t status =
+      dfcclWaitRun(ctx, (dfcclCollId_t)c, (uint64_t)(round - first_round), -1);
   if (status == dfcclRemoteError && must_stop()) return 0;
   CHECK(status == statuses[c][round], "dfcclWaitRun returns %s, the callback had %s",
         df_test_result_name(status), df_test_result_name(statuses[c][round]));
@@ -262,25 +279,23 @@ static int end_run(int c, int round) {
   return 1;
 }
 
-/* Whether the rank has gone on to the end. */
-static int run_all(void) {
-  df_random random = {job.seed * 31 + (uint64_t)self};
+int job_run(df_random *random, int until) {
   int order[JOB_COLLECTIVES];
   for (int c = 0; c < JOB_COLLECTIVES; c++) order[c] = c;
-  for (int round = 0; round < job.rounds; round++) {
-    df_random_shuffle(&random, order, JOB_COLLECTIVES);
+  for (int round = first_round; round < until; round++) {
+    df_random_shuffle(random, order, JOB_COLLECTIVES);
     if (atomic_load(&job_shared->late_rank) == self)
       df_sleep_ms(atomic_exchange(&job_shared->late_ms, 0));
-    while (job.may_stop && round == job.rounds - 1 && !atomic_load(&job_shared->may_end)) df_nap();
+    while (job.may_stop && round == until - 1 && !atomic_load(&job_shared->may_end)) df_nap();
     for (int i = 0; i < JOB_COLLECTIVES; i++) {
-      if (round >= JOB_DEPTH && !end_run(order[i], round - JOB_DEPTH)) return 0;
+      if (round - first_round >= JOB_DEPTH && !end_run(order[i], round - JOB_DEPTH)) return 0;
       if (!submit(order[i], round)) return 0;
     }
     int ahead = atomic_load(&job_shared->rounds);
     while (ahead < round && !atomic_compare_exchange_weak(&job_shared->rounds, &ahead, round)) {
     }
   }
-  for (int round = job.rounds - JOB_DEPTH; round < job.rounds; round++)
+  for (int round = until - JOB_DEPTH; round < until; round++)
     for (int c = 0; c < JOB_COLLECTIVES; c++)
       if (!end_run(c, round)) return 0;
   return 1;
@@ -304,24 +319,30 @@ static void end_stopped(void) {
             atomic_load(&called[c][round]));
 }
 
-static void be_rank(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+dfcclConfig_t job_configure(job_membership membership) {
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
-  (void)arg;
-  self = rank;
   config.backend = dfcclBackendCpu;
   config.survive = job.survive;
   config.maxBlocks = job.blocks;
+  config.membership = membership;
   if (job.blocks) df_tune("block_min", "4096");
   if (job.tunes) setenv("DFCCL_TUNE", "2", 1);
-  if (job.any_part) setenv("DFCCL_SURVIVE_QUORUM", "none", 1);
   if (job.preempts) df_tune("preempt_every", "1");
-  config.membership = told;
-  for (int c = 0; c < JOB_COLLECTIVES; c++) latest_set[c] = ~0u;
+  return config;
+}
+
+static void be_rank(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  dfcclConfig_t config = job_configure(told);
+  df_random random = {job.seed * 31 + (uint64_t)rank};
+  (void)arg;
+  self = rank;
+  if (job.any_part) setenv("DFCCL_SURVIVE_QUORUM", "none", 1);
   ctx = df_init(rank, ranks, id, &config);
   if (job.uses_again && ranks > 2) use_ids();
-  register_all();
+  job_be(ctx, rank);
+  job_register(0);
   atomic_fetch_add(&job_shared->begun, 1);
-  if (run_all()) {
+  if (job_run(&random, job.rounds)) {
     atomic_store(&job_shared->outcome[rank], JOB_WENT_ON);
     df_finish(ctx);
   } else {

@@ -57,6 +57,23 @@ void job_start(df_family *family);
 /* Something happens to the rank now: it may be lost. */
 void job_strike(int rank);
 
+/* ---- Parts of a rank, for programs whose ranks register more than once. Rounds are numbered on
+ * from registration to registration. */
+
+typedef void (*job_membership)(dfcclContext_t, const dfcclMembership_t *, void *);
+/* The configuration of `job`; it also sets variables of the environment. */
+dfcclConfig_t job_configure(job_membership membership);
+/* Makes this process a rank: gets memory for its collectives. */
+void job_be(dfcclContext_t ctx, int rank);
+/* first: the round of the first runs. */
+void job_register(int first);
+void job_deregister(void);
+/* Runs all collectives, in orders of its own. Returns whether the rank has gone on to the end. */
+int job_run(df_random *random, int until);
+/* The ranks whose contributions each result must have; by default those of whose loss the
+ * application has not been notified. It is called on the callback thread, too. */
+extern uint32_t (*job_needed)(void);
+
 /* Times in ns, of all jobs. */
 typedef struct {
   uint64_t *ns;

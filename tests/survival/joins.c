@@ -5,11 +5,11 @@
  *   (b) A newcomer that dies at any moment changes nothing, or is lost like other members.
  *   (c) dfcclAdmit ends alike on all members, and the application is notified of who has joined.
  *
- * Each job has cycles. In a cycle the members register collectives of several kinds, run them in
- * random orders, call dfcclAdmit until a process has joined, and deregister them. Meanwhile ranks
- * are killed at random moments, and processes are started that join. Some of these are killed, too.
+ * Results are checked as in job.h. Each job has cycles. In a cycle the members register the
+ * collectives, run them, call dfcclAdmit until a process has joined, and deregister them.
+ * Meanwhile ranks are killed at random moments, and processes are started that join. Some of these
+ * are killed, too.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,140 +19,38 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "support/processes.h"
+#include "job.h"
 
-enum { MOST = 6, CYCLES = 100, ROUNDS = 8, DEPTH = 2, LARGE = 20000, PLAN = 900 };
+enum { ROUNDS = 8, CYCLES = JOB_ROUNDS / ROUNDS - 1, PLAN = 900 };
 
-typedef enum { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL } kind;
-static const struct {
-  kind kind;
-  int in_place;
-  size_t count;
-} collectives[] = {
-    {ALL_REDUCE, 0, 1},       {ALL_REDUCE, 1, 700}, {ALL_GATHER, 0, 100},
-    {REDUCE_SCATTER, 1, 500}, {ALL_TO_ALL, 0, 300}, {ALL_REDUCE, 0, LARGE},
-};
-enum { COLLECTIVES = sizeof collectives / sizeof *collectives };
-enum { FAILED = 1 << 30, HAS_SET = 1 << 29 };
-
-/* Memory that the processes of one job share. */
+/* Memory that the processes of one job share, besides job_shared. */
 typedef struct {
-  atomic_int lives[MOST]; /* a member's process runs, and nobody kills it yet */
-  atomic_int since[MOST]; /* the cycle in which it has joined */
-  atomic_int has_id[MOST];
-  dfcclUniqueId ids[MOST];
-  atomic_int pids[MOST];
-  atomic_int begun, cycle, stops, waiting, joined_total, cancelled;
-  _Atomic uint32_t ended[CYCLES + 2][COLLECTIVES][ROUNDS];
+  atomic_int lives[JOB_RANKS]; /* a member's process runs, and nobody kills it yet */
+  atomic_int since[JOB_RANKS]; /* the cycle in which it has joined */
+  atomic_int has_id[JOB_RANKS];
+  dfcclUniqueId ids[JOB_RANKS];
+  atomic_int pids[JOB_RANKS];
+  atomic_int begun, cycle, stops, joined_total, cancelled;
   _Atomic uint64_t join_ns[CYCLES + 2]; /* from dfcclJoin to the first completed run */
 } shared_log;
 
-typedef struct {
-  int ranks, survive, cycles, patience_s, blocks, lends, kills_newcomers, kills_more;
-  uint64_t seed;
-} job;
-
 static shared_log *shared;
-static job shape;
+static struct { int cycles, kills_newcomers, kills_more; } plan;
 
 /* The state of one process. */
-static int self, cycle;
+static int self;
+static atomic_int cycle;
 static dfcclContext_t ctx;
-static uint64_t *input[COLLECTIVES][DEPTH], *output[COLLECTIVES][DEPTH];
-static dfcclResult_t statuses[COLLECTIVES][ROUNDS];
-static atomic_int called[COLLECTIVES][ROUNDS], admit_status, joined_seen;
+static atomic_int admit_status, joined_seen;
 enum { PENDING = -1 };
-
-static size_t pieces_of(kind k, int of_output) {
-  const int wide =
-      of_output ? k == ALL_GATHER || k == ALL_TO_ALL : k == REDUCE_SCATTER || k == ALL_TO_ALL;
-  return wide ? (size_t)shape.ranks : 1;
-}
-
-/* The contribution of a rank, in a byte of its own. */
-static uint64_t value(int rank, int round, size_t element) {
-  return (uint64_t)(1 + ((cycle * 11 + round) * 7 + (int)(element % 5)) % 200) << (8 * rank);
-}
-
-static uint32_t set_of(uint64_t sum) {
-  uint32_t set = 0;
-  for (int r = 0; r < shape.ranks; r++)
-    if (sum >> (8 * r) & 255) set |= 1u << r;
-  return set;
-}
-
-static uint64_t expected_sum(uint32_t set, int round, size_t element) {
-  uint64_t sum = 0;
-  for (int r = 0; r < shape.ranks; r++)
-    if (set >> r & 1) sum += value(r, round, element);
-  return sum;
-}
 
 /* Members whose processes live and that take part in this cycle. */
 static uint32_t alive_now(void) {
   uint32_t set = 0;
-  for (int r = 0; r < shape.ranks; r++)
-    if (atomic_load(&shared->lives[r]) && atomic_load(&shared->since[r]) <= cycle) set |= 1u << r;
+  for (int r = 0; r < job.ranks; r++)
+    if (atomic_load(&shared->lives[r]) && atomic_load(&shared->since[r]) <= atomic_load(&cycle))
+      set |= 1u << r;
   return set;
-}
-
-static uint32_t check_sums(int c, int round) {
-  const uint64_t *result = output[c][round % DEPTH];
-  const size_t count = collectives[c].count;
-  const size_t first = collectives[c].kind == REDUCE_SCATTER ? (size_t)self * count : 0;
-  const uint32_t set = set_of(result[0]);
-  for (size_t i = 0; i < count; i++)
-    CHECK(result[i] == expected_sum(set, round, first + i),
-          "cycle %d, collective %d, run %d, element %zu: %llx, but the first element has ranks %x",
-          cycle, c, round, i, (unsigned long long)result[i], set);
-  return set;
-}
-
-static void check_pieces(int c, int round, uint32_t alive) {
-  const size_t count = collectives[c].count;
-  for (int r = 0; r < shape.ranks; r++)
-    for (size_t i = 0; i < count && alive >> r & 1; i++) {
-      const size_t element = collectives[c].kind == ALL_TO_ALL ? (size_t)self * count + i : i;
-      const uint64_t got = output[c][round % DEPTH][(size_t)r * count + i];
-      CHECK(got == value(r, round, element), "cycle %d, collective %d, run %d, piece %d, %zu: %llx",
-            cycle, c, round, r, i, (unsigned long long)got);
-    }
-}
-
-/* Compares with what the other processes have found. */
-static void agree(int c, int round, uint32_t found) {
-  uint32_t before = 0;
-  if (!atomic_compare_exchange_strong(&shared->ended[cycle][c][round], &before, found))
-    CHECK(before == found, "cycle %d, collective %d, run %d: %x on rank %d, %x on another", cycle,
-          c, round, found, self, before);
-}
-
-static void check(int c, int round) {
-  const kind k = collectives[c].kind;
-  CHECK(atomic_load(&called[c][round]) == 1, "collective %d, run %d: %d callbacks", c, round,
-        atomic_load(&called[c][round]));
-  if (statuses[c][round] != dfcclSuccess) {
-    CHECK(statuses[c][round] == dfcclRemoteError && shape.survive == 2,
-          "cycle %d, collective %d, run %d failed: %s, %s", cycle, c, round,
-          df_test_result_name(statuses[c][round]), dfcclGetLastError(ctx));
-    agree(c, round, FAILED);
-    return;
-  }
-  if (k == ALL_GATHER || k == ALL_TO_ALL) {
-    check_pieces(c, round, alive_now());
-    agree(c, round, HAS_SET);
-    return;
-  }
-  const uint32_t set = check_sums(c, round), alive = alive_now();
-  CHECK((set & alive) == alive, "cycle %d, collective %d, run %d has ranks %x, but %x live", cycle,
-        c, round, set, alive);
-  agree(c, round, HAS_SET | set);
-}
-
-static void call_back(dfcclCollId_t id, dfcclResult_t status, void *arg) {
-  const int round = (int)(intptr_t)arg, c = (int)id;
-  statuses[c][round] = status;
-  atomic_fetch_add(&called[c][round], 1);
 }
 
 static void told(dfcclContext_t context, const dfcclMembership_t *m, void *arg) {
@@ -167,51 +65,6 @@ static void told(dfcclContext_t context, const dfcclMembership_t *m, void *arg) 
   atomic_fetch_add(&joined_seen, m->nJoined);
 }
 
-static void get_memory(int c) {
-  const size_t count = collectives[c].count;
-  const size_t in = count * pieces_of(collectives[c].kind, 0);
-  const size_t out = count * pieces_of(collectives[c].kind, 1);
-  for (int d = 0; d < DEPTH; d++) {
-    void *memory[2] = {NULL, NULL};
-    for (int i = 0; i < (collectives[c].in_place ? 1 : 2); i++) {
-      const size_t bytes = (in > out ? in : out) * sizeof(uint64_t);
-      if (shape.lends)
-        OK(dfcclMemAlloc(ctx, &memory[i], bytes));
-      else
-        memory[i] = calloc(1, bytes);
-    }
-    input[c][d] = output[c][d] = memory[0];
-    if (!collectives[c].in_place) output[c][d] = memory[1];
-    if (collectives[c].in_place && out < in) output[c][d] += (size_t)self * count;
-  }
-}
-
-static void register_all(void) {
-  for (int c = 0; c < COLLECTIVES; c++) {
-    const size_t count = collectives[c].count;
-    const dfcclCollId_t id = (dfcclCollId_t)c;
-    switch (collectives[c].kind) {
-    case ALL_REDUCE:
-      OK(dfcclRegisterAllReduce(ctx, id, count, dfcclUint64, dfcclSum, NULL));
-      break;
-    case ALL_GATHER:
-      OK(dfcclRegisterAllGather(ctx, id, count, dfcclUint64, NULL));
-      break;
-    case REDUCE_SCATTER:
-      OK(dfcclRegisterReduceScatter(ctx, id, count, dfcclUint64, dfcclSum, NULL));
-      break;
-    case ALL_TO_ALL:
-      OK(dfcclRegisterAllToAll(ctx, id, count, dfcclUint64, NULL));
-    }
-  }
-  OK(dfcclRegisterAllReduce(ctx, PLAN, 1, dfcclInt32, dfcclMax, NULL));
-}
-
-static void deregister_all(void) {
-  for (int c = 0; c < COLLECTIVES; c++) OK(dfcclDeregister(ctx, (dfcclCollId_t)c));
-  OK(dfcclDeregister(ctx, PLAN));
-}
-
 /* The largest number of all members. A run that fails does so on all of them. */
 static int32_t largest(dfcclCollId_t id, int32_t mine) {
   int32_t all = -2;
@@ -219,44 +72,10 @@ static int32_t largest(dfcclCollId_t id, int32_t mine) {
   while (result != dfcclSuccess) {
     OK(dfcclRunAllReduce(ctx, id, &mine, &all, NULL, NULL));
     result = dfcclWait(ctx, id);
-    CHECK(result == dfcclSuccess || (result == dfcclRemoteError && shape.survive == 2), "%s: %s",
+    CHECK(result == dfcclSuccess || (result == dfcclRemoteError && job.survive == 2), "%s: %s",
           df_test_result_name(result), dfcclGetLastError(ctx));
   }
   return all;
-}
-
-static void submit(int c, int round) {
-  dfcclRun_t run = DFCCL_RUN_INITIALIZER;
-  uint64_t *to = input[c][round % DEPTH];
-  for (size_t i = 0; i < collectives[c].count * pieces_of(collectives[c].kind, 0); i++)
-    to[i] = value(self, round, i);
-  run.sendBuf = to;
-  run.recvBuf = output[c][round % DEPTH];
-  run.callback = call_back;
-  run.arg = (void *)(intptr_t)round;
-  OK(dfcclRun(ctx, (dfcclCollId_t)c, &run));
-}
-
-static void end_run(int c, int round) {
-  const dfcclResult_t status = dfcclWaitRun(ctx, (dfcclCollId_t)c, (uint64_t)round, -1);
-  CHECK(status == statuses[c][round], "dfcclWaitRun returns %s, the callback had %s",
-        df_test_result_name(status), df_test_result_name(statuses[c][round]));
-  check(c, round);
-}
-
-static void run_all(df_random *random) {
-  int order[COLLECTIVES];
-  for (int c = 0; c < COLLECTIVES; c++) order[c] = c;
-  memset(called, 0, sizeof called);
-  for (int round = 0; round < ROUNDS; round++) {
-    df_random_shuffle(random, order, COLLECTIVES);
-    for (int i = 0; i < COLLECTIVES; i++) {
-      if (round >= DEPTH) end_run(order[i], round - DEPTH);
-      submit(order[i], round);
-    }
-  }
-  for (int round = ROUNDS - DEPTH; round < ROUNDS; round++)
-    for (int c = 0; c < COLLECTIVES; c++) end_run(c, round);
 }
 
 static void admitted(dfcclContext_t context, dfcclResult_t status, void *arg) {
@@ -287,9 +106,9 @@ static void admit(void) {
 static void be_member(df_random *random, uint64_t begin_ns) {
   OK(dfcclGetJoinId(ctx, &shared->ids[self]));
   atomic_store(&shared->has_id[self], 1);
-  for (int c = 0; c < COLLECTIVES; c++) get_memory(c);
+  job_be(ctx, self);
   for (;;) {
-    register_all();
+    OK(dfcclRegisterAllReduce(ctx, PLAN, 1, dfcclInt32, dfcclMax, NULL));
     /* If the others have died meanwhile, the newcomer begins a cycle of its own. */
     const int planned = largest(PLAN, begin_ns ? -1 : cycle);
     cycle = planned >= 0 ? planned : atomic_load(&shared->cycle) + 1;
@@ -303,28 +122,20 @@ static void be_member(df_random *random, uint64_t begin_ns) {
     int known = atomic_load(&shared->cycle);
     while (known < cycle && !atomic_compare_exchange_weak(&shared->cycle, &known, cycle)) {
     }
-    run_all(random);
-    if (cycle >= shape.cycles) break;
+    job_register(cycle * ROUNDS);
+    job_run(random, (cycle + 1) * ROUNDS);
+    if (cycle >= plan.cycles) break;
     admit();
-    deregister_all();
+    job_deregister();
+    OK(dfcclDeregister(ctx, PLAN));
     cycle++;
   }
   df_finish(ctx);
 }
 
-static dfcclConfig_t configure(void) {
-  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
-  config.backend = dfcclBackendCpu;
-  config.survive = shape.survive;
-  config.maxBlocks = shape.blocks;
-  config.membership = told;
-  if (shape.blocks) df_tune("block_min", "4096");
-  return config;
-}
-
 static void be_rank(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
-  const dfcclConfig_t config = configure();
-  df_random random = {shape.seed * 31 + (uint64_t)rank};
+  const dfcclConfig_t config = job_configure(told);
+  df_random random = {job.seed * 31 + (uint64_t)rank};
   (void)arg;
   self = rank;
   ctx = df_init(rank, ranks, id, &config);
@@ -335,11 +146,11 @@ static void be_rank(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
 /* A newcomer asks any member that lives. */
 static void be_newcomer(uint64_t seed) {
   df_random random = {seed};
-  const dfcclConfig_t config = configure();
+  const dfcclConfig_t config = job_configure(told);
   const uint64_t begin_ns = df_now_ns();
   dfcclResult_t result = dfcclRemoteError;
   while (result != dfcclSuccess) {
-    const int r = df_random_below(&random, shape.ranks);
+    const int r = df_random_below(&random, job.ranks);
     if (atomic_load(&shared->stops)) return;
     if (!atomic_load(&shared->has_id[r]) || !atomic_load(&shared->lives[r])) continue;
     const dfcclUniqueId id = shared->ids[r];
@@ -351,7 +162,7 @@ static void be_newcomer(uint64_t seed) {
   int ranks;
   df_watch(ctx);
   OK(dfcclGetRank(ctx, &self, &ranks));
-  CHECK(ranks == shape.ranks, "%d ranks", ranks);
+  CHECK(ranks == job.ranks, "%d ranks", ranks);
   atomic_store(&shared->has_id[self], 0);
   atomic_store(&shared->pids[self], getpid());
   be_member(&random, begin_ns);
@@ -366,7 +177,7 @@ static pid_t start_newcomer(uint64_t seed) {
     return pid;
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  df_watchdog_start("a newcomer", shape.patience_s);
+  df_watchdog_start("a newcomer", job.patience_s);
   be_newcomer(seed);
   df_watchdog_stop();
   fflush(NULL);
@@ -386,13 +197,13 @@ static void kill_process(pid_t pid) {
 
 static int count_alive(void) {
   int n = 0;
-  for (int r = 0; r < shape.ranks; r++) n += atomic_load(&shared->lives[r]);
+  for (int r = 0; r < job.ranks; r++) n += atomic_load(&shared->lives[r]);
   return n;
 }
 
 static void kill_member(df_random *random) {
   int victim;
-  do victim = df_random_below(random, shape.ranks);
+  do victim = df_random_below(random, job.ranks);
   while (!atomic_load(&shared->lives[victim]));
   atomic_store(&shared->lives[victim], 0);
   kill_process(atomic_load(&shared->pids[victim]));
@@ -407,20 +218,20 @@ static pid_t start_one(df_random *random) {
  * cycle may have been killed after it had joined, so that another one is still to come. */
 static void play_cycle(df_random *random, int number) {
   EVENTUALLY((atomic_load(&shared->cycle) >= number && count_alive() >= 2) ||
-             atomic_load(&shared->cycle) >= shape.cycles);
+             atomic_load(&shared->cycle) >= plan.cycles);
   if (count_alive() < 2) return; /* the job ends */
   df_sleep_ms(df_random_below(random, 15));
   kill_member(random);
-  if (shape.kills_more && count_alive() > 2 && df_random_chance(random, 40)) kill_member(random);
+  if (plan.kills_more && count_alive() > 2 && df_random_chance(random, 40)) kill_member(random);
   if (df_random_chance(random, 50)) df_sleep_ms(df_random_below(random, 10));
   pid_t newcomer = start_one(random);
-  for (int i = 0; i < 2 && shape.kills_newcomers && df_random_chance(random, 50); i++) {
+  for (int i = 0; i < 2 && plan.kills_newcomers && df_random_chance(random, 50); i++) {
     const int before = atomic_load(&shared->joined_total);
     df_sleep_ms(df_random_below(random, 25));
     if (atomic_load(&shared->joined_total) != before) break;
     /* Between this look and the signal it may become a member: then it is lost like others. */
     kill_process(newcomer);
-    for (int r = 0; r < shape.ranks; r++)
+    for (int r = 0; r < job.ranks; r++)
       if (atomic_load(&shared->pids[r]) == newcomer) atomic_store(&shared->lives[r], 0);
     newcomer = start_one(random);
   }
@@ -436,41 +247,38 @@ static void reap(pid_t pid, int killed) {
         "process %d ended with status %d", (int)pid, status);
 }
 
-static uint64_t times[100000];
-static int n_times;
+static job_times times;
 static long n_joined, n_cancelled;
 
 static void play(void) {
   df_family family;
-  df_random random = {shape.seed};
+  df_random random = {job.seed};
   memset(shared, 0, sizeof *shared);
+  memset(job_shared, 0, sizeof *job_shared);
+  atomic_store(&job_shared->late_rank, -1);
   n_started = 0;
   memset(is_killed, 0, sizeof is_killed);
-  df_fork(&family, shape.ranks, shape.patience_s, be_rank, NULL);
-  for (int r = 0; r < shape.ranks; r++) {
+  df_fork(&family, job.ranks, job.patience_s, be_rank, NULL);
+  for (int r = 0; r < job.ranks; r++) {
     atomic_store(&shared->pids[r], family.pids[r]);
     atomic_store(&shared->lives[r], 1);
     started[n_started++] = family.pids[r];
   }
-  EVENTUALLY(atomic_load(&shared->begun) == shape.ranks);
-  for (int k = 0; k < shape.cycles; k++) play_cycle(&random, k);
-  EVENTUALLY(atomic_load(&shared->cycle) >= shape.cycles);
+  EVENTUALLY(atomic_load(&shared->begun) == job.ranks);
+  for (int k = 0; k < plan.cycles; k++) play_cycle(&random, k);
+  EVENTUALLY(atomic_load(&shared->cycle) >= plan.cycles);
   atomic_store(&shared->stops, 1);
   for (int i = 0; i < n_started; i++) reap(started[i], is_killed[i]);
-  for (int k = 0; k <= shape.cycles && n_times < (int)(sizeof times / sizeof *times); k++)
-    if (atomic_load(&shared->join_ns[k])) times[n_times++] = atomic_load(&shared->join_ns[k]);
+  for (int k = 0; k <= plan.cycles; k++)
+    if (atomic_load(&shared->join_ns[k])) job_note(&times, atomic_load(&shared->join_ns[k]));
   n_joined += atomic_load(&shared->joined_total);
   n_cancelled += atomic_load(&shared->cancelled);
 }
 
-static int compare(const void *a, const void *b) {
-  const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return (x > y) - (x < y);
-}
-
 static void print_command(void) {
-  fprintf(stderr, "again: joins --ranks %d --survive %d --cycles %d --seed %llu\n", shape.ranks,
-          shape.survive, shape.cycles, (unsigned long long)shape.seed);
+  fprintf(stderr, "again: joins --ranks %d --survive %d --cycles %d --seed %llu\n", job.ranks,
+          job.survive, plan.cycles, (unsigned long long)job.seed);
+  job_say_shape();
 }
 
 static const char usage[] =
@@ -480,9 +288,9 @@ static const char usage[] =
     "\n"
     "  --jobs N          jobs, one for each seed (default 1)\n"
     "  --seed N          first seed (default 1)\n"
-    "  --ranks N         processes of a job, 2 to 6 (default: by seed)\n"
+    "  --ranks N         processes of a job, 2 to 8 (default: by seed)\n"
     "  --survive N       config.survive, 1 or 2 (default: by seed)\n"
-    "  --cycles N        ranks that are killed and join again, 1 to 99 (default 5)\n"
+    "  --cycles N        ranks that are killed and join again, 1 to 48 (default 5)\n"
     "  --patience N      seconds until a job that has not ended is reported (60)\n"
     "  --seconds N       begin no job after this time (default: no limit)\n"
     "  --help            this text\n";
@@ -498,7 +306,7 @@ int main(int argc, char **argv) {
       const char *name;
       long *number, least, most;
     } options[] = {{"--jobs", &jobs, 1, 1000000},        {"--seed", &seed, 0, 1000000000},
-                   {"--ranks", &ranks, 2, MOST},         {"--survive", &survive, 1, 2},
+                   {"--ranks", &ranks, 2, JOB_RANKS},    {"--survive", &survive, 1, 2},
                    {"--cycles", &cycles, 1, CYCLES - 1}, {"--patience", &patience, 1, 3600},
                    {"--seconds", &seconds, 1, 1000000}};
     size_t o = 0;
@@ -512,26 +320,24 @@ int main(int argc, char **argv) {
     }
   }
   shared = df_shared(sizeof *shared);
+  job_shared = df_shared(sizeof *job_shared);
+  job_needed = alive_now;
+  job.patience_s = (int)patience;
   df_on_failure(print_command);
   const uint64_t end_ns = df_now_ns() + (uint64_t)seconds * 1000000000;
   long played = 0;
   for (long j = 0; j < jobs && (seconds == 0 || df_now_ns() < end_ns); j++, played++) {
-    df_random random = {(uint64_t)(seed + j) * 977};
-    shape = (job){.seed = (uint64_t)(seed + j), .cycles = (int)cycles, .patience_s = (int)patience};
-    shape.ranks = ranks ? (int)ranks : 2 + df_random_below(&random, MOST - 1);
-    shape.survive = survive ? (int)survive : 1 + df_random_below(&random, 2);
-    shape.blocks = df_random_chance(&random, 30) ? 3 : 0;
-    shape.lends = df_random_chance(&random, 30);
-    shape.kills_newcomers = df_random_chance(&random, 50);
-    shape.kills_more = df_random_chance(&random, 40);
+    df_random random;
+    job_draw((uint64_t)(seed + j), (int)ranks, (int)survive, &random);
+    plan.cycles = (int)cycles;
+    plan.kills_newcomers = df_random_chance(&random, 50);
+    plan.kills_more = df_random_chance(&random, 40);
     df_watchdog_start("a job", 30 + (double)patience);
     play();
     df_watchdog_stop();
   }
-  qsort(times, (size_t)n_times, sizeof *times, compare);
-  printf("%ld jobs, %ld processes have joined, %ld admits ended without one; from dfcclJoin to the "
-         "first run: median %.2f ms, worst %.2f ms\n",
-         played, n_joined, n_cancelled, n_times ? (double)times[n_times / 2] / 1e6 : 0.0,
-         n_times ? (double)times[n_times - 1] / 1e6 : 0.0);
+  printf("%ld jobs, %ld processes have joined, %ld admits ended without one\n", played, n_joined,
+         n_cancelled);
+  job_print(&times, "from dfcclJoin to the first completed run");
   return 0;
 }

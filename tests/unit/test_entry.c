@@ -45,7 +45,7 @@ static dfcclConfig_t configure(void) {
   return config;
 }
 
-/* Sums the bits of the ranks, and DONE for each of them that says so. */
+/* Sums the bits of the ranks, and DONE for each of them that is done. */
 static int32_t sum(dfcclContext_t ctx, dfcclCollId_t id, int is_done) {
   int32_t send = (1 << self) + (is_done ? DONE : 0), recv = 0;
   OK(dfcclRunAllReduce(ctx, id, &send, &recv, NULL, NULL));
@@ -71,7 +71,7 @@ static void run_together(dfcclContext_t ctx) {
   CHECK(sum(ctx, AFTER, 0) == (1 << n_ranks) - 1, "a rank is missing");
 }
 
-/* The members run until the test says so, and nothing changes meanwhile. Then they take newcomers
+/* The members run until the test ends that, and nothing changes meanwhile. Then they take newcomers
  * in, one for each victim. */
 static void be_member(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   const dfcclConfig_t config = configure();
