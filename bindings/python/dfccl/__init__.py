@@ -28,7 +28,7 @@ from .errors import (
     Timeout,
 )
 from .library import version
-from .membership import Membership
+from .membership import Admit, Membership
 
 __version__ = version()
 
@@ -37,6 +37,7 @@ SUM, PROD, MAX, MIN, AVG, BAND, BOR, BXOR = RedOp
 __all__ = [
     "__version__",
     "Aborted",
+    "Admit",
     "AVG",
     "BAND",
     "BOR",

@@ -144,6 +144,36 @@ class Context(Registers, Members):
         made._adopt(handle.value, notifier)
         return made
 
+    @classmethod
+    def join(
+        cls,
+        id: bytes,
+        *,
+        survive: int,
+        backend: str = "auto",
+        device: int = -1,
+        max_blocks: int = 0,
+        queue_depth: int = 0,
+        timeout: float | None = None,
+        membership: Callable[[Membership], Any] | None = None,
+    ) -> Context:
+        """Joins a running job, and takes the number of a lost rank (dfcclJoin). Blocks until all
+        members have called admit, for at most DFCCL_INIT_TIMEOUT_MS. Raises Timeout with the reason
+        if it was not taken in.
+
+        id        join_id() of a member on this host
+        survive   the job's value
+        """
+        if len(id) != 128:
+            raise errors.InvalidArgument(f"an id of {len(id)} bytes; join_id() gives 128")
+        handle = c_void_p()
+        notifier = Notifier(survive, membership)
+        config = _config(notifier, backend, device, max_blocks, queue_depth, timeout)
+        check(lib.dfcclJoin(byref(handle), byref(UniqueId.from_buffer_copy(id)), byref(config)))
+        made = cls.__new__(cls)
+        made._adopt(handle.value, notifier)
+        return made
+
     def _adopt(self, handle: int | None, notifier: Notifier) -> None:
         rank, size = c_int(), c_int()
         check(lib.dfcclGetRank(handle, byref(rank), byref(size)))

@@ -151,6 +151,7 @@ class Configuration(_Struct):
 
 Callback = ctypes.CFUNCTYPE(None, c_uint64, c_int, c_void_p)
 MembershipCallback = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Membership), c_void_p)
+AdmitCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p)
 
 _register = [c_void_p, c_uint64, c_size_t, c_int]
 _counts = POINTER(c_size_t)
@@ -165,6 +166,9 @@ _functions = {
     "GetRunError": [c_void_p, c_uint64, c_uint64, POINTER(c_int), c_char_p, c_size_t],
     "GetMembership": [c_void_p, POINTER(Membership)],
     "Exclude": [c_void_p, POINTER(c_int), c_int],
+    "GetJoinId": [c_void_p, POINTER(UniqueId)],
+    "Join": [POINTER(c_void_p), POINTER(UniqueId), POINTER(Config)],
+    "Admit": [c_void_p, AdmitCallback, c_void_p],
     "GetRank": [c_void_p, POINTER(c_int), POINTER(c_int)],
     "RegisterAllReduce": _register + [c_int, POINTER(CollOptions)],
     "RegisterReduce": _register + [c_int, c_int, POINTER(CollOptions)],

@@ -10,9 +10,9 @@ from ctypes import byref, c_int, c_void_p
 from typing import Any
 
 from . import errors
-from .collective import as_callback
+from .collective import as_callback, inside_callback
+from .library import AdmitCallback, MembershipCallback, UniqueId, check, last_error, lib
 from .library import Membership as Struct
-from .library import MembershipCallback, check, lib
 
 # Key: a result code that the library gives as the reason
 _reasons = {0: "left", 6: "ended", 8: "silent", 10: "excluded"}
@@ -27,7 +27,7 @@ class Membership:
     lost      the ranks that the view before had, each with the reason: "left" (it has closed its
               context), "ended" (its process has ended, or its context is broken), "silent" (it did
               not answer) or "excluded"
-    joined    always empty: no rank can join yet
+    joined    the ranks that have joined since the view before (Context.join)
     rank      the rank whose view it is
     """
 
@@ -73,6 +73,42 @@ class Notifier:
                 self._function(view)
 
 
+class Admit:
+    """One call of Context.admit."""
+
+    def __init__(self, function: Callable[[errors.Error | None], Any] | None):
+        self._function = function
+        self._error: errors.Error | None = None
+        self._over = threading.Event()
+        self.callback = AdmitCallback(self._ended)
+
+    def _ended(self, handle: int, status: int, _: Any) -> None:
+        if status != 0:
+            self._error = errors.of_code(status, last_error(handle))
+        self._over.set()
+        if self._function is not None:
+            with as_callback():
+                self._function(self._error)
+
+    def done(self) -> bool:
+        """Whether a process has joined, or the call has failed."""
+        return self._over.is_set()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Waits until a process has joined. Raises the error if none has, alike on all members:
+        Timeout (none came within DFCCL_INIT_TIMEOUT_MS), RemoteError (it was lost while it joined),
+        Mismatch (members have called between different runs), Aborted (this context was closed).
+        After `timeout` seconds it raises Timeout with goes_on true, and the call goes on."""
+        if inside_callback():
+            raise errors.InvalidUsage("a callback cannot wait for an admit")
+        if not self._over.wait(timeout):
+            error = errors.Timeout(f"the admit has not ended after {timeout} s; it goes on")
+            error.goes_on = True
+            raise error
+        if self._error is not None:
+            raise errors.of_code(self._error.code, str(self._error))
+
+
 class Members:
     """The part of Context that concerns the members of the job."""
 
@@ -80,6 +116,7 @@ class Members:
     rank: int
     _entered: Any
     _notifier: Notifier
+    _admit: Admit | None = None
 
     def membership(self) -> Membership:
         """The latest view of this rank (dfcclGetMembership), of a context with survive 1 or 2. The
@@ -96,3 +133,26 @@ class Members:
         given = [int(rank) for rank in ranks]
         with self._entered() as handle:
             check(lib.dfcclExclude(handle, (c_int * len(given))(*given), len(given)))
+
+    def join_id(self) -> bytes:
+        """An id by which one process after another can join this job on this host (Context.join):
+        128 bytes with a secret (dfcclGetJoinId). It is valid until this context is closed."""
+        made = UniqueId()
+        with self._entered() as handle:
+            check(lib.dfcclGetJoinId(handle, byref(made)))
+        return bytes(made)
+
+    def admit(self, callback: Callable[[errors.Error | None], Any] | None = None) -> Admit:
+        """Takes in one process that calls Context.join (dfcclAdmit). All members call it between
+        the same runs, and go on without waiting. Collectives that are registered after it has ended
+        have the newcomer; earlier ones stay as they are. Nothing can be registered meanwhile.
+
+        callback   called once on a thread of the library, as callback(None) when a process has
+                   joined, or callback(error); it may register and run collectives, and must not
+                   wait
+        """
+        admit = Admit(callback)
+        with self._entered() as handle:
+            check(lib.dfcclAdmit(handle, admit.callback, None))
+            self._admit = admit  # the library refuses a second one before the callback was called
+        return admit

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -84,6 +85,86 @@ def _fail_before_a_success(rank: int, size: int, id: bytes) -> None:
         sums.wait()
         assert isinstance(failed.error(), dfccl.RemoteError), failed.error()
         assert later.error() is None
+
+
+def _take_in(rank: int, size: int, id: bytes, folder: str) -> None:
+    """The last process joins the job of the others, one of which is killed."""
+    path, views, ranks = os.path.join(folder, "id"), [], size - 1
+    if rank == ranks:
+        while not os.path.exists(path):
+            time.sleep(0.001)
+        with open(path, "rb") as file:
+            context = dfccl.Context.join(file.read(), survive=1, backend="cpu")
+        assert (context.rank, context.size) == (VICTIM, ranks), context
+    else:
+        context = dfccl.Context(rank, ranks, id, backend="cpu", survive=1, membership=views.append)
+    with context:
+        if rank < ranks:
+            context.register_all_reduce(1, 10, "int32").run(numpy.ones(10, "int32")).wait()
+            if rank == VICTIM:
+                os.kill(os.getpid(), signal.SIGKILL)
+            while context.membership().view == 0:
+                time.sleep(0.001)
+            if rank == 0:
+                with open(path + ".new", "wb") as file:
+                    file.write(context.join_id())
+                os.rename(path + ".new", path)
+            ends: list[object] = []
+            admit = context.admit(ends.append)
+            admit.wait(timeout=60)
+            while not ends:  # the function is called when done() is true already
+                time.sleep(0.001)
+            assert admit.done() and ends == [None], ends
+            assert (views[-1].joined, views[-1].lost) == ((VICTIM,), {}), views
+        assert context.membership().members == tuple(range(ranks)), context.membership()
+        array = numpy.full(10, 1 << context.rank, "int32")
+        context.register_all_reduce(2, 10, "int32").run(array).wait(timeout=60)
+        assert (array == _wanted(range(ranks))).all(), array
+
+
+class Joins(Case):
+    def test_a_process_takes_the_number_of_a_lost_rank(self):
+        with tempfile.TemporaryDirectory() as folder:
+            statuses = on_processes(_take_in, RANKS + 1, dfccl.unique_id(), folder)
+        self.assertEqual(statuses, [0, -signal.SIGKILL, 0, 0, 0])
+
+    def test_nobody_comes(self):
+        before = os.environ.get("DFCCL_INIT_TIMEOUT_MS")
+        os.environ["DFCCL_INIT_TIMEOUT_MS"] = "300"
+        try:
+            contexts = self.ranks(2, backend="cpu", survive=2)
+        finally:
+            if before is None:
+                del os.environ["DFCCL_INIT_TIMEOUT_MS"]
+            else:
+                os.environ["DFCCL_INIT_TIMEOUT_MS"] = before
+        for admit in [each.admit() for each in contexts]:
+            with self.assertRaisesRegex(dfccl.Timeout, "no process has joined within 300 ms"):
+                admit.wait(timeout=60)
+
+    def test_different_runs(self):
+        contexts = self.ranks(2, backend="cpu", survive=1)
+        sums = [each.register_all_reduce(7, 4, "int32") for each in contexts]
+        run = sums[0].run(numpy.ones(4, "int32"))
+        for admit in [each.admit() for each in contexts]:
+            with self.assertRaisesRegex(dfccl.Mismatch, "collective 7 had 1 runs .* 0 on rank 1"):
+                admit.wait(timeout=60)
+        sums[1].run(numpy.ones(4, "int32")).wait(timeout=60)
+        run.wait(timeout=60)
+
+    def test_a_wait_ends_and_the_admit_goes_on(self):
+        (context,) = self.ranks(1, backend="cpu", survive=1)
+        ends: list[object] = []
+        admit = context.admit(ends.append)
+        with self.assertRaisesRegex(dfccl.Timeout, "it goes on") as found:
+            admit.wait(timeout=0.01)
+        self.assertTrue(found.exception.goes_on)
+        with self.assertRaisesRegex(dfccl.InvalidUsage, "before an earlier one has ended"):
+            context.admit()
+        context.close()
+        with self.assertRaises(dfccl.Aborted):
+            admit.wait(timeout=60)
+        self.assertEqual([type(each) for each in ends], [dfccl.Aborted])
 
 
 class Deaths(Case):
@@ -220,6 +301,16 @@ class WrongUse(Case):
             context.membership()
         with self.assertRaisesRegex(dfccl.InvalidUsage, "config.survive"):
             context.exclude([0])
+        with self.assertRaisesRegex(dfccl.InvalidUsage, "config.survive"):
+            context.join_id()
+        with self.assertRaisesRegex(dfccl.InvalidUsage, "config.survive"):
+            context.admit()
+        with self.assertRaisesRegex(dfccl.InvalidArgument, "an id of 3 bytes"):
+            dfccl.Context.join(b"abc", survive=1)
+        with self.assertRaisesRegex(dfccl.InvalidArgument, "not made by dfcclGetJoinId"):
+            dfccl.Context.join(dfccl.unique_id(), survive=1, backend="cpu")
+        with self.assertRaisesRegex(dfccl.InvalidUsage, "needs config.survive 1 or 2"):
+            dfccl.Context.join(dfccl.unique_id(), survive=0, backend="cpu")
         contexts = self.ranks(3, backend="cpu", survive=2)
         for ranks in ([], [0], [3], [1, 2]):
             with self.assertRaises(dfccl.InvalidArgument):
