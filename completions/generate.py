@@ -104,7 +104,7 @@ DEMO = [
     BACKEND,
     option("--in-order-baseline", "run the program on a blocking engine, which deadlocks"),
     option("--survive", "runs under way at a loss are executed again, or fail", ["1", "2"]),
-    option("--interval", "milliseconds between kills", "number"),
+    option("--interval", "milliseconds between kills, and between starts", "number"),
     JSON,
     *COMMON,
 ]

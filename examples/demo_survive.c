@@ -23,27 +23,34 @@ typedef struct {
   survive_shared *shared;
   const survive_options *options;
   pid_t pids[SURVIVE_MAX_RANKS]; /* 0: the process is gone, and waited for */
-  int n_left;
+  int n_left, n_lost, n_joined;
+  pid_t joining; /* a process without a rank so far; 0: none */
   uint64_t views;
-  double worst_view_ms, worst_run_ms;
+  double worst_view_ms, worst_run_ms, worst_join_ms;
 } launcher;
 
 static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL); }
 
-/* false, after a message: a rank has ended that nobody has killed. */
+/* false, after a message: the process has ended, and nobody has killed it. */
+static bool lives(pid_t *pid, const char *name) {
+  int status;
+  if (*pid == 0 || waitpid(*pid, &status, WNOHANG) != *pid) return true;
+  *pid = 0;
+  if (WIFSIGNALED(status))
+    df_tool_error("%s was killed by signal %d (%s), not by the demo", name, WTERMSIG(status),
+                  strsignal(WTERMSIG(status)));
+  else
+    df_tool_error("%s ended with status %d", name, WEXITSTATUS(status));
+  return false;
+}
+
 static bool all_live(launcher *self) {
   for (int r = 0; r < self->options->n_ranks; r++) {
-    int status;
-    if (self->pids[r] == 0 || waitpid(self->pids[r], &status, WNOHANG) != self->pids[r]) continue;
-    self->pids[r] = 0;
-    if (WIFSIGNALED(status))
-      df_tool_error("rank %d was killed by signal %d (%s), not by the demo", r, WTERMSIG(status),
-                    strsignal(WTERMSIG(status)));
-    else
-      df_tool_error("rank %d ended with status %d", r, WEXITSTATUS(status));
-    return false;
+    char name[32];
+    snprintf(name, sizeof name, "rank %d", r);
+    if (!lives(&self->pids[r], name)) return false;
   }
-  return true;
+  return lives(&self->joining, "the process that joins");
 }
 
 static bool start(launcher *self) {
@@ -133,17 +140,33 @@ static uint64_t all_wrong(const survive_shared *shared) {
   return wrong;
 }
 
-/* Adds up what the ranks that are left have seen of a loss, prints it, and compares it. */
-static bool report_view(launcher *self, int victim, uint64_t killed_ns) {
+static bool has_joined(const launcher *self) { return atomic_load(&self->shared->newcomer) >= 0; }
+
+static bool all_run_together(const launcher *self) {
+  const int newcomer = atomic_load(&self->shared->newcomer);
+  for (int r = 0; r < self->options->n_ranks; r++)
+    if (self->pids[r] != 0 && atomic_load(&self->shared->ranks[r].joined[newcomer].next_ns) == 0)
+      return false;
+  return true;
+}
+
+static void keep_worst(double *worst, double ms) {
+  if (ms > *worst) *worst = ms;
+}
+
+/* Adds up what the members have seen of a loss, or of a newcomer, prints it, and compares it. */
+static bool report_view(launcher *self, int rank, bool joins, uint64_t begin_ns) {
   uint64_t view = 0, view_ns = 0, next_ns = 0, kept = 0, repeated = 0, failed = 0;
   int reason = 0;
   for (int r = 0; r < self->options->n_ranks; r++) {
-    survive_notice *notice = &self->shared->ranks[r].lost[victim];
+    survive_record *record = &self->shared->ranks[r];
+    survive_notice *notice = joins ? &record->joined[rank] : &record->lost[rank];
     if (self->pids[r] == 0) continue;
     const uint64_t number = atomic_load(&notice->view);
     if (view != 0 && number != view) {
-      df_tool_error("rank %d is lost in view %llu of rank %d, and in view %llu of others", victim,
-                    (unsigned long long)number, r, (unsigned long long)view);
+      df_tool_error("rank %d %s in view %llu of rank %d, and in view %llu of others", rank,
+                    joins ? "joins" : "is lost", (unsigned long long)number, r,
+                    (unsigned long long)view);
       return false;
     }
     view = number;
@@ -154,15 +177,15 @@ static bool report_view(launcher *self, int victim, uint64_t killed_ns) {
     repeated += atomic_load(&notice->repeated);
     failed += atomic_load(&notice->failed);
   }
-  const double view_ms = (double)(view_ns - killed_ns) * 1e-6;
-  const double run_ms = (double)(next_ns - killed_ns) * 1e-6;
+  const double view_ms = (double)(view_ns - begin_ns) * 1e-6;
+  const double run_ms = (double)(next_ns - begin_ns) * 1e-6;
   self->views = view;
-  if (view_ms > self->worst_view_ms) self->worst_view_ms = view_ms;
-  if (run_ms > self->worst_run_ms) self->worst_run_ms = run_ms;
+  if (!joins) keep_worst(&self->worst_view_ms, view_ms);
+  keep_worst(joins ? &self->worst_join_ms : &self->worst_run_ms, run_ms);
   if (self->options->json) return true;
   printf("%4llu  %4d  %-17s  %10.2f  %9.2f  %5llu  %5llu  %6llu  %5llu\n", (unsigned long long)view,
-         victim, reason_text(reason), view_ms, run_ms, (unsigned long long)kept,
-         (unsigned long long)repeated, (unsigned long long)failed,
+         rank, joins ? "it has joined" : reason_text(reason), view_ms, run_ms,
+         (unsigned long long)kept, (unsigned long long)repeated, (unsigned long long)failed,
          (unsigned long long)all_wrong(self->shared));
   return df_tool_flush_or_say();
 }
@@ -177,8 +200,48 @@ static bool kill_one(launcher *self, df_tool_random *random) {
   waitpid(self->pids[victim], NULL, 0);
   self->pids[victim] = 0;
   self->n_left--;
+  self->n_lost++;
   return wait_until(self, all_went_on, "gone on without the one that was killed") &&
-         report_view(self, victim, killed_ns);
+         report_view(self, victim, false, killed_ns);
+}
+
+/* The lowest rank that is left, by whose id a process joins. */
+static int choose_host(const launcher *self) {
+  int host = 0;
+  while (self->pids[host] == 0) host++;
+  return host;
+}
+
+static bool start_again(launcher *self) {
+  survive_shared *shared = self->shared;
+  const pid_t parent = getpid();
+  const int host = choose_host(self);
+  fflush(stdout);
+  atomic_store(&shared->victim, -1);
+  atomic_store(&shared->newcomer, -1);
+  /* No rank that has begun this round begins a later one before the process has joined. */
+  const uint64_t gate = atomic_fetch_add(&shared->gate, SURVIVE_GENERATION);
+  shared->first_round = gate % SURVIVE_GENERATION + 1;
+  const uint64_t begin_ns = df_tool_now_ns();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(DF_TOOL_FAILED);
+    demo_survive_newcomer(shared, host);
+  }
+  if (pid < 0) {
+    df_tool_error("no process to join the job: %s", strerror(errno));
+    return false;
+  }
+  self->joining = pid;
+  if (!wait_until(self, has_joined, "taken a process in")) return false;
+  const int rank = atomic_load(&shared->newcomer);
+  self->pids[rank] = pid;
+  self->joining = 0;
+  self->n_left++;
+  self->n_joined++;
+  return wait_until(self, all_run_together, "run with the one that joins") &&
+         report_view(self, rank, true, begin_ns);
 }
 
 /* Lets the ranks that are left end after the same round. */
@@ -203,20 +266,20 @@ static bool finish(launcher *self) {
 
 static void print_head(const survive_options *options) {
   printf("%d ranks (processes) run %d all-reduces of 256 B to 256 KB in random orders.\n"
-         "Every %d ms one is killed (config.survive is %d, seed %llu). Times are those of\n"
-         "the last rank. Counts are runs of the ranks that are left: they were kept, with\n"
-         "the contribution of the lost rank, executed again without it, or failed.\n\n"
-         "view  lost  why                ms to view  ms to run   kept  again  failed  wrong\n",
+         "Every %d ms one is killed (config.survive is %d, seed %llu), until two are left.\n"
+         "Then each is started again and joins. Times are those of the last rank. Counts are\n"
+         "runs of the ranks that are left: they were kept, with the contribution of the lost\n"
+         "rank, executed again without it, or failed.\n\n"
+         "view  rank  why                ms to view  ms to run   kept  again  failed  wrong\n",
          options->n_ranks, SURVIVE_COLLECTIVES, options->interval_ms, options->survive,
          (unsigned long long)options->seed);
 }
 
 static bool print_end(const launcher *self, uint64_t runs, uint64_t failed, uint64_t wrong) {
-  const int lost = self->options->n_ranks - self->n_left;
   printf("\n%llu runs ended well on %d ranks, %llu failed; %llu result elements were wrong.\n"
-         "%d ranks were lost, %d are left. None joined: ranks cannot come back yet.\n",
+         "%d ranks were lost, %d joined; %d are members.\n",
          (unsigned long long)runs, self->options->n_ranks, (unsigned long long)failed,
-         (unsigned long long)wrong, lost, self->n_left);
+         (unsigned long long)wrong, self->n_lost, self->n_joined, self->n_left);
   return df_tool_flush_or_say();
 }
 
@@ -227,14 +290,15 @@ static bool print_json(const launcher *self, uint64_t runs, uint64_t repeated, u
     double value;
   } members[] = {{"ranks", self->options->n_ranks},
                  {"views", (double)self->views},
-                 {"lost", self->options->n_ranks - self->n_left},
-                 {"joined", 0},
+                 {"lost", self->n_lost},
+                 {"joined", self->n_joined},
                  {"runs", (double)runs},
                  {"repeated", (double)repeated},
                  {"failed", (double)failed},
                  {"wrong", (double)wrong},
                  {"ms_to_view_max", self->worst_view_ms},
-                 {"ms_to_run_max", self->worst_run_ms}};
+                 {"ms_to_run_max", self->worst_run_ms},
+                 {"ms_to_join_max", self->worst_join_ms}};
   cJSON *object = cJSON_CreateObject();
   for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
     cJSON_AddNumberToObject(object, members[i].key, members[i].value);
@@ -263,6 +327,8 @@ static bool play(launcher *self) {
   if (!wait_until(self, all_are_ready, "joined the job")) return false;
   while (self->n_left > SURVIVE_LEFT)
     if (!pause_for_interval(self) || !kill_one(self, &random)) return false;
+  while (self->n_left < self->options->n_ranks)
+    if (!pause_for_interval(self) || !start_again(self)) return false;
   return pause_for_interval(self) && finish(self) && conclude(self);
 }
 
@@ -275,6 +341,10 @@ int demo_survive(const survive_options *options) {
   self.shared->options = *options;
   atomic_store(&self.shared->victim, -1);
   const bool fine = play(&self);
+  if (self.joining != 0) {
+    kill(self.joining, SIGKILL);
+    waitpid(self.joining, NULL, 0);
+  }
   for (int r = 0; r < options->n_ranks; r++) {
     if (self.pids[r] == 0) continue;
     kill(self.pids[r], SIGKILL);

@@ -1,7 +1,8 @@
 /*
- * `dfccl-demo survive`: processes run all-reduces in random orders while one of them is killed from
- * time to time. The launcher (demo_survive.c) kills, waits and prints; the ranks
- * (demo_survive_rank.c) run, check every element, and write what they see into shared memory.
+ * `dfccl-demo survive`: processes run all-reduces in random orders while one of them is killed
+ * from time to time, until two are left. Then each of them is started again and joins. The
+ * launcher (demo_survive.c) kills, starts, waits and prints; the ranks (demo_survive_rank.c) run,
+ * check every element, and write what they see into shared memory.
  */
 #ifndef DFCCL_DEMO_SURVIVE_H
 #define DFCCL_DEMO_SURVIVE_H
@@ -28,7 +29,7 @@ typedef struct {
   uint64_t seed;
 } survive_options;
 
-/* The loss of one rank, as seen by another one. */
+/* The loss of one rank, or that it has joined, as seen by another one. */
 typedef struct {
   _Atomic uint64_t view;
   atomic_int reason; /* a dfcclResult_t */
@@ -41,7 +42,7 @@ typedef struct {
 
 typedef struct {
   _Atomic uint64_t runs, repeated, failed, wrong;
-  survive_notice lost[SURVIVE_MAX_RANKS];
+  survive_notice lost[SURVIVE_MAX_RANKS], joined[SURVIVE_MAX_RANKS];
 } survive_record;
 
 /* Memory that the launcher and all ranks share. */
@@ -51,8 +52,14 @@ typedef struct {
   dfcclUniqueId id;
   atomic_int ready;  /* ranks that have registered all collectives */
   atomic_int victim; /* the latest rank that was killed; -1: none */
-  /* The latest round that a rank has begun, and SURVIVE_STOP: no later one begins. */
+  /* The latest round that a rank has begun; how many processes join, times SURVIVE_GENERATION; and
+   * SURVIVE_STOP: no later round begins. Ranks of an earlier generation begin no later round, but
+   * take a process in. */
   _Atomic uint64_t gate;
+  uint64_t first_round; /* the first round of this generation */
+  atomic_int has_join_id[SURVIVE_MAX_RANKS];
+  dfcclUniqueId join_ids[SURVIVE_MAX_RANKS];
+  atomic_int newcomer; /* the rank of the process that joins; -1: not known yet */
   /* The run's number and a digest of the outcome, by the first rank that ended the run. 0: nothing
    * yet. */
   _Atomic uint64_t outcomes[SURVIVE_COLLECTIVES][SURVIVE_WINDOW];
@@ -60,11 +67,14 @@ typedef struct {
 } survive_shared;
 
 #define SURVIVE_STOP (UINT64_C(1) << 63)
+#define SURVIVE_GENERATION (UINT64_C(1) << 48)
 
 /* Runs the demo; returns the exit status. Must be called by the process's only thread. */
 int demo_survive(const survive_options *options);
 
 /* The whole life of a rank's process. */
 _Noreturn void demo_survive_rank(survive_shared *shared, int rank);
+/* The same of a process that joins by the id of rank `host`, which is a member. */
+_Noreturn void demo_survive_newcomer(survive_shared *shared, int host);
 
 #endif

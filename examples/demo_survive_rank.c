@@ -9,7 +9,7 @@
 #include "common/clock.h"
 #include "common/random.h"
 
-enum { RUN_TIMEOUT_MS = 120000, NOBODY = -1 };
+enum { RUN_TIMEOUT_MS = 120000, NOBODY = -1, PENDING = -1 };
 
 /* Elements of 8 bytes: 256 B to 256 KB. */
 static const size_t counts[SURVIVE_COLLECTIVES] = {32, 128, 512, 2048, 8192, 32768};
@@ -30,8 +30,11 @@ static survive_record *mine;
 static int self;
 static dfcclContext_t context;
 static slot slots[SURVIVE_COLLECTIVES][SURVIVE_DEPTH];
-static uint64_t members; /* the latest view's; callback thread only */
-static int latest_lost = NOBODY;
+static uint64_t members;       /* the latest view's; callback thread only, once rounds have begun */
+static survive_notice *latest; /* the latest loss or newcomer; NULL: none */
+static uint64_t generation,
+    first_round; /* processes that have joined; the round of the first run */
+static atomic_int admit_status;
 
 static _Noreturn void fail(const char *what, dfcclResult_t result) {
   df_tool_error("rank %d: %s: %s (%s)", self, what, dfcclGetErrorString(result),
@@ -115,46 +118,70 @@ static void call_back(dfcclCollId_t id, dfcclResult_t status, void *arg) {
     add(&mine->lost[run->interrupted].repeated, 1);
     add(&mine->repeated, 1);
   }
-  if (latest_lost == NOBODY) return;
+  if (latest == NULL) return;
   uint64_t none = 0;
-  atomic_compare_exchange_strong(&mine->lost[latest_lost].next_ns, &none, df_tool_now_ns());
+  atomic_compare_exchange_strong(&latest->next_ns, &none, df_tool_now_ns());
 }
 
-static void mark_runs(void) {
+static void mark_runs(int lost) {
   for (int c = 0; c < SURVIVE_COLLECTIVES; c++)
     for (int d = 0; d < SURVIVE_DEPTH; d++) {
       slot *run = &slots[c][d];
       if (!atomic_load(&run->under_way)) continue;
       if (run->interrupted != NOBODY) atomic_fetch_sub(&mine->lost[run->interrupted].open, 1);
-      run->interrupted = latest_lost;
-      atomic_fetch_add(&mine->lost[latest_lost].open, 1);
+      run->interrupted = lost;
+      atomic_fetch_add(&mine->lost[lost].open, 1);
     }
+}
+
+static void note_view(uint64_t view) {
+  atomic_store(&latest->view, view);
+  atomic_store(&latest->view_ns, df_tool_now_ns());
 }
 
 static void notify(dfcclContext_t of, const dfcclMembership_t *membership, void *arg) {
   (void)of;
   (void)arg;
   for (int i = 0; i < membership->nLost; i++) {
-    survive_notice *notice = &mine->lost[membership->lost[i]];
     members &= ~(UINT64_C(1) << membership->lost[i]);
-    latest_lost = membership->lost[i];
-    atomic_store(&notice->view, membership->view);
-    atomic_store(&notice->reason, (int)membership->reasons[i]);
-    atomic_store(&notice->view_ns, df_tool_now_ns());
+    latest = &mine->lost[membership->lost[i]];
+    atomic_store(&latest->reason, (int)membership->reasons[i]);
+    note_view(membership->view);
+    mark_runs(membership->lost[i]);
   }
-  mark_runs();
+  for (int i = 0; i < membership->nJoined; i++) {
+    members |= UINT64_C(1) << membership->joined[i];
+    latest = &mine->joined[membership->joined[i]];
+    note_view(membership->view);
+  }
+}
+
+static void admitted(dfcclContext_t of, dfcclResult_t status, void *arg) {
+  (void)of;
+  (void)arg;
+  atomic_store(&admit_status, (int)status);
 }
 
 /* ---- The program */
 
-static void join(void) {
+static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL); }
+
+static dfcclConfig_t configure(void) {
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
   config.backend = dfcclBackendCpu;
   config.timeoutMs = RUN_TIMEOUT_MS;
   config.survive = shared->options.survive;
   config.membership = notify;
-  while (!atomic_load(&shared->has_id)) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  return config;
+}
+
+static void enter(void) {
+  const dfcclConfig_t config = configure();
+  while (!atomic_load(&shared->has_id)) nap();
   require("dfcclInit", dfcclInit(&context, shared->options.n_ranks, shared->id, self, &config));
+}
+
+static void register_all(void) {
   for (int c = 0; c < SURVIVE_COLLECTIVES; c++)
     require("dfcclRegisterAllReduce", dfcclRegisterAllReduce(context, (dfcclCollId_t)c, counts[c],
                                                              dfcclUint64, dfcclSum, NULL));
@@ -183,42 +210,97 @@ static void submit(int c, uint64_t round) {
 
 static void finish(int c, uint64_t round) {
   slot *run = &slots[c][round % SURVIVE_DEPTH];
-  const dfcclResult_t result = dfcclWaitRun(context, (dfcclCollId_t)c, round, -1);
+  const dfcclResult_t result = dfcclWaitRun(context, (dfcclCollId_t)c, round - first_round, -1);
   const bool may_fail = shared->options.survive == 2 && result == dfcclRemoteError;
   if (result != dfcclSuccess && !may_fail) fail("dfcclWaitRun", result);
   if (result == dfcclSuccess) add(&mine->wrong, count_wrong(c, run));
   if (!agrees(c, run)) add(&mine->wrong, 1);
 }
 
-/* Whether this rank may begin the round. One word has the latest round and the end, so that all
- * ranks end after the same round. */
+/* Whether this rank may begin the round. One word has the latest round, the generation and the end,
+ * so that all ranks end a generation after the same round. */
 static bool begin(uint64_t round) {
+  const uint64_t own = generation * SURVIVE_GENERATION;
   uint64_t gate = atomic_load(&shared->gate);
-  while (!(gate & SURVIVE_STOP) && gate < round)
-    if (atomic_compare_exchange_weak(&shared->gate, &gate, round)) return true;
-  return round <= (gate & ~SURVIVE_STOP);
+  while (gate >= own && gate < own + round)
+    if (atomic_compare_exchange_weak(&shared->gate, &gate, own + round)) return true;
+  return round <= gate % SURVIVE_GENERATION;
+}
+
+static uint64_t run_generation(df_tool_random *random) {
+  int order[SURVIVE_COLLECTIVES];
+  uint64_t round = first_round;
+  for (; begin(round); round++) {
+    df_tool_random_order(random, order, SURVIVE_COLLECTIVES);
+    for (int i = 0; i < SURVIVE_COLLECTIVES; i++) {
+      if (round - first_round >= SURVIVE_DEPTH) finish(order[i], round - SURVIVE_DEPTH);
+      submit(order[i], round);
+    }
+  }
+  const uint64_t left = round - first_round < SURVIVE_DEPTH ? round - first_round : SURVIVE_DEPTH;
+  for (uint64_t r = round - left; r < round; r++)
+    for (int c = 0; c < SURVIVE_COLLECTIVES; c++) finish(c, r);
+  return round;
+}
+
+/* Takes a process in. It may fail to enter at first, because members have not detected a loss, and
+ * tries again. */
+static void admit(void) {
+  require("dfcclGetJoinId", dfcclGetJoinId(context, &shared->join_ids[self]));
+  atomic_store(&shared->has_join_id[self], 1);
+  for (int status = PENDING; status != (int)dfcclSuccess;) {
+    atomic_store(&admit_status, PENDING);
+    require("dfcclAdmit", dfcclAdmit(context, admitted, NULL));
+    while ((status = atomic_load(&admit_status)) == PENDING) nap();
+    if (status != (int)dfcclSuccess && status != (int)dfcclRemoteError)
+      fail("dfcclAdmit", (dfcclResult_t)status);
+  }
+  for (int c = 0; c < SURVIVE_COLLECTIVES; c++)
+    require("dfcclDeregister", dfcclDeregister(context, (dfcclCollId_t)c));
+}
+
+/* Collectives are registered anew in each generation, so that the process that has joined is a
+ * member of them. */
+static _Noreturn void live(df_tool_random *random) {
+  for (;;) {
+    register_all();
+    if (generation == 0) atomic_fetch_add(&shared->ready, 1);
+    first_round = run_generation(random);
+    if (atomic_load(&shared->gate) & SURVIVE_STOP) break;
+    admit();
+    generation++;
+  }
+  require("dfcclDestroy", dfcclDestroy(context));
+  _exit(DF_TOOL_SUCCESS);
 }
 
 _Noreturn void demo_survive_rank(survive_shared *of, int rank) {
-  int order[SURVIVE_COLLECTIVES];
   shared = of;
   self = rank;
   mine = &shared->ranks[rank];
   members = ~UINT64_C(0) >> (64 - shared->options.n_ranks);
   df_tool_random random = {df_tool_mix3(shared->options.seed, (uint64_t)rank, 7)};
   make_buffers();
-  join();
-  atomic_fetch_add(&shared->ready, 1);
-  uint64_t round = 0;
-  for (; begin(round); round++) {
-    df_tool_random_order(&random, order, SURVIVE_COLLECTIVES);
-    for (int i = 0; i < SURVIVE_COLLECTIVES; i++) {
-      if (round >= SURVIVE_DEPTH) finish(order[i], round - SURVIVE_DEPTH);
-      submit(order[i], round);
-    }
-  }
-  for (uint64_t r = round < SURVIVE_DEPTH ? 0 : round - SURVIVE_DEPTH; r < round; r++)
-    for (int c = 0; c < SURVIVE_COLLECTIVES; c++) finish(c, r);
-  require("dfcclDestroy", dfcclDestroy(context));
-  _exit(DF_TOOL_SUCCESS);
+  enter();
+  live(&random);
+}
+
+_Noreturn void demo_survive_newcomer(survive_shared *of, int host) {
+  dfcclMembership_t view = DFCCL_MEMBERSHIP_INITIALIZER;
+  shared = of;
+  make_buffers();
+  const dfcclConfig_t config = configure();
+  while (!atomic_load(&shared->has_join_id[host])) nap();
+  require("dfcclJoin", dfcclJoin(&context, &shared->join_ids[host], &config));
+  require("dfcclGetRank", dfcclGetRank(context, &self, NULL));
+  require("dfcclGetMembership", dfcclGetMembership(context, &view));
+  mine = &shared->ranks[self];
+  for (int i = 0; i < view.nMembers; i++) members |= UINT64_C(1) << view.members[i];
+  latest = &mine->joined[self];
+  note_view(view.view);
+  atomic_store(&shared->newcomer, self);
+  df_tool_random random = {df_tool_mix3(shared->options.seed, (uint64_t)self, 8)};
+  generation = atomic_load(&shared->gate) / SURVIVE_GENERATION;
+  first_round = shared->first_round;
+  live(&random);
 }
