@@ -7,10 +7,15 @@
  *   - Runs before the one whose counts differ continue. That run and later ones end, or are
  *     refused, with dfcclMismatch and the sentence of the rank that found it.
  *   - Announcements of one id are dropped in whatever order they are finished, and no others with
- *     them. */
+ *     them.
+ *   - If another process takes a peer's number, all announcements of the former process are dropped
+ *     at once, and none of other peers: those that are bound when their collective lets them go. */
+#include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mutex.h"
+#include "host/registration/match.h"
 #include "host/runs/collective_failure.h"
 #include "host/state/registry.h"
 #include "stage.h"
@@ -137,5 +142,49 @@ DF_TEST(match, announcements_end_in_any_order, 30) {
   CHECK(records(&s) == 1, "%lu records are left of the first announcement", records(&s));
   stage_handle(&s, &(df_message){.kind = DF_MESSAGE_DEREGISTER, .id = COLL}, -1);
   CHECK(records(&s) == 0, "%lu records are left", records(&s));
+  stage_close(&s);
+}
+
+static void announce_as(const df_stage *s, uint32_t peer, dfcclCollId_t id,
+                        const df_announcement *announcement) {
+  static const uint32_t ranks[] = {0, 1};
+  df_datagram d = {.message = {.magic = DF_MESSAGE_MAGIC, .kind = DF_MESSAGE_ANNOUNCE, .id = id}};
+  d.message.payload_bytes = (uint32_t)df_announcement_write(announcement, ranks, &d.message + 1);
+  df_rank_lock(&s->context->lock);
+  OK(df_match_announced(s->context, peer, &d.message));
+  df_rank_unlock(&s->context->lock);
+}
+
+static unsigned long gone(const df_stage *s) {
+  unsigned long n = 0;
+  df_rank_lock(&s->context->lock);
+  for (const df_remote *remote = s->context->registry.gone; remote; remote = remote->next) n++;
+  df_rank_unlock(&s->context->lock);
+  return n;
+}
+
+DF_TEST(match, announcements_of_a_replaced_process_are_dropped, 120) {
+  enum { BOUND = 100, MANY = 16384, TWICE = 100 };
+  df_stage s;
+  stage_open_with_bell(&s);
+  for (dfcclCollId_t id = 0; id < BOUND; id++) OK(stage_register_of_two(&s, id));
+  const df_announcement announcement = stage_announcement_of(&s, 0);
+  for (dfcclCollId_t id = 0; id < MANY; id++) {
+    announce_as(&s, 1, id, &announcement);
+    if (id % (MANY / TWICE) == 0) announce_as(&s, 1, id, &announcement);
+    announce_as(&s, 2, id, &announcement);
+  }
+  const uint64_t begin = df_clock_ns();
+  df_rank_lock(&s.context->lock);
+  df_match_replaced(s.context, 1);
+  df_rank_unlock(&s.context->lock);
+  fprintf(stderr, "%d announcements of one peer are dropped in %.2f ms\n", MANY,
+          (double)(df_clock_ns() - begin) / 1e6);
+  CHECK(records(&s) == MANY, "%lu records are left of rank 2", records(&s));
+  CHECK(gone(&s) == BOUND, "%lu bound records are kept", gone(&s));
+  for (dfcclCollId_t id = 1; id < BOUND; id += 2) OK(dfcclDeregister(s.context, id));
+  CHECK(gone(&s) == BOUND / 2, "%lu bound records are kept", gone(&s));
+  for (dfcclCollId_t id = 0; id < BOUND; id += 2) OK(dfcclDeregister(s.context, id));
+  CHECK(gone(&s) == 0, "%lu records are kept of collectives that are gone", gone(&s));
   stage_close(&s);
 }

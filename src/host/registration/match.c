@@ -206,12 +206,11 @@ static void take_from_table(dfcclContext_t context, df_remote *remote) DF_RANK_L
 }
 
 static void drop(dfcclContext_t context, df_remote *remote) DF_RANK_LOCKED {
-  df_remote **at = &context->registry.gone;
-  if (!remote->is_gone)
+  if (remote->gone_at == NULL) {
     take_from_table(context, remote);
-  else {
-    while (*at != remote) at = &(*at)->next;
-    *at = remote->next;
+  } else {
+    *remote->gone_at = remote->next;
+    if (remote->next) remote->next->gone_at = remote->gone_at;
   }
   df_remote_free(context, remote);
 }
@@ -241,7 +240,7 @@ static void drop_if_finished(dfcclContext_t context, df_remote *remote) DF_RANK_
   has_left |= context->survival && context->control.peers[remote->peer].state == DF_PEER_DEAD;
   has_left |= context->survival && !df_is_member(context->survival, remote->peer) &&
               context->transports.to[remote->peer] == context->transports.wire;
-  has_left |= remote->is_gone;
+  has_left |= remote->gone_at != NULL;
   if ((remote->deregistered || has_left) && was_met && remote->bound == NULL) drop(context, remote);
 }
 
@@ -362,25 +361,20 @@ void df_match_left(dfcclContext_t context, df_remote *remote) {
   df_match_deregistered(context, remote, remote->bound ? remote->bound->runs.submitted : 0, 1);
 }
 
-/* All announcements of the peer in the table, linked by next. */
+/* All announcements of the peer in the table, linked by next. A removal leaves a tombstone in the
+ * table and moves no entry, so the iteration continues. */
 static df_remote *take_all(dfcclContext_t context, uint32_t peer) DF_RANK_LOCKED {
+  ck_hs_t *table = &context->registry.remotes;
+  ck_hs_iterator_t iterator = CK_HS_ITERATOR_INITIALIZER;
   df_remote *taken = NULL;
-  for (int found = 1; found;) { /* the table changes at each removal */
-    ck_hs_iterator_t iterator = CK_HS_ITERATOR_INITIALIZER;
-    void *entry;
-    found = 0;
-    while (!found && ck_hs_next(&context->registry.remotes, &iterator, &entry)) {
-      df_remote *remote = entry;
-      if (remote->peer != peer) continue;
-      found = 1;
-      ck_hs_remove(&context->registry.remotes,
-                   CK_HS_HASH(&context->registry.remotes, context->registry.remotes.hf, remote),
-                   remote);
-      df_remote *last = remote;
-      while (last->next) last = last->next;
-      last->next = taken;
-      taken = remote;
-    }
+  void *entry;
+  while (ck_hs_next(table, &iterator, &entry)) {
+    df_remote *last = entry;
+    if (last->peer != peer) continue;
+    ck_hs_remove(table, CK_HS_HASH(table, table->hf, entry), entry);
+    while (last->next) last = last->next;
+    last->next = taken;
+    taken = entry;
   }
   return taken;
 }
@@ -393,8 +387,9 @@ void df_match_replaced(dfcclContext_t context, uint32_t peer) {
       df_remote_free(context, remote);
       continue;
     }
-    remote->is_gone = 1;
     remote->next = context->registry.gone;
+    if (remote->next) remote->next->gone_at = &remote->next;
+    remote->gone_at = &context->registry.gone;
     context->registry.gone = remote;
   }
 }

@@ -68,8 +68,10 @@ typedef struct df_remote {
   uint32_t n_more;
   uint32_t registration; /* df_coll_survival.registration of the local registration */
   uint64_t since;        /* and its `since` */
-  int is_gone;           /* its process's number belongs to another one; in registry.gone */
-  int moved;             /* deregistered because the peer's runs go on in another home */
+  /* The pointer to it in registry.gone, if another process has the number of its process; NULL: it
+   * is in the table. */
+  struct df_remote **gone_at;
+  int moved;        /* deregistered because the peer's runs go on in another home */
   int expected;     /* placeholder: the local registration left before the announcement arrived */
   int deregistered; /* by the peer, after `runs` runs */
   uint64_t runs;
