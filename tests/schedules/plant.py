@@ -45,6 +45,7 @@ SLOW = {
     "an answer that was lost is not given again", "a credit does not pass messages that came late",
     "a relay leaves before what it passes on has arrived", "who is given up for a relay's word is not told",
     "a switch that was called off is not told", "a free slot of the CQ is taken for the next one", "an executor sleeps with a block that has not left",
+    "a plan switch leaves the copies of inputs with its plan",
 }
 
 
@@ -72,9 +73,10 @@ def never(function, call):
 
 
 # Flags of the worlds in which a bug is searched: without room, with an end (endings.c), large, with
-# wires, with runs of varying counts, with changes of the algorithm.
-CROWDS, ENDINGS, LARGE, WIRES, HOSTS, RAILS, RELAYS, VARYING, SWITCHES = (
-    "--crowds", "--endings", "--large", "--wires", "--hosts", "--rails", "--relays", "--varying", "--switches")
+# wires, with runs of varying counts, with changes of the algorithm, with ranks that die while the
+# others go on (survive.c).
+CROWDS, ENDINGS, LARGE, WIRES, HOSTS, RAILS, RELAYS, VARYING, SWITCHES, SURVIVE = (
+    "--crowds", "--endings", "--large", "--wires", "--hosts", "--rails", "--relays", "--varying", "--switches", "--survive")
 
 # For each bug: name, edits (FUNCTION, ANCHOR, TEXT), and flags.
 BUGS = [
@@ -255,6 +257,22 @@ BUGS = [
     # A real bug: a run that waited for a synchronisation, and then for a switch, was in no list.
     ("no switch is made during a synchronisation", [
         ("df_admit_listed", "df_switch_perform", "(!(PLANTED && context->runs.held) && CALL)")], SWITCHES),
+    # Bugs of jobs that go on without lost ranks.
+    ("a run ends without the settling round", [returns("df_plan_settle")], SURVIVE),
+    ("the input of a run in place is not kept", [returns("overwrites_input", "0")], SURVIVE),
+    ("runs of a new home complete before the application is notified of the view", [
+        ("may_take_over", ".told", "(PLANTED ? context->survival->view : MEMBER)")], SURVIVE),
+    ("the application is notified of a view before earlier runs have had their callbacks", [
+        returns("all_have_returned", "1")], SURVIVE),
+    ("a run that was taken back with its data counts as one without", [("df_recall_hold", "if has_data", "!PLANTED && (CONDITION)")], SURVIVE),
+    ("runs stand of which a survivor lacks the data", [returns("lower", "a > b ? a : b")], SURVIVE),
+    ("suspicions are forgotten when a view is installed", [returns("view.c/go_on")], SURVIVE),
+    ("runs that fail in a view are executed again", [returns("fail_range")], SURVIVE),
+    # Real bugs: copies of inputs stayed with a plan that a switch had left.
+    ("a plan switch leaves the copies of inputs with its plan", [("plan_switch.c/exchange", "EXCHANGE survivors", "if (!PLANTED) CALL")],
+     SURVIVE, SWITCHES),
+    ("a plan switch ends before inputs are restored", [
+        ("become_quiet", "df_survival_note_news", "(PLANTED ? end_switch(context, coll) : (void)0, CALL)")], SURVIVE, SWITCHES),
     # A bug for the watchdog of the simulation.
     ("an endless loop without any access", [("df_coll_step", "df_move_execute", "if (PLANTED) for (;;) __asm__ volatile(\"\"); CALL")]),
 ]

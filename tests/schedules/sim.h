@@ -16,7 +16,7 @@
 
 enum {
   SIM_ARENA_BYTES = 1 << 20, /* copied back before each schedule, as far as it is used */
-  SIM_FAR_BYTES = 4 << 20,   /* large allocations, whose content does not outlive a schedule */
+  SIM_FAR_BYTES = 4 << 20,   /* large allocations, also copied back */
   SIM_MAX_AGENTS = 31,
   SIM_FIRST_LOCATION = 32, /* words of a view before it: the agents' clocks */
   SIM_MAX_WORDS = 2048,    /* bytes of a view */
@@ -157,6 +157,9 @@ void sim_forbid(const void *p, size_t bytes);              /* from now on: it wa
 
 extern uint8_t sim_arena[SIM_ARENA_BYTES];
 extern size_t sim_arena_used, sim_far_used;
+/* Large allocations as they are now, and as they were, when so much was used. */
+void sim_far_take(void);
+void sim_far_restore(size_t used);
 extern uint32_t sim_more_failures;   /* ... and so many after it */
 extern uint32_t sim_fail_allocation; /* the so-maniest from now on fails; 0: none */
 extern int sim_uses_allocation_failure;

@@ -21,6 +21,7 @@ void sim_snapshot_take(void) {
   snapshot.arena_used = sim_arena_used;
   snapshot.far_used = sim_far_used;
   memcpy(snapshot.arena, sim_arena, sim_arena_used);
+  sim_far_take();
   snapshot.agents = sim_agents_now;
   snapshot.system = sim_system_now;
   snapshot.worlds = sim_worlds_get();
@@ -41,7 +42,7 @@ void sim_snapshot_restore(void) {
   snapshot.restored++;
   sim_memory_restore(snapshot.arena, snapshot.arena_used, compares);
   sim_arena_used = snapshot.arena_used;
-  sim_far_used = snapshot.far_used;
+  sim_far_restore(snapshot.far_used);
   memcpy(&sim_agents_now, &snapshot.agents,
          offsetof(sim_agents, agent) + snapshot.agents.n * sizeof(sim_agent));
   sim_system_now = snapshot.system;

@@ -79,6 +79,9 @@ void sim_survive_ended(app_run *run, dfcclResult_t status) {
   if (*latest && (set & *latest) != set)
     sim_fail("rank %u: run %u of collective %u has ranks %x after %x", run->rank, run->run,
              run->coll, set, *latest);
+  if (set & state->lost)
+    sim_fail("rank %u: run %u of collective %u has ranks %x after a notification that %x are lost",
+             run->rank, run->run, run->coll, set, state->lost);
   *latest = set;
   agree(run, HAS_SET | set);
 }

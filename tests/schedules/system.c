@@ -14,6 +14,7 @@
 
 uint8_t sim_arena[SIM_ARENA_BYTES] __attribute__((aligned(4096)));
 static uint8_t far_memory[SIM_FAR_BYTES] __attribute__((aligned(4096)));
+static uint8_t far_snapshot[SIM_FAR_BYTES] __attribute__((aligned(4096)));
 uint32_t sim_bulk_stride = 4096; /* drawn in world_draw.c */
 size_t sim_arena_used, sim_far_used;
 uint32_t sim_fail_allocation, sim_more_failures;
@@ -30,6 +31,18 @@ void sim_system_reset(void) {
   sim_arena_used = FIRST; /* the first words stand for locks outside of the arena: agents.c */
   sim_far_used = 0;
   memset(&sim_system_now, 0, sizeof sim_system_now);
+}
+
+void sim_far_take(void) { memcpy(far_snapshot, far_memory, sim_far_used); }
+
+void sim_far_restore(size_t used) {
+  enum { PAGE = 4096 };
+  for (size_t at = 0; at < used; at += PAGE) {
+    const size_t bytes = used - at < PAGE ? used - at : PAGE;
+    if (memcmp(far_memory + at, far_snapshot + at, bytes) != 0)
+      memcpy(far_memory + at, far_snapshot + at, bytes);
+  }
+  sim_far_used = used;
 }
 
 static void *take(size_t alignment, size_t bytes) {

@@ -111,7 +111,6 @@ static void end_switch(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
 static void decide(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 
 static void become_quiet(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
-  end_switch(context, coll);
   df_survival_note_news(context);
   if (coll->survival->has_outcome) decide(context, coll);
 }
@@ -207,6 +206,7 @@ static void decide(dfcclContext_t context, df_coll *coll) {
     df_end_taken_back(context, coll, &survival->held[n].run, dfcclRemoteError);
   return_held(context, coll, n);
   survival->n_held = 0;
+  end_switch(context, coll); /* not before: the plan in use has the copies of the inputs */
   fail_waiting(context, coll);
   df_ring_poller(context);
   df_check_run_limit(context, coll);

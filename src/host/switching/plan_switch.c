@@ -78,6 +78,7 @@ static void exchange(dfcclContext_t context, df_coll *registered, df_coll *varia
   EXCHANGE(registered->exec.device, variant->exec.device);
   EXCHANGE(registered->exec.ring, variant->exec.ring);
   EXCHANGE(registered->exec.first_turn, variant->exec.first_turn);
+  EXCHANGE(registered->exec.survivors, variant->exec.survivors); /* the descriptor points to it */
   registered->trace.is_described = 0;
   settle(context, registered);
   settle(context, variant);
