@@ -144,7 +144,12 @@ static const char *check_members(const df_view *view, const df_view_message *mes
     if (peer->member && stays && item.value != peer->incarnation)
       return "it has another incarnation of a member";
   }
-  return !admits || n_new == 1 ? NULL : "it admits a newcomer that is no member";
+  if (admits && n_new != 1) return "it admits a newcomer that is no member";
+  /* A view either loses members, or ends an admit. */
+  const int ends_admit = (header->flags & (DF_VIEW_ADMITTED | DF_VIEW_CANCELLED)) != 0;
+  if (ends_admit == (header->n_lost > 0))
+    return ends_admit ? "it ends an admit and loses members" : "it changes nothing";
+  return NULL;
 }
 
 const char *df_view_content_check(const df_view *view, const df_view_message *message) {

@@ -295,6 +295,12 @@ DF_TEST(view, contradictions_are_refused, 30) {
   m.lost = items + 2;
   view_refuse(1, 0, &m, "leaves out this rank");
   m = proposal(items, &outcome);
+  const df_view_item all[MEMBERS] = {{0, 0}, {1, 0}, {2, 0}, {3, 0}};
+  m.header.n_members = MEMBERS;
+  m.header.n_lost = 0;
+  m.members = all;
+  view_refuse(1, 0, &m, "changes nothing");
+  m = proposal(items, &outcome);
   items[2].value = 1;
   view_refuse(1, 0, &m, "incarnation");
   m = proposal(items, &outcome);
