@@ -8,17 +8,18 @@ set -u
 training=$1/bench/compare/training bench=$2
 
 run 0 "$training" --bench "$bench" --traces autoccl-vgg19 --compute sleep --turns 2 --iterations 1 \
-  --shrink 0.05 -o "$work/results.json" --picture "$work/picture.svg"
+  --shrink 0.05 --engines disordered,coordinator,mpi \
+  -o "$work/results.json" --picture "$work/picture.svg"
 out_has '^\| trace \| compute \| ranks \| runs \| ordered, ms \| disordered / ordered'
 out_has '^\| autoccl-vgg19 \| sleep \| 4 \| 24 \| [0-9.]+ \| [0-9.]+ \([0-9.]+-[0-9.]+\) \|'
 cp "$work/results.json" "$work/out"
 json "o['turns'] == 2 and o['hosts'] == 1 and len(o['results']) == 1"
-json "{'ordered', 'disordered', 'coordinator', 'first-step'} <= set(o['results'][0]['engines'])"
+json "{'ordered', 'disordered', 'coordinator'} <= set(o['results'][0]['engines'])"
 json "all(len(e['each']) == 2 for e in o['results'][0]['engines'].values())"
 json "all(min(e['each']) > 0 and e['failures'] == 0 for e in o['results'][0]['engines'].values())"
 run 0 python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' \
   "$work/picture-sleep.svg"
-for class in disordered coordinator first-step; do
+for class in disordered coordinator; do
   grep -q "<rect class=\"$class\" .*<title>$class: [0-9.]*</title>" "$work/picture-sleep.svg" ||
     fail "the picture has no bar of $class"
 done
