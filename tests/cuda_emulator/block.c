@@ -17,7 +17,8 @@
 enum {
   STACK_BYTES = 128 * 1024,
   PATIENCE = 256, /* atomics of a lane until another lane's turn, at most */
-  LONG_REST_NS = 1000
+  LONG_REST_NS = 1000,
+  HELD_AT_END_NS = 200 * 1000
 };
 
 typedef enum { LANE_READY, LANE_AT_BARRIER, LANE_IN_WARP, LANE_ENDED } lane_state;
@@ -150,7 +151,12 @@ static void lane_main(void) {
     cuda_emulator_mistake("%s: lane %u of block %u ended while others wait at a barrier",
                           grid->kernel->name, me->number, self->place.block_index.x);
   emulator_fiber_release(&self->meeting);
-  if (++self->ended == self->n_lanes) leave_block(self);
+  if (++self->ended == self->n_lanes) {
+    /* The end of a grid may be long after its last store. */
+    if (self->place.held) nanosleep(&(struct timespec){.tv_nsec = HELD_AT_END_NS}, NULL);
+    cuda_emulator_drain();
+    leave_block(self);
+  }
   let_others_run(self);
   abort();
 }
@@ -299,6 +305,7 @@ void cuda_emulator_meet_warp(uint32_t mask, const char *file, int line) {
 /* Other lanes continue until none of them can. */
 static void sleep_alone(block *self, uint32_t ns) {
   const uint64_t end = cuda_emulator_clock() + ns;
+  cuda_emulator_drain();
   for (uint64_t now = end - ns; now < end && !lost(self); now = cuda_emulator_clock()) {
     lane *l = next_ready(self);
     if (l == self->current)

@@ -12,6 +12,8 @@
  *   CUDA_EMULATOR_QUERIES_BLOCK=0  queries never wait (1)
  *   CUDA_EMULATOR_SEED             order of lanes, and places of their interruptions (1)
  *   CUDA_EMULATOR_PEERS=0          no device can access another one's memory (1)
+ *   CUDA_EMULATOR_STORES=N         N percent of the relaxed stores to page-locked memory are held
+ *                                  back until a fence of system scope, or for some time (0)
  *   CUDA_EMULATOR_FAIL=N[:CODE]    the N-th call fails, with cudaErrorUnknown or that code
  *   CUDA_EMULATOR_LOSE=N           the caller's device is lost at the N-th call
  *   CUDA_EMULATOR_MEMORY_OPS=0     no stream memory operations
@@ -81,6 +83,11 @@ CUDA_EMULATOR_API void cuda_emulator_set_memory_operations(int enabled);
 /* For streams that are created from now on: the number of hardware queues, and whether streams of
  * raised priority have their own. */
 CUDA_EMULATOR_API void cuda_emulator_set_queues(uint32_t queues, int priority_apart);
+/* The same as the environment variable CUDA_EMULATOR_STORES, from now on. */
+CUDA_EMULATOR_API void cuda_emulator_hold_stores(uint32_t percent);
+/* A plant: from now on releases to these words order no stores that are held back. 0 bytes: no
+ * words. */
+CUDA_EMULATOR_API void cuda_emulator_weaken(const void *words, size_t bytes);
 /* Every stream reports that it is being captured, although none is. */
 CUDA_EMULATOR_API void cuda_emulator_set_capturing(int capturing);
 /* Whether links between devices support atomic accesses. The default is that they do. */

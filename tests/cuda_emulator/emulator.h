@@ -152,6 +152,7 @@ typedef struct emulator_state {
   uint64_t allocations_version; /* read without the lock, like the following ones: */
   uint64_t bus_loads;
   uint32_t counts_loads;
+  uint32_t held_percent; /* CUDA_EMULATOR_STORES */
   cuda_emulator_kernel *kernels;
   cuda_emulator_counts counts;
 } emulator_state;

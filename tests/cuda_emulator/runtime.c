@@ -68,6 +68,7 @@ static void begin(void) {
   emulator.queries_block = number_of("CUDA_EMULATOR_QUERIES_BLOCK", 1, 0, 1) != 0;
   emulator.loads_lazily = !loading || strcmp(loading, "EAGER") != 0;
   emulator.reach_peers = number_of("CUDA_EMULATOR_PEERS", 1, 0, 1) != 0;
+  emulator.held_percent = (uint32_t)number_of("CUDA_EMULATOR_STORES", 0, 0, 100);
   emulator.trace = number_of("CUDA_EMULATOR_TRACE", 0, 0, 1) != 0;
   emulator.lose_at = number_of("CUDA_EMULATOR_LOSE", 0, 0, UINT64_MAX);
   read_fault();

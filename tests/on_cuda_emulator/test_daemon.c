@@ -12,6 +12,9 @@
  *     when its collective is cancelled. Meanwhile it passes on the entries that other blocks must
  *     fetch. It also ends for a transfer that the host requests: all lanes copy or zero the words,
  *     of rings only those that an end reads before the other end has written them.
+ *   - The host finds the words of a transfer when it observes its end, and a block's image when it
+ *     observes that the block has left, although stores are held back. Without the releases it does
+ *     not.
  */
 #include "daemon_world.h"
 
@@ -224,6 +227,75 @@ DF_TEST(emulated_daemon, a_turn_ends_for_a_transfer, 60) {
     CUDA(cudaFreeHost(source));
     close_stuck(w);
   }
+}
+
+/* ---- missing releases: stores are held back */
+
+enum { HELD_PERCENT = 50 };
+
+/* Returns the number of words that the host finds too old after a transfer, in so many transfers or
+ * until it finds one. */
+static uint64_t transfer_repeatedly(int is_weak, uint64_t transfers) {
+  uint64_t *to = NULL, *from = NULL, wrong = 0;
+  CUDA(cudaHostAlloc((void **)&to, SOURCE_WORDS * sizeof *to, cudaHostAllocMapped));
+  CUDA(cudaHostAlloc((void **)&from, SOURCE_WORDS * sizeof *from, cudaHostAllocMapped));
+  world *w = open_stuck(&patient, 1);
+  rank *me = &w->ranks[0];
+  cuda_emulator_hold_stores(HELD_PERCENT);
+  if (is_weak) cuda_emulator_weaken(&me->daemon.errand->done, sizeof me->daemon.errand->done);
+  for (uint64_t t = 1; t <= transfers && wrong == 0; t++) {
+    for (size_t i = 0; i < SOURCE_WORDS; i++) from[i] = t;
+    request(me, &(df_cuda_transfer){.to = to, .from = from, .words = SOURCE_WORDS});
+    for (size_t i = 0; i < SOURCE_WORDS; i++) wrong += df_load_relaxed_u64(&to[i]) != t;
+  }
+  cuda_emulator_hold_stores(0);
+  cuda_emulator_weaken(NULL, 0);
+  df_publish_u32(&me->device->recalled, me->launches);
+  CUDA(cudaFreeHost(to)); /* waits for the launch */
+  CUDA(cudaFreeHost(from));
+  close_stuck(w);
+  return wrong;
+}
+
+DF_TEST(emulated_daemon, a_transfer_without_a_release_shows, 120) {
+  CHECK(transfer_repeatedly(1, 100000) > 0, "the plant was not found");
+  const uint64_t wrong = transfer_repeatedly(0, 60);
+  CHECK(wrong == 0, "%llu words have not arrived", (unsigned long long)wrong);
+}
+
+/* Returns the number of images that differ from those at the end of the launch, in so many launches
+ * or until it finds one. */
+static uint64_t leave_repeatedly(int is_weak, uint32_t launches) {
+  static df_block seen[DF_MAX_BLOCKS];
+  uint64_t stale = 0;
+  world *w = open_stuck(&patient, 1);
+  rank *me = &w->ranks[0];
+  cuda_emulator_hold_stores(HELD_PERCENT);
+  for (uint32_t launch = 0; launch < launches && stale == 0; launch++) {
+    const uint32_t n = w->o.blocks;
+    if (is_weak) cuda_emulator_weaken(me->daemon.blocks, n * sizeof *me->daemon.blocks);
+    df_publish_u32(&me->device->recalled, me->launches);
+    df_waiting_for("blocks that leave");
+    for (uint32_t b = 0; b < n; b++) {
+      while (df_observe_u32(&me->daemon.blocks[b].running)) df_pause();
+      memcpy(&seen[b], &me->daemon.blocks[b], sizeof seen[b]);
+    }
+    CUDA(cudaStreamSynchronize(me->stream));
+    df_waiting_for(NULL);
+    for (uint32_t b = 0; b < n; b++)
+      stale += memcmp(&seen[b], &me->daemon.blocks[b], sizeof seen[b]) != 0;
+    if (launch + 1 < launches && stale == 0) launch_if_gone(w, 0);
+  }
+  cuda_emulator_hold_stores(0);
+  cuda_emulator_weaken(NULL, 0);
+  close_stuck(w);
+  return stale;
+}
+
+DF_TEST(emulated_daemon, a_block_that_leaves_without_a_release_shows, 120) {
+  CHECK(leave_repeatedly(1, 100000) > 0, "the plant was not found");
+  const uint64_t stale = leave_repeatedly(0, 20);
+  CHECK(stale == 0, "%llu images were out of date", (unsigned long long)stale);
 }
 
 DF_TEST(emulated_daemon, a_lost_device_stops, 120) {

@@ -89,6 +89,30 @@ static __global__ void note(uint32_t *log, uint32_t *next, uint32_t name) {
     log[system_ref<uint32_t>(*next).fetch_add(1, cuda::memory_order_acq_rel)] = name;
 }
 
+/* Lane 0 stores the words; the lane that announces them is another one behind the barrier. */
+static __global__ void announce(uint64_t *words, uint64_t *announced, const uint64_t *taken,
+                                uint32_t rounds, uint32_t how) {
+  for (uint64_t round = 1; round <= rounds; round++) {
+    if (threadIdx.x == 0)
+      for (uint32_t i = 0; i < TEST_WORDS; i++)
+        system_ref<uint64_t>(words[i]).store(round, cuda::memory_order_relaxed);
+    __syncthreads();
+    if (threadIdx.x == 1) {
+      system_ref<uint64_t> word(*announced);
+      if (how == FENCE_DEVICE)
+        cuda::atomic_thread_fence(cuda::memory_order_acq_rel, cuda::thread_scope_device);
+      if (how == FENCE_SYSTEM)
+        cuda::atomic_thread_fence(cuda::memory_order_acq_rel, cuda::thread_scope_system);
+      word.store(round,
+                 how == FENCE_RELEASE ? cuda::memory_order_release : cuda::memory_order_relaxed);
+      while (system_ref<uint64_t>(*const_cast<uint64_t *>(taken)).load(cuda::memory_order_acquire) <
+             round)
+        __nanosleep(20);
+    }
+    __syncthreads();
+  }
+}
+
 static __global__ void halves(uint16_t *back) {
   for (uint32_t i = threadIdx.x; i < 65536; i += blockDim.x)
     back[i] = __half_as_ushort(__float2half_rn(__half2float(__ushort_as_half((unsigned short)i))));
@@ -106,4 +130,5 @@ TEST_KERNEL(handover);
 TEST_KERNEL(mistake);
 TEST_KERNEL(copy);
 TEST_KERNEL(note);
+TEST_KERNEL(announce);
 TEST_KERNEL(halves);

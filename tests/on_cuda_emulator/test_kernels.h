@@ -29,6 +29,12 @@ enum { MISTAKE_DIVERGENT, MISTAKE_ENDED, MISTAKE_WARP, MISTAKE_ASSUMED };
 extern const void *const test_copy;
 /* (uint32_t *log, uint32_t *next, uint32_t name): records its name at the next place. */
 extern const void *const test_note;
+/* (uint64_t *words, uint64_t *announced, const uint64_t *taken, uint32_t rounds, uint32_t how): in
+ * each round, stores its number to TEST_WORDS words and then to *announced, with that fence in
+ * between, and waits until *taken is not less. */
+extern const void *const test_announce;
+enum { TEST_WORDS = 8 };
+enum { FENCE_NONE, FENCE_DEVICE, FENCE_SYSTEM, FENCE_RELEASE };
 /* (uint16_t *back): [i] float16 i, converted to float32 and back. */
 extern const void *const test_halves;
 
