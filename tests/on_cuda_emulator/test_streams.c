@@ -283,8 +283,8 @@ DF_TEST(emulated_streams, the_default_stream_is_that_of_the_ranks_device, 60) {
   REFUSED(cudaStreamQuery(NULL), cudaErrorNotReady); /* rank 1 has not submitted */
   run(&s, 1, 0);
   await(NULL);
-  check(&s, 0, 0);
   for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(s.ctxs[rank]));
+  check(&s, 0, 0);
   df_free_contexts(s.ctxs, RANKS);
   for (int rank = 0; rank < RANKS; rank++) CUDA(cudaFreeHost(s.memory[rank]));
   nothing_is_left();
