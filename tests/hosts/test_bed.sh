@@ -8,6 +8,8 @@ set -u
 fail() { echo "$*" >&2; exit 1; }
 
 bed_up 3
+received=$(mktemp)
+trap 'bed_down; rm -f "$received"' EXIT
 for i in 1 2 3; do
   [ "$(bed_on $i hostname)" = "host$i" ] || fail "host $i has another name"
   bed_on $i sh -c "echo $i >/dev/shm/own; [ \$(ls /dev/shm | wc -l) = 1 ]" ||
@@ -32,14 +34,19 @@ reaches 1 10.77.0.3 || fail "the cable was put back, and carries nothing"
 # Measures the rate from host I to host J until it is that of MBIT within 15 %. A busy machine can
 # make a single measurement wrong in both directions.
 near() { # I J MBIT
-  local bytes seconds measured=() end=$((SECONDS + 60))
+  local bytes seconds pid limit measured=() end=$((SECONDS + 60))
   while ((SECONDS < end)); do
-    coproc RECEIVER { bed_on "$2" timeout 60 "$folder/rate.py" receive "10.77.0.$2" 7777; }
-    read -r _ <&"${RECEIVER[0]}"
+    : >"$received"
+    bed_on "$2" timeout 60 "$folder/rate.py" receive "10.77.0.$2" 7777 >"$received" &
+    pid=$! limit=$((SECONDS + 30))
+    until grep -q ready "$received"; do
+      ((SECONDS < limit)) || fail "the receiver on host $2 is not ready after 30 s"
+      sleep 0.05
+    done
     bed_on "$1" timeout 60 "$folder/rate.py" send "10.77.0.$2" 7777 $((40000 * $3)) ||
       fail "host $1 cannot send to host $2"
-    read -r bytes seconds <&"${RECEIVER[0]}"
-    wait "$RECEIVER_PID"
+    wait "$pid" || fail "host $2 has not received all: $(cat "$received")"
+    read -r bytes seconds < <(tail -n 1 "$received")
     measured+=("$(awk "BEGIN {printf \"%.1f\", $bytes * 8 / $seconds / 1e6}")")
     awk "BEGIN {exit !(${measured[-1]} > 0.85 * $3 && ${measured[-1]} < 1.02 * $3)}" && return
   done

@@ -10,12 +10,13 @@ fail() {
   echo "FAILED: $*"
 }
 
-# run STATUS COMMAND...: runs the command (bounded) and expects its exit status. Its output is left
-# in $work/out and $work/err.
+# run STATUS COMMAND...: runs the command for at most $run_seconds and expects its exit status. Its
+# output is left in $work/out and $work/err.
+run_seconds=100
 run() {
   expected=$1
   shift
-  timeout 100 "$@" >"$work/out" 2>"$work/err" </dev/null
+  timeout "$run_seconds" "$@" >"$work/out" 2>"$work/err" </dev/null
   status=$?
   if [ "$status" -ne "$expected" ]; then
     fail "exit status $status instead of $expected: $*"
