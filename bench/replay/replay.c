@@ -77,11 +77,14 @@ static int play(replay_job *job, char *reports, size_t report_bytes) {
   launched.config = (dfcclConfig_t)DFCCL_CONFIG_INITIALIZER;
   launched.config.backend = dfcclBackendCpu;
   launched.config.timeoutMs = RUN_TIMEOUT_MS;
+  replay_peer_world world;
   int rank = 0;
+  if (job->options.env && job->options.peer && !df_replay_peer_world_of_env(job, &world))
+    return DF_TOOL_USAGE;
   if (!job->options.env)
     rank = play_here(job, &launched) ? 0 : -1;
   else if (job->options.peer)
-    rank = df_replay_peer_play_env(job, reports, report_bytes);
+    rank = df_replay_peer_play_env(job, &world, reports, report_bytes);
   else
     rank = play_env(job, &launched);
   if (rank < 0) return DF_TOOL_FAILED;

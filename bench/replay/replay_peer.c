@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <sched.h>
 #include <signal.h>
@@ -99,8 +100,13 @@ void df_replay_peer_exec(const replay_job *job, int argc, char **argv) {
   const char *const *words = options->peer->launcher(job->plan.n_ranks > n_cores);
   const char **all = calloc((size_t)argc + 64, sizeof *all);
   size_t n = 0;
-  if (!all || !own_path(program)) {
-    df_tool_error("engine mpi: the launcher cannot be started");
+  if (!all) {
+    df_tool_error("engine mpi: out of memory for %d words of the launcher", argc + 64);
+    return;
+  }
+  if (!own_path(program)) {
+    df_tool_error("engine mpi: /proc/self/exe, which names the program, cannot be read: %s",
+                  strerror(errno));
     free(all);
     return;
   }
@@ -143,21 +149,83 @@ void df_replay_peer_directory_remove(const replay_job *job) {
   rmdir(job->directory);
 }
 
-/* This host's address on its way to the host of rank 0. */
+/* ---- the environment of a rank that another program has started ---- */
+
+static int number_of_environment(const char *name, int least, int most) {
+  const char *text = getenv(name);
+  char *end = NULL;
+  const long value = text ? strtol(text, &end, 10) : -1;
+  if (text && *text && *end == '\0' && value >= least && value <= most) return (int)value;
+  df_tool_error("option --env: %s must be a number from %d to %d, not '%s'", name, least, most,
+                text ? text : "");
+  return -1;
+}
+
+/* This host's address on its way to the host of rank 0; NULL: a sentence says why there is none. */
 static const char *own_address(void) {
-  static char text[INET6_ADDRSTRLEN] = "127.0.0.1";
+  static char text[INET6_ADDRSTRLEN];
   const char *host = getenv("MASTER_ADDR");
+  if (!host || !*host) {
+    df_tool_error("option --env: MASTER_ADDR must be the address of the host of rank 0, not ''");
+    return NULL;
+  }
   struct addrinfo *found = NULL, wanted = {.ai_socktype = SOCK_DGRAM};
+  const int problem = getaddrinfo(host, "9", &wanted, &found);
+  if (problem != 0) {
+    df_tool_error("option --env: MASTER_ADDR '%s': %s", host, gai_strerror(problem));
+    return NULL;
+  }
   struct sockaddr_storage own;
   socklen_t bytes = sizeof own;
-  if (!host || getaddrinfo(host, "9", &wanted, &found) != 0) return text;
   const int end = socket(found->ai_family, SOCK_DGRAM, 0);
-  if (end >= 0 && connect(end, found->ai_addr, found->ai_addrlen) == 0 &&
-      getsockname(end, (struct sockaddr *)&own, &bytes) == 0)
-    getnameinfo((struct sockaddr *)&own, bytes, text, sizeof text, NULL, 0, NI_NUMERICHOST);
+  const bool fine =
+      end >= 0 && connect(end, found->ai_addr, found->ai_addrlen) == 0 &&
+      getsockname(end, (struct sockaddr *)&own, &bytes) == 0 &&
+      getnameinfo((struct sockaddr *)&own, bytes, text, sizeof text, NULL, 0, NI_NUMERICHOST) == 0;
+  if (!fine)
+    df_tool_error("option --env: no address of this host on the way to MASTER_ADDR '%s': %s", host,
+                  strerror(errno));
   if (end >= 0) close(end);
   freeaddrinfo(found);
-  return text;
+  return fine ? text : NULL;
+}
+
+/* Gloo would take the files of an earlier job for those of this one, and wait for its ranks. */
+static bool claim_rendezvous(const char *directory, int rank) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/dfccl-replay-rank-%d", directory, rank);
+  const int file = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+  if (file >= 0) {
+    close(file);
+    return true;
+  }
+  if (errno == EEXIST)
+    df_tool_error("option --rendezvous: %s has files of an earlier job: rank %d; name an empty "
+                  "directory",
+                  directory, rank);
+  else
+    df_tool_error("option --rendezvous: %s cannot be created: %s", path, strerror(errno));
+  return false;
+}
+
+bool df_replay_peer_world_of_env(const replay_job *job, replay_peer_world *world) {
+  *world = (replay_peer_world){.directory = job->options.rendezvous};
+  if (job->options.peer->launcher) return true;
+  world->n_ranks = number_of_environment("WORLD_SIZE", 1, DF_TOOL_MAX_RANKS);
+  world->rank = world->n_ranks < 0 ? -1 : number_of_environment("RANK", 0, DF_TOOL_MAX_RANKS - 1);
+  if (world->n_ranks < 0 || world->rank < 0) return false;
+  if (world->rank >= world->n_ranks) {
+    df_tool_error("option --env: RANK is %d, and WORLD_SIZE %d; ranks begin with 0", world->rank,
+                  world->n_ranks);
+    return false;
+  }
+  if (world->n_ranks != job->plan.n_ranks) {
+    df_tool_error("%s has %d ranks, and the job %d", job->options.files[0], job->plan.n_ranks,
+                  world->n_ranks);
+    return false;
+  }
+  world->address = own_address();
+  return world->address && claim_rendezvous(world->directory, world->rank);
 }
 
 /* ---- a rank ---- */
@@ -177,22 +245,13 @@ void df_replay_peer_rank_main(df_tool_rank *self) {
   if (self->outcome.code == 0) peer->close();
 }
 
-static int number_of_environment(const char *name) {
-  const char *text = getenv(name);
-  char *end = NULL;
-  const long value = text ? strtol(text, &end, 10) : -1;
-  if (text && *text && *end == '\0' && value >= 0 && value <= DF_TOOL_MAX_RANKS) return (int)value;
-  df_tool_error("option --env: %s must be a number of a rank, not '%s'", name, text ? text : "");
-  return -1;
-}
-
 static bool play_rank(replay_job *job, df_tool_rank *self, char *reports, size_t report_bytes) {
   const replay_peer *peer = job->options.peer;
   df_replay_rank_main(self);
   if (self->outcome.code != 0) {
     df_tool_error("rank %d failed: %s", self->rank, self->outcome.sentence);
     peer->abort();
-    return false;
+    _exit(DF_TOOL_FAILED); /* a thread that is in a call still needs the job's memory */
   }
   const bool fine = peer->gather(self->report, reports, report_bytes);
   peer->name(job->library, sizeof job->library);
@@ -200,32 +259,27 @@ static bool play_rank(replay_job *job, df_tool_rank *self, char *reports, size_t
   return fine;
 }
 
-int df_replay_peer_play_env(replay_job *job, char *reports, size_t report_bytes) {
+int df_replay_peer_play_env(replay_job *job, replay_peer_world *world, char *reports,
+                            size_t report_bytes) {
   const replay_peer *peer = job->options.peer;
-  replay_peer_world world = {.directory = job->options.rendezvous, .address = own_address()};
-  prctl(PR_SET_PDEATHSIG, SIGKILL); /* no rank outlives its launcher */
-  if (!peer->launcher) {
-    world.rank = number_of_environment("RANK");
-    world.n_ranks = number_of_environment("WORLD_SIZE");
-    if (world.rank < 0 || world.n_ranks < 0) return -1;
-    if (world.n_ranks != job->plan.n_ranks) {
-      df_tool_error("%s has %d ranks, and the job %d", job->options.files[0], job->plan.n_ranks,
-                    world.n_ranks);
-      return -1;
-    }
+  if (peer->launcher) {
+    const pid_t parent = getppid();
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* no rank outlives its launcher */
+    if (getppid() != parent) _exit(DF_TOOL_FAILED);
   }
-  if (!peer->open(&world)) return -1;
-  df_tool_rank self = {.rank = world.rank,
-                       .n_ranks = world.n_ranks,
+  if (!peer->open(world)) return -1;
+  df_tool_rank self = {.rank = world->rank,
+                       .n_ranks = world->n_ranks,
                        .argument = job,
                        .report = calloc(1, report_bytes)};
-  bool fine = self.report != NULL && world.n_ranks == job->plan.n_ranks;
-  if (!fine) {
+  bool fine = self.report != NULL && world->n_ranks == job->plan.n_ranks;
+  if (!self.report)
+    df_tool_error("rank %d: out of memory for a report of %zu bytes", world->rank, report_bytes);
+  else if (!fine)
     df_tool_error("%s has %d ranks, and the job %d", job->options.files[0], job->plan.n_ranks,
-                  world.n_ranks);
-    peer->abort();
-  }
+                  world->n_ranks);
+  if (!fine) peer->abort();
   fine = fine && play_rank(job, &self, reports, report_bytes);
   free(self.report);
-  return fine ? world.rank : -1;
+  return fine ? world->rank : -1;
 }

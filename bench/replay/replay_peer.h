@@ -24,8 +24,13 @@ void df_replay_peer_rank_main(df_tool_rank *self);
 bool df_replay_peer_directory_make(replay_job *job);
 void df_replay_peer_directory_remove(const replay_job *job);
 
-/* Plays the rank that this process is. Rank 0 then has all reports. Returns the rank, or -1 after a
- * failure, about which a sentence is on standard error. */
-int df_replay_peer_play_env(replay_job *job, char *reports, size_t report_bytes);
+/* The rank that this process is, of a job that another program has started. False: the environment
+ * or --rendezvous cannot be used; one sentence is on standard error. */
+bool df_replay_peer_world_of_env(const replay_job *job, replay_peer_world *world);
+
+/* Plays that rank. Rank 0 then has all reports. Returns the rank, or -1 after a failure, about
+ * which a sentence is on standard error. */
+int df_replay_peer_play_env(replay_job *job, replay_peer_world *world, char *reports,
+                            size_t report_bytes);
 
 #endif

@@ -4,6 +4,7 @@
  * waits; a second thread does so while the program computes.
  */
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,11 +32,13 @@ typedef struct replay_peer_rank {
   int waiting; /* threads that wait for `executed` */
 } replay_peer_rank;
 
+/* Written before the first call, because a signal handler cannot format. */
+static char alarm_sentence[160];
+
 /* A library that waits for ever would hang the job. */
 static void on_alarm(int signal) {
-  static const char sentence[] = "dfccl-bench: a call of the engine's library has not ended\n";
   (void)signal;
-  if (write(STDERR_FILENO, sentence, sizeof sentence - 1) < 0) _exit(DF_TOOL_FAILED);
+  if (write(STDERR_FILENO, alarm_sentence, strlen(alarm_sentence)) < 0) _exit(DF_TOOL_FAILED);
   _exit(DF_TOOL_FAILED);
 }
 
@@ -180,9 +183,13 @@ static bool describe(replay_rank *rank, uint32_t number) {
 static bool start_thread(replay_rank *rank) {
   replay_peer_rank *own = rank->peer;
   const struct sigaction action = {.sa_handler = on_alarm};
+  snprintf(alarm_sentence, sizeof alarm_sentence,
+           "dfccl-bench: rank %d: a call of %.64s has not ended after %d s\n", rank->self->rank,
+           own->peer->library, CALL_TIMEOUT_SECONDS);
   sigaction(SIGALRM, &action, NULL);
-  own->has_thread = pthread_create(&own->thread, NULL, execute_submitted, rank) == 0;
-  if (!own->has_thread) df_tool_rank_fail(rank->self, -1, "no thread for the calls");
+  const int error = pthread_create(&own->thread, NULL, execute_submitted, rank);
+  own->has_thread = error == 0;
+  if (error != 0) df_tool_rank_fail(rank->self, -1, "no thread for the calls: %s", strerror(error));
   return own->has_thread;
 }
 
@@ -213,7 +220,7 @@ bool df_replay_peer_rank_open(replay_rank *rank) {
 void df_replay_peer_rank_close(replay_rank *rank) {
   replay_peer_rank *own = rank->peer;
   df_replay_peer_wake(rank);
-  /* After a failure the other thread may be in a call that does not end; the process ends. */
+  /* After a failure the other thread may be in a call that does not end: it keeps the rank. */
   if (own->has_thread && rank->self->outcome.code != 0) return;
   if (own->has_thread) pthread_join(own->thread, NULL);
   pthread_mutex_destroy(&own->lock);

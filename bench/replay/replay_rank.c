@@ -301,11 +301,12 @@ static bool check_results(replay_rank *rank, replay_report *report) {
 }
 
 static bool time_iterations(replay_rank *rank, replay_report *report) {
-  const bool counts = rank->job->options.processes || rank->peer || rank->self->rank == 0;
+  const replay_options *options = &rank->job->options;
+  const bool counts = options->processes || options->env || rank->peer || rank->self->rank == 0;
   double seconds;
   if (!play_iteration(rank, 0, true, &seconds)) return false; /* the first is slower */
   if (rank->coordinator) df_replay_coordinator_reset(rank);
-  for (int i = 0; i < rank->job->options.iterations; i++) {
+  for (int i = 0; i < options->iterations; i++) {
     replay_times *times = &report->times[i];
     if (!play_iteration(rank, (uint32_t)i, false, &times->communication)) return false;
     replay_core_times before = {0}, after = {0};
@@ -338,28 +339,42 @@ static bool allocate(replay_rank *rank) {
   return fine;
 }
 
+/* After a failure a thread of the engine may still be in a call of the other library: then the rank
+ * keeps its memory until the process ends. */
+static void free_rank(replay_rank *rank) {
+  if (rank->peer) return;
+  free(rank->channel);
+  free(rank->order);
+  free(rank->release_order);
+  free(rank->made);
+  free(rank);
+}
+
 void df_replay_rank_main(df_tool_rank *self) {
-  replay_rank rank = {.job = self->argument, .self = self};
-  if (allocate(&rank) && open_channels(&rank)) {
-    const bool coordinates = rank.job->options.engine == REPLAY_COORDINATOR;
-    if ((!coordinates || df_replay_coordinator_open(&rank)) && meet(&rank) &&
-        check_results(&rank, self->report))
-      time_iterations(&rank, self->report);
-    if (self->outcome.code == 0) meet(&rank);
-    if (self->outcome.code != 0) df_replay_on_failure(rank.job);
-    if (self->outcome.code != 0 && !rank.peer) dfcclAbort(self->context);
-    if (rank.coordinator) df_replay_coordinator_close(&rank);
-    if (rank.peer)
-      df_replay_peer_rank_close(&rank);
+  replay_rank *rank = calloc(1, sizeof *rank);
+  if (!rank) {
+    df_tool_rank_fail(self, dfcclOutOfMemory, "out of memory for a rank");
+    return;
+  }
+  rank->job = self->argument;
+  rank->self = self;
+  if (allocate(rank) && open_channels(rank)) {
+    const bool coordinates = rank->job->options.engine == REPLAY_COORDINATOR;
+    if ((!coordinates || df_replay_coordinator_open(rank)) && meet(rank) &&
+        check_results(rank, self->report))
+      time_iterations(rank, self->report);
+    if (self->outcome.code == 0) meet(rank);
+    if (self->outcome.code != 0) df_replay_on_failure(rank->job);
+    if (self->outcome.code != 0 && !rank->peer) dfcclAbort(self->context);
+    if (rank->coordinator) df_replay_coordinator_close(rank);
+    if (rank->peer)
+      df_replay_peer_rank_close(rank);
     else
       dfcclWaitAll(self->context);
-    close_channels(&rank);
+    close_channels(rank);
   }
   df_replay_compute_end();
-  free(rank.channel);
-  free(rank.order);
-  free(rank.release_order);
-  free(rank.made);
+  free_rank(rank);
 }
 
 void df_replay_on_failure(void *argument) {

@@ -104,12 +104,27 @@ env_run() {
   mv "$work/out0" "$work/out"
   json "o['runs'] == o['calls'] == 16 and o['wrong'] == 0 and o['ranks'] == 2"
 }
+
+# refused_env PATTERN RANK WORLD_SIZE MASTER_ADDR DIRECTORY
+refused_env() {
+  RANK=$2 WORLD_SIZE=$3 MASTER_ADDR=$4
+  export RANK WORLD_SIZE MASTER_ADDR
+  refused "$1" "$work"/flight_rank?.json --env --engine gloo --peer "$module" --rendezvous "$5"
+  unset RANK WORLD_SIZE MASTER_ADDR
+}
+
 env_run --order shuffle
 for module in "$@"; do
   case $module in
     *gloo.so)
       mkdir "$work/rendezvous"
       env_run --engine gloo --peer "$module" --rendezvous "$work/rendezvous"
+      refused_env 'has files of an earlier job: rank 1' 1 2 127.0.0.1 "$work/rendezvous"
+      refused_env 'nothing/.* cannot be created' 1 2 127.0.0.1 "$work/nothing"
+      refused_env 'RANK is 2, and WORLD_SIZE 2' 2 2 127.0.0.1 "$work"
+      refused_env "WORLD_SIZE must be a number from 1 to 1024, not 'two'" 1 two 127.0.0.1 "$work"
+      refused_env "MASTER_ADDR must be the address .*, not ''" 1 2 '' "$work"
+      refused_env "MASTER_ADDR 'a..b': " 1 2 a..b "$work"
       ;;
   esac
 done

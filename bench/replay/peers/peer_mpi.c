@@ -49,7 +49,9 @@ static bool open_world(replay_peer_world *world) {
   MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
   MPI_Comm_size(MPI_COMM_WORLD, &world->n_ranks);
   if (level >= MPI_THREAD_SERIALIZED) return true;
-  fprintf(stderr, "MPI: this library cannot be called by two threads in turn\n");
+  fprintf(stderr,
+          "MPI: this library has thread level %d, and a replay needs MPI_THREAD_SERIALIZED (%d)\n",
+          level, MPI_THREAD_SERIALIZED);
   return false;
 }
 
@@ -64,7 +66,9 @@ static int add_group(const int *members, int n_members) {
   const int result = MPI_Comm_create_group(MPI_COMM_WORLD, group, 0, &groups[group_count]);
   MPI_Group_free(&group);
   MPI_Group_free(&world);
-  if (!check(result, "a communicator")) return -1;
+  char what[64];
+  snprintf(what, sizeof what, "a communicator of %d ranks from rank %d on", n_members, members[0]);
+  if (!check(result, what)) return -1;
   MPI_Comm_set_errhandler(groups[group_count], MPI_ERRORS_RETURN);
   return group_count++;
 }
@@ -161,6 +165,17 @@ static int run_counted(const replay_peer_call *call, int count, MPI_Datatype typ
   return MPI_ERR_OTHER;
 }
 
+static const char *const operation_names[] = {[REPLAY_PEER_ALL_REDUCE] = "all-reduce",
+                                              [REPLAY_PEER_ALL_GATHER] = "all-gather",
+                                              [REPLAY_PEER_REDUCE_SCATTER] = "reduce-scatter",
+                                              [REPLAY_PEER_BROADCAST] = "broadcast",
+                                              [REPLAY_PEER_REDUCE] = "reduce",
+                                              [REPLAY_PEER_ALL_TO_ALL] = "all-to-all",
+                                              [REPLAY_PEER_GATHER] = "gather",
+                                              [REPLAY_PEER_SCATTER] = "scatter",
+                                              [REPLAY_PEER_SEND_RECV] = "send-recv",
+                                              [REPLAY_PEER_BARRIER] = "barrier"};
+
 static bool run(const replay_peer_call *call) {
   const bool is_typed = reduces(call->operation);
   const size_t count = is_typed ? call->count : call->count * call->element_bytes;
@@ -168,7 +183,12 @@ static bool run(const replay_peer_call *call) {
     fprintf(stderr, "MPI: %zu elements are more than an int counts; use --scale\n", count);
     return false;
   }
-  return check(run_counted(call, (int)count, is_typed ? type_of(call->type) : MPI_BYTE), "a call");
+  const int result = run_counted(call, (int)count, is_typed ? type_of(call->type) : MPI_BYTE);
+  if (result == MPI_SUCCESS) return true;
+  char what[96];
+  snprintf(what, sizeof what, "%s of %zu bytes among %d ranks", operation_names[call->operation],
+           call->count * call->element_bytes, call->n_members);
+  return check(result, what);
 }
 
 /* ---- the rest ---- */
