@@ -836,10 +836,12 @@ DFCCL_API dfcclResult_t dfcclRun(dfcclContext_t ctx, dfcclCollId_t id, dfcclRun_
  * enqueued after it waits until the run has ended, with any status, and may use the output. The
  * call enqueues three memory operations (or kernels of one thread, where the device has no such
  * operations) and never waits for a run. The stream must be one of the rank's device, which need
- * not be the calling thread's current one. A run that is refused leaves the stream as it is. The
- * callback may be NULL and is called as for dfcclRun*. The call may wait where enqueueing waits,
- * and for the launch of the daemon that must precede the stream's wait, at most cuda_patience_ms
- * (100) of the tuning table.
+ * not be the calling thread's current one. A run with wrong arguments, or of a collective that has
+ * failed, enqueues nothing. A run that is refused later (a full backlog, an error of CUDA) may
+ * leave writes to the library's own memory on the stream, and no wait. The callback may be NULL
+ * and is called as for dfcclRun*. The call may wait where enqueueing waits, and for the launch of
+ * the daemon that must precede the stream's wait, at most cuda_patience_ms (100) of the tuning
+ * table.
  *
  * Stream order can itself cause a deadlock that this library cannot prevent. Two collectives on one
  * stream, in opposite orders on two ranks, wait for each other's input. The same holds for

@@ -53,7 +53,9 @@ void df_job_print_messages(const df_job_trace *job) {
   }
   for (uint32_t r = 0; r < job->n_ranks; r++)
     if (job->ranks[r].lost_messages > 0)
-      printf("rank %u: %" PRIu64 " messages are missing: they came faster than they were written\n",
+      printf("rank %u: %" PRIu64
+             " messages are missing: too many came before they were written, or "
+             "the rest of them never came\n",
              r, job->ranks[r].lost_messages);
   free(times);
 }

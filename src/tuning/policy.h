@@ -118,8 +118,7 @@
     "wait for their input")                                                                        \
   X(cuda_keep_us, 2000, 0, 60000000,                                                               \
     "CUDA: how long the daemon stays for the next run on a stream after the last one has ended; "  \
-    "0 "                                                                                           \
-    "if processes take turns on the GPU")                                                          \
+    "0 if processes take turns on the GPU")                                                        \
   X(cuda_restart_most_us, 50000, 1, 4000000,                                                       \
     "CUDA: longest pause before the next launch for runs that wait for peers; a peer's message "   \
     "ends it")

@@ -80,11 +80,19 @@ static void play_rank(int rank, void *arg) {
   }
 }
 
+static void expect_current_device(int expected) {
+  int device = -1;
+  CUDA(cudaGetDevice(&device));
+  CHECK(device == expected, "the current device is %d, not %d", device, expected);
+}
+
 static void play(int ranks, int devices, int by_library) {
   job j = {.ranks = ranks, .by_library = by_library};
   dfcclConfig_t config = df_config();
   for (int rank = 0; rank < ranks; rank++) j.devices[rank] = rank % devices;
+  CUDA(cudaSetDevice(1));
   OK(dfcclInitAllDevices(j.ctxs, ranks, j.devices, &config));
+  expect_current_device(1);
   for (int rank = 0; rank < ranks; rank++) df_watch(j.ctxs[rank]);
   CHECK(contexts_now() == (1u << devices) - 1, "contexts on devices of mask %x", contexts_now());
   for (int c = 0; c < SIZES; c++) {
@@ -138,7 +146,9 @@ DF_TEST(emulated_several_devices, devices_without_peer_access_have_a_sentence, 6
 static void refuse(const int *devices, const char *words, const char *more) {
   dfcclContext_t ctxs[2] = {NULL, NULL};
   dfcclConfig_t config = df_config();
+  CUDA(cudaSetDevice(1));
   RESULT(dfcclInitAllDevices(ctxs, 2, devices, &config), dfcclInvalidArgument);
+  expect_current_device(1);
   CHECK(strstr(dfcclGetLastError(NULL), words) != NULL &&
             strstr(dfcclGetLastError(NULL), more) != NULL,
         "it says: %s", dfcclGetLastError(NULL));

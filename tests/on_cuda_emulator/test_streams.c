@@ -160,7 +160,7 @@ static void CUDART_CB take_long(void *argument) {
  * wait while the launch begins, which takes some time on a busy machine. */
 DF_TEST(emulated_streams, a_launch_that_begins_late_ends_nothing, 60) {
   scene s;
-  df_tune("cuda_patience_ms", "2000");
+  df_tune("cuda_patience_ms", "5000"); /* half of it is late, and the other half for the launch */
   open_scene(&s, QUEUES);
   run_without_streams(&s, 0);
   for (int queue = 0; queue < QUEUES; queue++)

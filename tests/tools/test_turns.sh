@@ -4,8 +4,8 @@
 # Promise: dfccl-trace shows the turns of the daemon that DFCCL_TRACE_TURNS=1 adds to traces. There
 # are as many preemptions as dfccl-demo counts: in the table, in the JSON object, in the file for
 # Perfetto, and in the sum of the bars of --figure11. The longest waits have both ranks and the link.
-# Messages of networks are a table and tracks of each pair. Lost records are stated. Without turns in the traces, and for a malformed line, there is one
-# sentence.
+# Messages of networks are a table, and tracks of each pair. Lost records are stated. Without turns
+# in the traces, and for a malformed line, there is one sentence.
 . "$(dirname "$0")/check.sh"
 trace=$1 demo=$2 check=$3 bench=$4
 

@@ -36,19 +36,6 @@ static int is_of_same_link(const df_watched_message *a, const df_watched_message
   return a->ring == b->ring && a->collective == b->collective;
 }
 
-static void begin(df_message_log *log, const df_watched_message *message, uint64_t now_ns) {
-  for (uint32_t i = 0; i < log->n_under_way; i++) {
-    const df_watched_message *other = &log->under_way[i].message;
-    if (is_of_same_link(other, message) && other->sequence == message->sequence)
-      return; /* a further part, or it is sent again */
-  }
-  if (log->n_under_way == DF_MESSAGES_UNDER_WAY) { /* the oldest may never arrive */
-    log->lost++;
-    memmove(log->under_way, log->under_way + 1, --log->n_under_way * sizeof *log->under_way);
-  }
-  log->under_way[log->n_under_way++] = (df_message_record){.from = now_ns, .message = *message};
-}
-
 static void note(df_message_log *log, const df_message_record *record, uint64_t now_ns) {
   df_message_record *to = &log->records[log->noted++ % DF_MESSAGE_RECORDS];
   *to = *record;
@@ -56,6 +43,30 @@ static void note(df_message_log *log, const df_message_record *record, uint64_t 
   if (log->noted - log->taken <= DF_MESSAGE_RECORDS) return;
   log->taken++;
   log->lost++;
+}
+
+/* Of a link that was removed, no credit and no further part comes. */
+static void forget_oldest_half(df_message_log *log) {
+  const uint32_t n = DF_MESSAGES_UNDER_WAY / 2;
+  for (uint32_t i = 0; i < n; i++) {
+    const df_message_record *record = &log->under_way[i];
+    if (record->message.is_sent)
+      note(log, record, record->from);
+    else
+      log->lost++;
+  }
+  memmove(log->under_way, log->under_way + n, (log->n_under_way - n) * sizeof *log->under_way);
+  log->n_under_way -= n;
+}
+
+static void begin(df_message_log *log, const df_watched_message *message, uint64_t now_ns) {
+  for (uint32_t i = 0; i < log->n_under_way; i++) {
+    const df_watched_message *other = &log->under_way[i].message;
+    if (is_of_same_link(other, message) && other->sequence == message->sequence)
+      return; /* a further part, or it is sent again */
+  }
+  if (log->n_under_way == DF_MESSAGES_UNDER_WAY) forget_oldest_half(log);
+  log->under_way[log->n_under_way++] = (df_message_record){.from = now_ns, .message = *message};
 }
 
 /* A credit is for the message and all before it. The messages that stay under way keep their

@@ -11,7 +11,7 @@
 
 enum {
   DF_MESSAGE_RECORDS = 8192,
-  DF_MESSAGES_UNDER_WAY = 1024 /* at most; the oldest is forgotten then */
+  DF_MESSAGES_UNDER_WAY = 128 /* at most; the older half is given up then */
 };
 
 /* A sent message is complete when a credit for it has come: the remote block has read it. Credits
@@ -30,6 +30,8 @@ void df_message_log_free(df_message_log *log);
 const df_message_watch *df_message_log_watch(df_message_log *log);
 void df_message_log_report(df_message_log *log, df_watch_event what,
                            const df_watched_message *message, uint64_t now_ns);
+
+/* A sent message that is given up is recorded with `to` equal to `from`. A received one is lost. */
 
 /* Takes up to `most` of the oldest records out of the log, and returns their number. *lost: number
  * of messages before them that were not recorded, or were overwritten, since the last call. */
