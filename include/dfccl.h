@@ -403,8 +403,10 @@ typedef void (*dfcclAdmitCallback_t)(dfcclContext_t ctx, dfcclResult_t status, v
  *              DFCCL_INIT_TIMEOUT_MS. dfcclRemoteError: the process was lost while it joined.
  *              dfcclMismatch: two members have submitted different numbers of runs of a collective
  *              before the call, so they have not called it between the same runs;
- *              dfcclGetLastError has collective, ranks and numbers. With these three the members
- *              are the same as before. dfcclAborted: this rank calls dfcclDestroy
+ *              dfcclGetLastError has collective, ranks and numbers where they are known on this
+ *              rank. With these three the members are the same as before. dfcclAborted: this rank
+ *              calls dfcclDestroy. There is no limit to the wait for a living member that does not
+ *              call dfcclAdmit; the others log its rank
  *   arg        passed to the callback
  *
  * Any thread may call it, also a callback.

@@ -30,6 +30,7 @@ typedef struct {
   atomic_int has_id[JOB_RANKS];
   dfcclUniqueId ids[JOB_RANKS];
   atomic_int pids[JOB_RANKS];
+  atomic_int doomed; /* a newcomer's process that is about to be killed */
   atomic_int begun, cycle, stops, joined_total, cancelled;
   _Atomic uint64_t join_ns[CYCLES + 2]; /* from dfcclJoin to the first completed run */
 } shared_log;
@@ -45,11 +46,15 @@ static atomic_int admit_status, joined_seen;
 enum { PENDING = -1 };
 
 /* Members whose processes live and that take part in this cycle. */
+static int lives(int r) {
+  return atomic_load(&shared->lives[r]) &&
+         atomic_load(&shared->pids[r]) != atomic_load(&shared->doomed);
+}
+
 static uint32_t alive_now(void) {
   uint32_t set = 0;
   for (int r = 0; r < job.ranks; r++)
-    if (atomic_load(&shared->lives[r]) && atomic_load(&shared->since[r]) <= atomic_load(&cycle))
-      set |= 1u << r;
+    if (lives(r) && atomic_load(&shared->since[r]) <= atomic_load(&cycle)) set |= 1u << r;
   return set;
 }
 
@@ -197,14 +202,14 @@ static void kill_process(pid_t pid) {
 
 static int count_alive(void) {
   int n = 0;
-  for (int r = 0; r < job.ranks; r++) n += atomic_load(&shared->lives[r]);
+  for (int r = 0; r < job.ranks; r++) n += lives(r);
   return n;
 }
 
 static void kill_member(df_random *random) {
   int victim;
   do victim = df_random_below(random, job.ranks);
-  while (!atomic_load(&shared->lives[victim]));
+  while (!lives(victim));
   atomic_store(&shared->lives[victim], 0);
   kill_process(atomic_load(&shared->pids[victim]));
 }
@@ -230,6 +235,7 @@ static void play_cycle(df_random *random, int number) {
     df_sleep_ms(df_random_below(random, 25));
     if (atomic_load(&shared->joined_total) != before) break;
     /* Between this look and the signal it may become a member: then it is lost like others. */
+    atomic_store(&shared->doomed, newcomer);
     kill_process(newcomer);
     for (int r = 0; r < job.ranks; r++)
       if (atomic_load(&shared->pids[r]) == newcomer) atomic_store(&shared->lives[r], 0);

@@ -116,7 +116,7 @@ class Members:
     rank: int
     _entered: Any
     _notifier: Notifier
-    _admit: Admit | None = None
+    _admits: tuple[Admit, ...] = ()  # the latest calls, whose functions the library may use
 
     def membership(self) -> Membership:
         """The latest view of this rank (dfcclGetMembership), of a context with survive 1 or 2. The
@@ -153,6 +153,6 @@ class Members:
         """
         admit = Admit(callback)
         with self._entered() as handle:
+            self._admits = (*self._admits[-2:], admit)
             check(lib.dfcclAdmit(handle, admit.callback, None))
-            self._admit = admit  # the library refuses a second one before the callback was called
         return admit

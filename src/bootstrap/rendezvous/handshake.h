@@ -69,7 +69,7 @@ typedef enum {
 /* The version of everything that ranks send to each other: these messages, peer info, control
  * messages, frames. It is incremented with each change of them between two builds of one
  * version. */
-enum { DF_PROTOCOL = 8 };
+enum { DF_PROTOCOL = 9 };
 
 /* Ranks with different builds refuse each other. */
 #define DF_BUILD ((uint32_t)DF_PROTOCOL << 24 | (uint32_t)DFCCL_VERSION_CODE)

@@ -132,7 +132,9 @@ static void handle_counts(void *room, uint32_t from, const df_message *message,
   const uint32_t n = message->payload_bytes / (uint32_t)sizeof(df_run_count);
   (void)fd;
   /* A rank that calls in the middle of the parts compares none of them: its own are answered. */
-  if (!is_in_round(counts, from, message) || counts->compared[from] != message->a) return;
+  if (!is_in_round(counts, from, message) || counts->compared[from] == DF_COUNTS_COMPARED ||
+      counts->compared[from] != message->a)
+    return;
   for (uint32_t i = 0; i < n; i++) {
     df_run_count entry;
     memcpy(&entry, payload + i * sizeof entry, sizeof entry);
@@ -166,8 +168,9 @@ static void handle_difference(void *room, uint32_t from, const df_message *messa
   (void)fd;
   if (!may_tell(counts, from)) return;
   memcpy(&difference, df_message_payload(message), sizeof difference);
-  if (difference.ranks[0] >= difference.ranks[1] || difference.ranks[1] >= context->n_ranks ||
-      difference.runs[0] == difference.runs[1])
+  /* Nobody can be more than one view ahead of this rank. */
+  if (message->id > context->survival->view + 1 || difference.ranks[0] >= difference.ranks[1] ||
+      difference.ranks[1] >= context->n_ranks || difference.runs[0] == difference.runs[1])
     context->control.events.refused(context->control.events.owner, from);
   else
     keep(counts, message->id, &difference);

@@ -45,7 +45,7 @@ static void note(df_message_log *log, const df_message_record *record, uint64_t 
   log->lost++;
 }
 
-/* Of a link that was removed, no credit and no further part comes. */
+/* Neither a credit nor a further part comes for a link that was removed. */
 static void forget_oldest_half(df_message_log *log) {
   const uint32_t n = DF_MESSAGES_UNDER_WAY / 2;
   for (uint32_t i = 0; i < n; i++) {
