@@ -100,10 +100,13 @@ class Bed:
             text=True,
             stdout=subprocess.PIPE,
         ) as server:
-            server.stdout.readline()
-            words = [str(RATE), "send", address, port, str(bytes_sent)]
-            subprocess.run(self.on(sender, words), check=True, timeout=120)
-            received, seconds = map(float, server.stdout.readline().split())
+            try:
+                server.stdout.readline()
+                words = [str(RATE), "send", address, port, str(bytes_sent)]
+                subprocess.run(self.on(sender, words), check=True, timeout=120)
+                received, seconds = map(float, server.stdout.readline().split())
+            finally:
+                server.kill()  # without a sender it would wait for ever
         return received * 8e-6 / seconds
 
     def close(self):

@@ -56,6 +56,7 @@ check_engine() {
   [ "$lacked" -eq 0 ] || json "'has no reduce of half with max' in o['lacked_calls'][0]"
   [ "$lacked" -eq 0 ] || err_has "^note: $lacked of 76 calls do not exist in the engine's library"
   complete_run "$module" "$engine" 27 0 "$work/three.jsonl" --float float --compute sleep
+  # MPICH needs seconds for each start of ranks that share cores.
   [ "$name" = MPICH ] || complete_run "$module" "$engine" 18 0 "$work"/param_rank?.json
   refused "no common order, which engine $engine needs: rank 0 has .* and rank 1 " \
     "$work"/crosswise_rank?.jsonl --engine "$engine" --peer "$module"

@@ -271,6 +271,16 @@ static const refusal refusals[] = {
          "<tb id='1'>\n<step s='0' type='nop' order='1'/></tb>\n",
          ""),
      4, "for step 0 of block 1"},
+    /* A lesser number behind a greater one, and behind a step that has none and waits. */
+    {ALL("<tb id='0'>\n<step s='0' type='nop' order='5'/>\n"
+         "<step s='1' type='nop' order='3'/></tb>\n",
+         ""),
+     4, "order=\"5\": waits for ever for its turn"},
+    {ALL("<tb id='0'>\n<step s='0' type='nop' order='5'/></tb>\n"
+         "<tb id='1'>\n<step s='0' type='nop' depid='0' deps='0'/>\n"
+         "<step s='1' type='nop' order='3'/></tb>\n",
+         ""),
+     4, "order=\"5\": waits for ever for its turn"},
     {ALL("<tb id='0'>\n<step s='0' type='nop' order='-1'/></tb>\n", ""), 4, "\"-1\""},
     /* pieces that were never written, and wrong results */
     {ALL("<tb id='0' send='1'>\n<step s='0' type='s' srcbuf='s' srcoff='0'/></tb>\n",

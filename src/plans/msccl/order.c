@@ -15,7 +15,8 @@ typedef struct schedule {
   const df_file_order *order;
   block_state *blocks;
   uint32_t *rank_of, *active;
-  int32_t *turn; /* [n] least order of the next steps of the rank's blocks; -1: none has one */
+  int32_t *least; /* [n_steps] least order of the step and those behind it in its block; -1: none */
+  int32_t *turn;  /* [n] least order of the rank's steps that are left; -1: none has one */
   uint32_t slots, n_active;
   int one_by_one;
 } schedule;
@@ -150,6 +151,19 @@ static int report_circle(const schedule *s, df_file_diagnostic *diagnostic) {
       reason == WAITS_FOR_MESSAGE ? m->blocks[b].recv_from : m->blocks[b].send_to, s->n_active);
 }
 
+static void find_least_orders(schedule *s) {
+  const df_file_model *m = s->model;
+  for (uint32_t b = 0; b < m->n_blocks; b++) {
+    const df_file_block *block = &m->blocks[b];
+    int32_t least = -1;
+    for (uint32_t i = block->first + block->n_steps; i-- > block->first;) {
+      const int32_t order = m->steps[i].order;
+      if (order >= 0 && (least < 0 || order < least)) least = order;
+      s->least[i] = least;
+    }
+  }
+}
+
 /* Finds the turn of each rank. A step that is executed later in the same round does not change
  * it. */
 static void find_turns(schedule *s) {
@@ -157,7 +171,7 @@ static void find_turns(schedule *s) {
   for (uint32_t r = 0; r < m->n; r++) s->turn[r] = -1;
   for (uint32_t i = 0; i < s->n_active; i++) {
     const uint32_t b = s->active[i];
-    const int32_t order = m->steps[m->blocks[b].first + s->blocks[b].step].order;
+    const int32_t order = s->least[m->blocks[b].first + s->blocks[b].step];
     int32_t *turn = &s->turn[s->rank_of[b]];
     if (order >= 0 && (*turn < 0 || order < *turn)) *turn = order;
   }
@@ -209,18 +223,23 @@ int df_file_schedule(const df_file_model *m, uint32_t slots, int one_by_one, df_
   s.rank_of = calloc(m->n_blocks + 1u, sizeof *s.rank_of);
   s.active = calloc(m->n_blocks + 1u, sizeof *s.active);
   s.turn = calloc(m->n + 1u, sizeof *s.turn);
-  const int has_memory = order->events && s.blocks && s.rank_of && s.active && s.turn;
+  s.least = calloc(m->n_steps + 1u, sizeof *s.least);
+  const int has_memory = order->events && s.blocks && s.rank_of && s.active && s.turn && s.least;
   int fine = has_memory ? 1 : df_file_no_memory(diagnostic);
   for (uint32_t r = 0; fine && r < m->n; r++)
     for (uint32_t b = m->ranks[r].first; b < m->ranks[r].first + m->ranks[r].n_blocks; b++)
       s.rank_of[b] = r;
   for (uint32_t b = 0; fine && b < m->n_blocks; b++)
     if (m->blocks[b].n_steps > 0) s.active[s.n_active++] = b;
-  if (fine) fine = run(&s, order, diagnostic);
+  if (fine) {
+    find_least_orders(&s);
+    fine = run(&s, order, diagnostic);
+  }
   free(s.blocks);
   free(s.rank_of);
   free(s.active);
   free(s.turn);
+  free(s.least);
   return fine;
 }
 
