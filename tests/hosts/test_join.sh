@@ -326,7 +326,7 @@ rank 2 d1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=no-such-host.invalid MASTER_PORT=29500
   DFCCL_INIT_TIMEOUT_MS=2000 $secret
 wait_for_ranks
 says d1 'host "no-such-host.invalid"' "a name"
-says q1 "rank 1 of 3 has waited 5 s for rank 0: 10.77.0.9:29500" "a silent address"
+says q1 "rank 1 of 3 has waited [5-8] s for rank 0: 10.77.0.9:29500" "a silent address"
 says q1 "firewall .*DFCCL_NET_PORTS" "a silent address"
 says q0 "ranks 1-2 of 3 have not come; they are awaited at 10.77.0.1:29501" "missing ranks"
 [ $failed = 0 ] && echo "jobs of two hosts come up"
