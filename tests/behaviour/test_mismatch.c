@@ -52,6 +52,8 @@ static void expect_mismatch(dfcclContext_t *ctxs, const difference *d) {
     const df_collective *mine = rank == ODD_ONE ? &d->odd : &d->others;
     RESULT(df_run(ctxs[rank], ID, mine->kind, buffers[rank].send, buffers[rank].recv, NULL, NULL),
            dfcclMismatch);
+    /* The callback may not have returned yet, and the run is not complete before. */
+    RESULT(dfcclWait(ctxs[rank], ID), dfcclMismatch);
     OK(dfcclDeregister(ctxs[rank], ID));
     df_buffers_free(&buffers[rank]);
   }
@@ -147,6 +149,8 @@ DF_TEST(mismatch, members_of_the_group, 30) {
   for (int rank = 0; rank < RANKS; rank++) {
     CHECK(mentions_either_case(dfcclGetLastError(ctxs[rank]), "group"), "rank %d: \"%s\"", rank,
           dfcclGetLastError(ctxs[rank]));
+    /* The callback may not have returned yet, and the run is not complete before. */
+    RESULT(dfcclWait(ctxs[rank], ID), dfcclMismatch);
     OK(dfcclDeregister(ctxs[rank], ID));
     df_buffers_free(&buffers[rank]);
   }
