@@ -5,7 +5,6 @@
  * tests/survival/joins.c has random orders and deaths.
  */
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -100,24 +99,7 @@ static dfcclContext_t join(void) {
   return ctx;
 }
 
-/* Runs newcomer() in a process of its own. */
-static pid_t start(void (*newcomer)(void)) {
-  fflush(NULL);
-  const pid_t pid = fork();
-  CHECK(pid >= 0, "fork failed");
-  if (pid > 0) return pid;
-  df_watchdog_start("the newcomer", 40);
-  newcomer();
-  df_watchdog_stop();
-  fflush(NULL);
-  _exit(0);
-}
-
-static void end(pid_t pid, int is_killed) {
-  int ended = 0;
-  CHECK(waitpid(pid, &ended, 0) == pid, "waitpid failed");
-  CHECK(is_killed ? WIFSIGNALED(ended) : ended == 0, "the newcomer ended with status %d", ended);
-}
+static pid_t start(void (*newcomer)(void)) { return df_start_process(newcomer, 40); }
 
 static void end_job(df_family *family) {
   for (int r = 0; r < RANKS; r++) {
@@ -154,7 +136,7 @@ DF_TEST(join, lost_number, 60) {
   df_family family;
   scene = df_shared(sizeof *scene);
   df_fork(&family, RANKS, 50, be_member, NULL);
-  end(start(be_newcomer), 0);
+  df_end_process(start(be_newcomer), 0);
   end_job(&family);
 }
 
@@ -196,10 +178,10 @@ DF_TEST(join, newcomer_dies, 60) {
   EVENTUALLY(atomic_load(&scene->joined) && atomic_load(&scene->has_id));
   df_sleep_ms(150); /* it is connected by then, usually */
   kill(victim, SIGKILL);
-  end(victim, 1);
+  df_end_process(victim, 1);
   atomic_store(&scene->admits, 1);
   EVENTUALLY(atomic_load(&scene->ends) == RANKS - 1);
-  end(start(join_late), 0);
+  df_end_process(start(join_late), 0);
   end_job(&family);
 }
 
@@ -238,7 +220,7 @@ DF_TEST(join, different_runs, 60) {
   df_family family;
   scene = df_shared(sizeof *scene);
   df_fork(&family, RANKS, 50, admit_between_others, NULL);
-  end(start(join_late), 0);
+  df_end_process(start(join_late), 0);
   end_job(&family);
 }
 
@@ -300,7 +282,7 @@ DF_TEST(join, wrong_use, 60) {
   df_family family;
   scene = df_shared(sizeof *scene);
   df_fork(&family, RANKS, 50, be_misused, NULL);
-  end(start(misuse), 0);
+  df_end_process(start(misuse), 0);
   end_job(&family);
 }
 

@@ -182,6 +182,11 @@ static size_t make_snapshot(input *in, uint32_t peer, void *to) {
   return next_byte(in) % 8 ? sizeof snapshot : (size_t)1 + next_byte(in);
 }
 
+/* Mostly a number that the rank expects; else the extreme that was drawn. */
+static void make_small(input *in, uint64_t *number) {
+  if (next_byte(in) % 8 != 0) *number %= 2;
+}
+
 /* A well-formed message that the input selects. */
 static void say(input *in, dfcclContext_t context, uint32_t peer) {
   union {
@@ -240,15 +245,15 @@ static void say(input *in, dfcclContext_t context, uint32_t peer) {
     const df_run_count count = {.collective = next_byte(in) % COLLECTIVES,
                                 .runs = next_byte(in) % 3,
                                 .registration = (uint32_t)next_number(in)};
-    message->id %= 2;
-    message->a %= 2;
+    make_small(in, &message->id);
+    make_small(in, &message->a);
     message->b %= 2;
     message->payload_bytes = next_byte(in) % 2 ? sizeof count : 0;
     memcpy(message + 1, &count, message->payload_bytes);
   } else if (message->kind == DF_MESSAGE_ADMIT_DIFFERS) {
     const df_count_difference difference = {.runs = {next_byte(in) % 2, 1},
                                             .ranks = {next_byte(in) % 4, next_byte(in) % 4}};
-    message->id %= 2;
+    make_small(in, &message->id);
     memcpy(message + 1, &difference, sizeof difference);
     message->payload_bytes = sizeof difference;
   } else if (message->kind == DF_MESSAGE_LINKS) {

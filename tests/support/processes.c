@@ -104,6 +104,24 @@ dfcclConfig_t df_config(void) {
   return config;
 }
 
+pid_t df_start_process(void (*body)(void), double seconds) {
+  fflush(NULL);
+  const pid_t pid = fork();
+  CHECK(pid >= 0, "fork: %s", strerror(errno));
+  if (pid > 0) return pid;
+  df_watchdog_start("a process beside the ranks", seconds);
+  body();
+  df_watchdog_stop();
+  fflush(NULL);
+  _exit(0);
+}
+
+void df_end_process(pid_t pid, int is_killed) {
+  int ended = 0;
+  CHECK(waitpid(pid, &ended, 0) == pid, "waitpid: %s", strerror(errno));
+  CHECK(is_killed ? WIFSIGNALED(ended) : ended == 0, "the process ended with status %d", ended);
+}
+
 int df_test_devices(void) {
   const char *devices = getenv("TEST_DEVICES");
   return df_on_cuda() && devices != NULL ? atoi(devices) : 0;

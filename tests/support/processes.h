@@ -29,6 +29,12 @@ int df_reap(df_family *family, int rank);
 /* Waits for all processes; each must have ended with status 0. */
 void df_join(df_family *family);
 
+/* Starts a process beside the ranks, which calls body() and ends with status 0. The seconds are
+ * those of its watchdog. */
+pid_t df_start_process(void (*body)(void), double seconds);
+/* Waits for it; it must have ended with status 0, or by a signal. */
+void df_end_process(pid_t pid, int is_killed);
+
 /* Calls dfcclInit with the usual configuration, and registers the context with the watchdog. */
 dfcclContext_t df_init(int rank, int ranks, const dfcclUniqueId *id, const dfcclConfig_t *config);
 void df_finish(dfcclContext_t ctx); /* dfcclDestroy */

@@ -118,24 +118,7 @@ static void end_job(df_family *family) {
   }
 }
 
-/* Runs newcomer() in a process of its own. */
-static pid_t start(void (*newcomer)(void)) {
-  fflush(NULL);
-  const pid_t pid = fork();
-  CHECK(pid >= 0, "fork failed");
-  if (pid > 0) return pid;
-  df_watchdog_start("the newcomer", 70);
-  newcomer();
-  df_watchdog_stop();
-  fflush(NULL);
-  _exit(0);
-}
-
-static void end(pid_t pid, int is_killed) {
-  int ended = 0;
-  CHECK(waitpid(pid, &ended, 0) == pid, "waitpid failed");
-  CHECK(is_killed ? WIFSIGNALED(ended) : ended == 0, "the newcomer ended with status %d", ended);
-}
+static pid_t start(void (*newcomer)(void)) { return df_start_process(newcomer, 70); }
 
 static void join(void) {
   const dfcclConfig_t config = configure();
@@ -195,9 +178,9 @@ static void find_no_number(void) {
 DF_TEST(entry, refusals, 90) {
   df_family family;
   begin(&family, 3, 0);
-  end(start(forge), 0);
-  end(start(call_stranger), 0);
-  end(start(find_no_number), 0);
+  df_end_process(start(forge), 0);
+  df_end_process(start(call_stranger), 0);
+  df_end_process(start(find_no_number), 0);
   atomic_store(&scene->ends, 1);
   end_job(&family);
 }
@@ -269,9 +252,9 @@ DF_TEST(entry, ends_of_newcomers, 90) {
   void (*const ends[])(void) = {
       hang_up, send_half, be_gone_when_called, end_in_mesh, end_before_the_admit, end_in_mesh};
   begin(&family, 3, 1 << 1);
-  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) end(start(ends[i]), 1);
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) df_end_process(start(ends[i]), 1);
   atomic_store(&scene->ends, 1);
-  end(start(join), 0);
+  df_end_process(start(join), 0);
   end_job(&family);
 }
 
@@ -286,9 +269,9 @@ DF_TEST(entry, two_newcomers_for_one_number, 90) {
   df_family family;
   begin(&family, 3, 1 << 1);
   const pid_t loser = start(lose), winner = start(join);
-  end(loser, 0);
+  df_end_process(loser, 0);
   atomic_store(&scene->ends, 1);
-  end(winner, 0);
+  df_end_process(winner, 0);
   end_job(&family);
 }
 
@@ -297,7 +280,7 @@ DF_TEST(entry, two_newcomers_for_two_numbers, 90) {
   begin(&family, 4, 1 << 1 | 1 << 2);
   const pid_t one = start(join), other = start(join);
   atomic_store(&scene->ends, 1);
-  end(one, 0);
-  end(other, 0);
+  df_end_process(one, 0);
+  df_end_process(other, 0);
   end_job(&family);
 }

@@ -424,9 +424,9 @@ dfcclResult_t df_submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_
                                               : submit_profiled(context, kinds, id, run, number);
 }
 
-/* A run that is refused must neither write to the stream nor keep daemons on the device. The
- * submission checks again, since the collective may fail meanwhile. It alone takes the counts of
- * dynamic runs. */
+/* A run with wrong arguments, or of a collective that has failed, must neither write to the stream
+ * nor keep daemons on the device. The submission checks again, since the collective may fail
+ * meanwhile. Only the submission takes the counts of dynamic runs and finds a full backlog. */
 static dfcclResult_t check_on_stream(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id,
                                      df_run *run) {
   df_rank_lock(&context->lock);
